@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.contacts.association import Associating, Association
+from aforesaid.contacts.association import Association, AssociationProtocol
 from aforesaid.contacts.book import Contacts
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -83,7 +83,7 @@ def test_contacts_have_the_same_methods(face: type, name: str) -> None:
     assert name in vars(face) or name == "every", "inherited, it would look for a store here"
 
 
-@pytest.mark.parametrize("name", sorted(public(Associating)))
+@pytest.mark.parametrize("name", sorted(public(AssociationProtocol)))
 @pytest.mark.parametrize("face", [RemoteAssociation, SyncAssociation])
 def test_an_association_has_the_same_methods(face: type, name: str) -> None:
     assert parameters(getattr(face, name)) == parameters(getattr(Association, name))

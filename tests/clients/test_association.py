@@ -10,9 +10,9 @@ import pytest
 
 import aforesaid
 from aforesaid.contacts import ClientAssociationService
-from aforesaid.contacts.association import BY_HAND, Association
-from aforesaid.contacts.queue import Waiting
-from aforesaid.contacts.shared import ContactResources
+from aforesaid.contacts.association import UNLINKED_KIND, Association
+from aforesaid.contacts.queue import IdentificationQueue
+from aforesaid.contacts.resources import ContactResources
 from aforesaid.errors import ContactNotFound, ConversationNotFound, InvalidInput, StoreUnavailable
 from aforesaid.model.contacts import KIND
 from aforesaid.model.conversations import Conversation
@@ -46,7 +46,7 @@ async def conversation(manager: Manager) -> Conversation:
 
 async def settled(manager: Manager, conversation: Conversation) -> Conversation:
     """The record when everything that was said has been looked through."""
-    await manager.contact_resources.waiting.settled()
+    await manager.contact_resources.queue.wait_until_idle()
     return await manager.get_conversation(conversation.id)
 
 
@@ -121,7 +121,7 @@ async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
             return getattr(manager.store, name)
 
         async def get_document(self, kind: str, key: str, **options: Any) -> Any:
-            if kind == BY_HAND:
+            if kind == UNLINKED_KIND:
                 await manager.redact(conversation.id, "m1")
             return await manager.store.get_document(kind, key, **options)
 
@@ -130,7 +130,7 @@ async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
     await manager.store.append(conversation.id, [said])
     store: Any = Redacting()
     association = Association(store, "erin", memory.contact_resources)
-    assert await association.look_through(conversation.id, [said]) is None
+    assert await association.link_by_messages(conversation.id, [said]) is None
     assert (await manager.get_conversation(conversation.id)).client_id is None
 
 
@@ -279,7 +279,7 @@ async def test_a_failure_is_logged_and_never_reaches_the_conversation(
 async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> None:
     ann = await manager.clients.add("Ann Oakley")
     resources = manager.contact_resources
-    resources.waiting = Waiting(resources, most=2)
+    resources.queue = IdentificationQueue(resources, max_conversations=2)
     records = [await manager.get_or_create_conversation(f"room {number}") for number in range(3)]
     for record in records:
         await manager.add_message(record.id, "user", "Ann Oakley called")
@@ -348,7 +348,7 @@ async def test_a_contact_removed_while_a_link_is_made_leaves_no_link(
 ) -> None:
     ann = await manager.clients.add("Ann Oakley")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    await asyncio.gather(manager.contact_resources.waiting.settled(), manager.clients.remove(ann.id))
+    await asyncio.gather(manager.contact_resources.queue.wait_until_idle(), manager.clients.remove(ann.id))
     record = await settled(manager, conversation)
     assert record.client_id is None
 

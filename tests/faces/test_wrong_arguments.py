@@ -49,7 +49,7 @@ from tests.properties.worlds import PLACES, empty_url
 from tests.servers.remote import open_at
 
 NOT_CALLED = {
-    ("association", "look_through"): "called in the background, not by callers",
+    ("association", "link_by_messages"): "called in the background, not by callers",
     ("memory", "scope"): "the server's: a client has none",
     ("memory", "layer"): "takes a class of ours; for surfaces, not for callers",
     ("loop", "run_in"): "part of the loop: `run` calls it",

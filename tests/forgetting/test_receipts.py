@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import aforesaid
 from aforesaid import RetentionRules
-from aforesaid.contacts.association import BY_HAND
+from aforesaid.contacts.association import UNLINKED_KIND
 from aforesaid.contracts import JOURNAL, Backend, Reindexable, Tally
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import StoreUnavailable
@@ -252,7 +252,7 @@ async def test_what_cannot_be_read_is_erased_and_counted(tmp_path: Path, request
 
 
 def test_every_kind_of_document_of_our_own_is_counted_apart() -> None:
-    ours = (BY_HAND, CONTACTS, RETENTION, NOTES, SUMMARIES, IDEMPOTENCY, f"{KIND_PREFIX}model")
+    ours = (UNLINKED_KIND, CONTACTS, RETENTION, NOTES, SUMMARIES, IDEMPOTENCY, f"{KIND_PREFIX}model")
     counts = counts_of(Tally(documents=dict.fromkeys((*ours, "somebody's"), 1)))
     assert {kind for kind, count in counts.items() if count} == {
         "client_links",

@@ -45,7 +45,7 @@ def test_whoever_is_named_is_linked_and_stays_so(
         contacts = await add(erin, names)
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", said.format(contacts[0].name))
-        await erin.contact_resources.waiting.settled()
+        await erin.contact_resources.queue.wait_until_idle()
         linked = await erin.get_conversation(conversation.id)
         assert (linked.client_id, linked.client_name) == (contacts[0].id, contacts[0].name)
         await leave(erin, contacts)
@@ -73,7 +73,7 @@ def test_all_conversations_that_name_a_client_are_found_by_it(
             text = "Turn on the lights" if which is None else f"Please call {contacts[which].name} tomorrow"
             await erin.add_message(conversation.id, "user", text)
             made.setdefault(which, set()).add(conversation.id)
-        await erin.contact_resources.waiting.settled()
+        await erin.contact_resources.queue.wait_until_idle()
         for which, contact in enumerate(contacts):
             page = await erin.list(client_id=contact.id)
             assert {record.id for record in page.conversations} == made.get(which, set())
@@ -94,7 +94,7 @@ def test_conversations_that_name_one_client_stay_separate(
         records = [await erin.get_or_create_conversation(f"s{number}") for number in range(count)]
         for number, record in enumerate(records):
             await erin.add_message(record.id, "user", f"{contacts[0].name} called about {number}")
-        await erin.contact_resources.waiting.settled()
+        await erin.contact_resources.queue.wait_until_idle()
         await service.unlink_conversation(records[0].id)
         page = await erin.list(client_id=contacts[0].id)
         assert {one.id for one in page.conversations} == {record.id for record in records[1:]}

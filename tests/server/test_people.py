@@ -50,5 +50,5 @@ async def test_what_is_said_does_not_link_what_somebody_unlinked(server: Running
         await server.client.patch(path, json={"client_id": None, "client_name": None})
     said = {"role": "user", "content": "Ann Oakley called"}
     assert (await server.client.post(f"{path}/messages", json=said)).is_success
-    await server.memory.contact_resources.waiting.settled()
+    await server.memory.contact_resources.queue.wait_until_idle()
     assert (await server.client.get(path)).json()["client_id"] is None

@@ -186,7 +186,7 @@ class ManagerBehind(RemoteManager):
 
     @property
     def contact_resources(self) -> Any:  # type: ignore[override]
-        return SimpleNamespace(waiting=There(self._served.memory.contact_resources.waiting, self._served))
+        return SimpleNamespace(queue=There(self._served.memory.contact_resources.queue, self._served))
 
     @property
     def swept(self) -> Any:  # type: ignore[override]

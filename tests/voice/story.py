@@ -52,7 +52,7 @@ async def by_voice(url: str, owner: str) -> None:
             await voice.sessions.end_session("session-1")
             await voice.close()
         # Clients are found off the answer path, a moment later; a process that lives on does not wait for it.
-        await manager.contact_resources.waiting.settled()
+        await manager.contact_resources.queue.wait_until_idle()
 
 
 async def by_text(url: str, owner: str) -> None:

@@ -1,4 +1,4 @@
-"""Contacts, the names that identify them in a text, and which conversation is about which client."""
+"""Contacts, name identification in texts, and links between conversations and clients."""
 
 from aforesaid.contacts.association import ClientAssociationService
 from aforesaid.contacts.book import ContactPage, Contacts

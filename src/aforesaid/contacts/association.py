@@ -1,4 +1,4 @@
-"""Which client a conversation is about: found in what is said, or linked by hand. Below: the room.
+"""Link conversations to clients, by names in messages or explicitly.
 
 service = ClientAssociationService(manager)
 match = await service.identify_client("Mrs Smith's invoice is wrong")
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
 from aforesaid.contacts.matches import ClientMatch
-from aforesaid.contacts.shared import ContactResources
+from aforesaid.contacts.resources import ContactResources
 from aforesaid.contracts import ConversationStore, same_content
 from aforesaid.dialects import meaning_of, resolve
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.clients")
 
-BY_HAND = "client link"
-"""The kind of a document of a conversation that somebody unlinked: what is said does not link it again."""
+UNLINKED_KIND = "client link"
+"""Kind of the document that marks a conversation as unlinked, so that messages do not link it again."""
 _KEY = "unlinked"
 ATTEMPTS = 5
-"""How often a link is tried anew when somebody writes to the conversation in between."""
+"""Maximum number of attempts to link a conversation that changes concurrently."""
 
 _ambiguous = telemetry.counter("aforesaid_clients_ambiguous_total")
 
 
-class Associating(Protocol):
-    """Who tells which client is meant: here, or behind a server."""
+class AssociationProtocol(Protocol):
+    """Client association, in this process or behind a server."""
 
     async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None: ...
 
@@ -62,9 +62,9 @@ class Association:
         self._contacts = Contacts(store, resources=resources, owner=owner)
 
     async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
-        """Whom a text names: one client with a confidence, candidates where it could be several, or None.
+        """Return the client named in a text, candidates if it is ambiguous, or None.
 
-        `by_ear`: the text was heard, not written, so names that sound alike are the same.
+        `by_ear`: the text is a transcript, so names that sound alike are equal.
         """
         from aforesaid.contacts.identification import identify
 
@@ -78,31 +78,34 @@ class Association:
     ) -> Conversation | None:
         """Link a conversation to a client: a contact, its id, a match, or a text that names one.
 
-        Returns the record; None when the match or the text names no single client, and nothing was changed.
+        Return the record, or None (and change nothing) if the match or text does not name exactly one
+        client.
         """
-        client_id = meant(client)
+        client_id = client_id_of(client)
         if client_id is None and not isinstance(client, ClientMatch | Contact):
-            client_id = meant(await self.identify_client(client))
+            client_id = client_id_of(await self.identify_client(client))
         if client_id is None:
             return None
         contact = await self._contacts.get(client_id)
-        await self._store.delete_document(BY_HAND, _KEY, conversation_id=conversation_id)
+        await self._store.delete_document(UNLINKED_KIND, _KEY, conversation_id=conversation_id)
         linked = await self._store.update(
             conversation_id, Changes(client_id=contact.id, client_name=contact.name)
         )
         client_associated(linked.id)
-        return await self._still_there(linked, contact)
+        return await self._unlink_if_removed(linked, contact)
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
-        """Take the link away; what is said later does not bring it back, a link by hand does."""
+        """Remove the link. Later messages do not restore it; an explicit link does."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        await keep_unlinked(self._store, conversation_id)
+        await mark_unlinked(self._store, conversation_id)
         return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
 
-    async def look_through(self, conversation_id: str, messages: Sequence[Message]) -> Conversation | None:
-        """Link a conversation that has no client when one of the messages names exactly one.
+    async def link_by_messages(
+        self, conversation_id: str, messages: Sequence[Message]
+    ) -> Conversation | None:
+        """Link a conversation without a client if one of the messages names exactly one.
 
-        Returns the record when it was linked.
+        Return the record if it was linked.
         """
         if self._store.degraded or not len(await self._resources.index_of(self._owner, self._store)):
             return None
@@ -110,9 +113,9 @@ class Association:
         if record is None or record.client_id is not None:
             return None
         for message in messages:
-            match = await self._identified(message)
+            match = await self._identify_message(message)
             if match is not None and match.client is not None:
-                if await self._still_says(conversation_id, message):
+                if await self._is_unchanged(conversation_id, message):
                     return await self._link_unless_linked(record, match.client, message)
             elif match is not None:
                 _ambiguous.add()
@@ -126,14 +129,14 @@ class Association:
                 )
         return None
 
-    async def _identified(self, message: Message) -> ClientMatch | None:
+    async def _identify_message(self, message: Message) -> ClientMatch | None:
         if carries_tool_results(message):
             return None
         text = meaning_of(resolve(message, {})).text
         return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
 
-    async def _still_says(self, conversation_id: str, message: Message) -> bool:
-        """Whether the message is in the log as it was said: one that was redacted since links nobody."""
+    async def _is_unchanged(self, conversation_id: str, message: Message) -> bool:
+        """Return whether the log still contains the message's words: a redacted message must not link."""
         if message.message_id is None:
             return True
         entry = await self._store.entry(conversation_id, message.message_id)
@@ -142,7 +145,7 @@ class Association:
     async def _link_unless_linked(
         self, record: Conversation, contact: Contact, message: Message
     ) -> Conversation | None:
-        unlinked = await self._store.get_document(BY_HAND, _KEY, conversation_id=record.id)
+        unlinked = await self._store.get_document(UNLINKED_KIND, _KEY, conversation_id=record.id)
         if unlinked is not None:
             return None
         changes = Changes(client_id=contact.id, client_name=contact.name)
@@ -153,31 +156,31 @@ class Association:
                 found = await self._store.get(record.id)
                 if found is None or found.client_id is not None:
                     return None
-                if not await self._still_says(record.id, message):
+                if not await self._is_unchanged(record.id, message):
                     return None
                 record = found
                 continue
             except ConversationNotFound:
-                return None  # it went meanwhile
+                return None  # removed concurrently
             client_associated(linked.id)
-            return await self._still_there(linked, contact)
+            return await self._unlink_if_removed(linked, contact)
         return None
 
-    async def _still_there(self, record: Conversation, contact: Contact) -> Conversation:
-        """The record, without its client if the contact was removed while it was linked."""
+    async def _unlink_if_removed(self, record: Conversation, contact: Contact) -> Conversation:
+        """Return the record; remove its client first if the contact was removed during linking."""
         if await self._contacts.lookup(contact.id) is not None:
             return record
         self._resources.removed(self._owner, contact.id)
         return await self._store.update(record.id, Changes(client_id=None))
 
 
-async def keep_unlinked(store: ConversationStore, conversation_id: str) -> None:
-    """Somebody took the link away: what is said does not bring it back."""
-    await store.put_document(BY_HAND, _KEY, b"{}", conversation_id=conversation_id)
+async def mark_unlinked(store: ConversationStore, conversation_id: str) -> None:
+    """Prevent messages from linking the conversation again."""
+    await store.put_document(UNLINKED_KIND, _KEY, b"{}", conversation_id=conversation_id)
 
 
-def meant(client: str | ClientMatch | Contact | None) -> str | None:
-    """The id of the client that is given, or that a match names; None for a text that is no id."""
+def client_id_of(client: str | ClientMatch | Contact | None) -> str | None:
+    """Return the id of a client or of a match's client; None for a text that is not an id."""
     match client:
         case Contact():
             return client.id
@@ -190,24 +193,24 @@ def meant(client: str | ClientMatch | Contact | None) -> str | None:
 
 
 class ClientAssociationService:
-    """Identifies clients in what is said to one owner's assistant, and links conversations to them.
+    """Identify clients in an owner's messages and link conversations to them.
 
-    The manager may be in this process, or stand for one behind a server.
+    The manager may be local or remote.
     """
 
     def __init__(self, manager: "ConversationManager") -> None:
         self._association = manager.association
 
     async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
-        """As `Association.identify_client`."""
+        """Delegate to `Association.identify_client`."""
         return await self._association.identify_client(text, by_ear=by_ear)
 
     async def link_conversation_to_client(
         self, conversation_id: str, client: str | ClientMatch | Contact
     ) -> Conversation | None:
-        """As `Association.link_conversation_to_client`."""
+        """Delegate to `Association.link_conversation_to_client`."""
         return await self._association.link_conversation_to_client(conversation_id, client)
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
-        """As `Association.unlink_conversation`."""
+        """Delegate to `Association.unlink_conversation`."""
         return await self._association.unlink_conversation(conversation_id)

@@ -1,7 +1,7 @@
-"""An owner's contacts: make, read, change, remove, list. Below: the store's documents. Above: the manager.
+"""An owner's contacts: add, get, update, remove, list.
 
-Each contact is a document of the kind `contacts`. A conversation refers to one by `client_id`, and keeps its
-name beside; when a contact goes, its conversations stay and refer to nobody.
+Each contact is a document of the kind `contacts`. A conversation refers to a contact by `client_id` and
+stores a copy of its name. Removing a contact unlinks its conversations and keeps them.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from aforesaid.telemetry.instrumentation import watched_as
 
 if TYPE_CHECKING:
     from aforesaid.contacts.csv_import import Imported
-    from aforesaid.contacts.shared import ContactResources
+    from aforesaid.contacts.resources import ContactResources
 
 PAGE = 500
-"""Contacts that are read at a time."""
+"""Contacts per page."""
 
 
 class ContactPage(Struct, frozen=True, kw_only=True):
-    """Some contacts, in the order of their ids, and where the next begin."""
+    """Some contacts in the order of their ids, and the key of the next page."""
 
     contacts: tuple[Contact, ...]
     next: str | None = None
@@ -70,8 +70,8 @@ class Contacts:
         notes: str | None = None,
         client_id: str | None = None,
     ) -> Contact:
-        """A new contact. An id that is taken raises `DocumentConflict`."""
-        given = {
+        """Add a contact. Raise `DocumentConflict` if the id is taken."""
+        fields = {
             "name": name,
             "nicknames": nicknames,
             "company": company,
@@ -80,31 +80,33 @@ class Contacts:
             "notes": notes,
         }
         key = self._ids() if client_id is None else parse_uuid(client_id, field="client_id")
-        body = ContactBody(**parse_fields(given), created_at=self._store.now())
+        body = ContactBody(**parse_fields(fields), created_at=self._store.now())
         return await self._put(key, body, expected=0)
 
     async def get(self, client_id: str) -> Contact:
-        """The contact. Raises `ContactNotFound`."""
+        """Return the contact. Raise `ContactNotFound`."""
         found = await self.lookup(client_id)
         if found is None:
             raise ContactNotFound(client_id)
         return found
 
     async def lookup(self, client_id: str) -> Contact | None:
-        """The contact, or None."""
+        """Return the contact, or None."""
         key = parse_uuid(client_id, field="client_id")
         document = await self._store.get_document(KIND, key)
-        return None if document is None else contact_in(document)
+        return None if document is None else contact_from_document(document)
 
     async def list(self, limit: int = 50, after: str | None = None) -> ContactPage:
-        """Contacts in the order of their ids, which is that of their making; those after `after`."""
+        """Return contacts after the key `after`, in the order of their ids, which is the order of
+        creation.
+        """
         check_count(limit, field="limit", least=1)
         found = await self._store.documents(KIND, after=after, limit=limit + 1)
-        shown = tuple(contact_in(document) for document in found[:limit])
+        shown = tuple(contact_from_document(document) for document in found[:limit])
         return ContactPage(contacts=shown, next=shown[-1].id if len(found) > limit else None)
 
     async def every(self) -> AsyncIterator[Contact]:
-        """All contacts, one after the other."""
+        """Yield all contacts."""
         after: str | None = None
         while True:
             page = await self.list(limit=PAGE, after=after)
@@ -115,7 +117,9 @@ class Contacts:
                 return
 
     async def find(self, query: str, limit: int = 20) -> "list_[Contact]":
-        """Contacts by parts of names, companies, addresses and numbers, misspelt or not; the best first."""
+        """Return contacts by parts of names, companies, addresses and numbers, best first. Tolerate
+        misspellings.
+        """
         from aforesaid.contacts.lookup import look_up
         from aforesaid.contacts.name_index import NameIndex
 
@@ -140,11 +144,11 @@ class Contacts:
         notes: str | None = None,
         clear: Collection[str] = (),
     ) -> Contact:
-        """Change what is given; None leaves a field as it is, a name in `clear` empties it.
+        """Change the given fields. None leaves a field unchanged; a field named in `clear` is emptied.
 
-        Conversations of this client follow when the name changes.
+        A new name is copied to the client's conversations.
         """
-        given = {
+        fields = {
             "name": name,
             "nicknames": nicknames,
             "company": company,
@@ -152,7 +156,7 @@ class Contacts:
             "phone": phone,
             "notes": notes,
         }
-        changes = parse_fields({field: value for field, value in given.items() if value is not None})
+        changes = parse_fields({field: value for field, value in fields.items() if value is not None})
         changes |= cleared_fields(clear)
         while True:
             before = await self.get(client_id)
@@ -161,25 +165,25 @@ class Contacts:
                     before.id, replace(body_of(before), **changes), expected=before.version
                 )
             except DocumentConflict:
-                continue  # somebody else changed it: what they changed stays
+                continue  # changed concurrently: apply these changes to the new version
             if after.name != before.name:
                 await self._rename(after)
             return after
 
     async def remove(self, client_id: str) -> bool:
-        """Remove the contact; whether there was one. Its conversations stay, with nobody as their client."""
+        """Remove the contact and unlink its conversations; return whether it existed."""
         key = parse_uuid(client_id, field="client_id")
-        await self._let_go(key)
+        await self._unlink_conversations(key)
         gone = await self._store.delete_document(KIND, key)
         if self._resources is not None:
             self._resources.removed(self._owner, key)
-        await self._let_go(key)  # those that were linked meanwhile
+        await self._unlink_conversations(key)  # again, for links made concurrently
         return gone
 
     async def import_csv(self, text: str) -> "Imported":
-        """Bring a CSV file into the contacts: see `importing` for its rules and `csv_files` for its headers.
+        """Import a CSV file: see `csv_import` for the rules and `csv_files` for the headers.
 
-        Lines that cannot be used come back with their number and the reason; all others are imported.
+        Invalid lines are returned with their number and the reason; all others are imported.
         """
         from aforesaid.contacts.csv_import import import_rows
 
@@ -187,7 +191,7 @@ class Contacts:
 
     async def _put(self, key: str, body: ContactBody, *, expected: int | None) -> Contact:
         document = await self._store.put_document(KIND, key, encode_body(body), expected_version=expected)
-        contact = contact_in(document)
+        contact = contact_from_document(document)
         if self._resources is not None:
             self._resources.written(self._owner, contact)
         return contact
@@ -202,7 +206,7 @@ class Contacts:
             if after is None:
                 return
 
-    async def _let_go(self, client_id: str) -> None:
+    async def _unlink_conversations(self, client_id: str) -> None:
         while found := (await self._store.find(Query(client_id=client_id, limit=PAGE))).conversations:
             for record in found:
                 await self._change(record, Changes(client_id=None))
@@ -211,11 +215,11 @@ class Contacts:
         try:
             await self._store.update(record.id, changes)
         except ConversationNotFound:
-            return  # it went meanwhile
+            return  # removed concurrently
 
 
-def contact_in(document: Document) -> Contact:
-    """The contact that a document holds."""
+def contact_from_document(document: Document) -> Contact:
+    """Return the contact in a document."""
     body = decode_body(document.data)
     return contact_from(document.key, body, updated_at=document.updated_at, version=document.version)
 
@@ -224,7 +228,7 @@ _EMPTY: dict[str, Any] = {"nicknames": (), "company": None, "email": None, "phon
 
 
 def cleared_fields(fields: Collection[str]) -> dict[str, Any]:
-    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
+    """Return changes that empty these fields. Raise `InvalidInput` for a field that cannot be emptied."""
     for field in fields:
         if field not in _EMPTY:
             raise InvalidInput.not_in("clear", field, _EMPTY)
@@ -232,4 +236,4 @@ def cleared_fields(fields: Collection[str]) -> dict[str, Any]:
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in `list`, which the method `list` shadows."""

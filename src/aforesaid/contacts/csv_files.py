@@ -1,7 +1,7 @@
-"""Contacts from a CSV file: its headers, and what its lines say. Below: contacts. Above: `importing`.
+"""Parse contacts from a CSV file.
 
-Nothing is lost: a line that cannot be used comes back with its number, its text and the reason, and a column
-that means nothing here goes into the notes under its own header.
+No data are lost: an invalid line is returned with its number, its text and the reason, and an unknown
+column goes into the notes under its header.
 """
 
 import csv
@@ -16,10 +16,10 @@ from aforesaid.model.contacts import parse_fields
 from aforesaid.model.ids import parse_uuid
 
 LARGEST_CELL = 1_000_000
-"""Characters in one cell."""
+"""Maximum characters in one cell."""
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-"""Only these end a line: the other breaks that Unicode knows are part of a cell."""
+"""Only CR and LF end a line; other Unicode line breaks are part of a cell."""
 
 HEADERS: Mapping[str, str] = {
     **dict.fromkeys(("id", "client id", "client_id", "contact id"), "id"),
@@ -67,11 +67,11 @@ HEADERS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("notes", "note", "comment", "comments", "notizen", "notas", "opmerkingen"), "notes"),
 }
-"""What a column holds, by its header in lower case."""
+"""Lower-case header → field."""
 
 
 class BadLine(Struct, frozen=True, kw_only=True):
-    """A line that was not imported: where it is, what it says, and why."""
+    """A line that was not imported: its number, its text and the reason."""
 
     line: int
     reason: str
@@ -79,7 +79,7 @@ class BadLine(Struct, frozen=True, kw_only=True):
 
 
 class Row(NamedTuple):
-    """A line that can be used: the id that it names, if any, and the fields of its contact."""
+    """A valid line: its contact id, if any, and the contact's fields."""
 
     line: int
     client_id: str | None
@@ -88,7 +88,7 @@ class Row(NamedTuple):
 
 
 def read_rows(text: str) -> Iterator[Row | BadLine]:
-    """What a CSV file says, line by line. Raises `InvalidInput` for a file that names nobody."""
+    """Yield the lines of a CSV file. Raise `InvalidInput` if no column contains a name."""
     if not isinstance(text, str):
         raise InvalidInput(f"the CSV file must be text; got {shown(text)}", field="text", value=text)
     lines = _LINE.findall(text.removeprefix("\ufeff"))
@@ -103,14 +103,14 @@ def read_rows(text: str) -> Iterator[Row | BadLine]:
             value=headers,
         )
     first = reader.line_num + 1
-    for last, cells, trouble in _cells(reader):
-        if trouble is not None or any(cell.strip() for cell in cells):
-            yield _row(first, columns, cells, "".join(lines[first - 1 : last]).rstrip("\r\n"), trouble)
+    for last, cells, error in _cells(reader):
+        if error is not None or any(cell.strip() for cell in cells):
+            yield _row(first, columns, cells, "".join(lines[first - 1 : last]).rstrip("\r\n"), error)
         first = last + 1
 
 
 def _cells(reader: Any) -> Iterator[tuple[int, list[str], str | None]]:
-    """The number of the last line of each record, its cells, or what is wrong with it."""
+    """Yield for each record the number of its last line, its cells, and its error."""
     while True:
         try:
             cells = next(reader)
@@ -122,42 +122,42 @@ def _cells(reader: Any) -> Iterator[tuple[int, list[str], str | None]]:
             yield reader.line_num, cells, None
 
 
-def _row(line: int, columns: list[str], cells: list[str], text: str, trouble: str | None) -> Row | BadLine:
-    if trouble is None and len(cells) > len(columns):
-        trouble = f"{len(cells)} cells under {len(columns)} headers"
-    if trouble is not None:
-        return BadLine(line=line, reason=trouble, text=text)
-    given: dict[str, list[str]] = {}
+def _row(line: int, columns: list[str], cells: list[str], text: str, error: str | None) -> Row | BadLine:
+    if error is None and len(cells) > len(columns):
+        error = f"{len(cells)} cells under {len(columns)} headers"
+    if error is not None:
+        return BadLine(line=line, reason=error, text=text)
+    values: dict[str, list[str]] = {}
     for column, cell in zip(columns, cells, strict=False):
         if cell.strip():
-            given.setdefault(column, []).append(cell.strip())
+            values.setdefault(column, []).append(cell.strip())
     try:
-        client_id = given.pop("id", [None])[0]
+        client_id = values.pop("id", [None])[0]
         identity = None if client_id is None else parse_uuid(client_id, field="id")
-        return Row(line, identity, parse_fields(_fields(given)), text)
-    except InvalidInput as error:
-        return BadLine(line=line, reason=str(error), text=text)
+        return Row(line, identity, parse_fields(_fields(values)), text)
+    except InvalidInput as invalid:
+        return BadLine(line=line, reason=str(invalid), text=text)
 
 
-def _fields(given: dict[str, list[str]]) -> dict[str, Any]:
-    """The fields of a contact; a second phone or address, and columns of other kinds, become notes."""
-    name = " ".join(given.pop("name", []) or [*given.pop("given", []), *given.pop("family", [])])
-    company = given.get("company", [""])[0]
-    notes = given.pop("notes", [])
+def _fields(values: dict[str, list[str]]) -> dict[str, Any]:
+    """Return the fields of a contact. Second phones and addresses and unknown columns become notes."""
+    name = " ".join(values.pop("name", []) or [*values.pop("given", []), *values.pop("family", [])])
+    company = values.get("company", [""])[0]
+    notes = values.pop("notes", [])
     fields: dict[str, Any] = {
         "name": name or company,
-        "nicknames": [one for cell in given.pop("nicknames", []) for one in re.split(r"[;,|/]", cell)],
+        "nicknames": [one for cell in values.pop("nicknames", []) for one in re.split(r"[;,|/]", cell)],
     }
     for field in ("company", "email", "phone"):
-        values = given.pop(field, [])
-        fields[field] = values[0] if values else None
-        notes += [f"{field}: {value}" for value in values[1:]]
-    notes += [f"{header}: {value}" for header, values in given.items() for value in values]
+        cells = values.pop(field, [])
+        fields[field] = cells[0] if cells else None
+        notes += [f"{field}: {cell}" for cell in cells[1:]]
+    notes += [f"{header}: {cell}" for header, cells in values.items() for cell in cells]
     return fields | {"notes": "\n".join(notes) or None}
 
 
 def _delimiter(header: str) -> str:
-    """What stands between cells: whichever of the usual marks the first line has most of."""
+    """Return the usual delimiter that occurs most often in the header."""
     return max(",;\t", key=header.count)
 
 

@@ -1,9 +1,8 @@
-"""Whom a text names: a pure function of the text and an owner's index. Below: index, reading.
+"""Identify the client named in a text: a pure function of the text and an owner's name index.
 
-Every contact that a word of the text may stand for gets a *mention*: where it is named, and how sure that
-is. Then mentions at the same place compete. One client is named when exactly one is left at exactly one
-place; when several are equally sure, or when several places name different people, the answer is
-candidates, never a guess.
+Every contact that a word may name gets a *mention*: a place and a confidence. Mentions at the same place
+compete. The result is one client if exactly one remains. If several are equally certain, or several places
+name different people, the result is candidates, never a guess.
 """
 
 import re
@@ -12,22 +11,22 @@ from typing import NamedTuple
 
 from aforesaid.contacts.matches import CERTAIN, REPORTED, Candidate, ClientMatch
 from aforesaid.contacts.name_index import NameIndex, Posting, is_other_name, number_key
-from aforesaid.contacts.names import Alias, Named, vocabulary
-from aforesaid.contacts.sentences import LONGEST_TEXT, Scene
+from aforesaid.contacts.names import Alias, ParsedName, vocabulary
+from aforesaid.contacts.sentences import LONGEST_TEXT, AnalyzedText
 from aforesaid.contacts.spelling import EXACT, HOMOPHONE, folded
 from aforesaid.contacts.words import names
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
 NICKNAME, SINGLE, COMPANY, COMPANY_OF, PART_OF_COMPANY = 0.9, 0.9, 0.95, 0.85, 0.87
 ADDRESS = 0.99
-"""How sure each way of naming somebody is when every letter is right."""
+"""Confidence of each way of naming a contact when the spelling is exact."""
 MARGIN = 0.02
-"""Who is not surer than the next by more than this is not sure at all."""
+"""A mention must exceed the next by more than this to win."""
 LEAST_TITLED = 0.86
-"""How well a word must say a family name that stands with a title alone."""
+"""Minimum grade of a family name after a title without a given name."""
 MOST_CANDIDATES = 10
 
-# Both are anchored, so that a long run of letters or digits is looked at once, not from each of its places.
+# The lookbehinds prevent quadratic time: a long run of letters or digits is scanned only once.
 _ADDRESS = re.compile(r"(?<![\w.+\-])[\w.+\-]{1,64}@[\w\-]{1,63}(?:\.[\w\-]{1,63}){1,8}")
 _NUMBER = re.compile(r"(?<![\d(/.\-])\+?\d[\d\s()/.\-]{5,25}\d")
 
@@ -42,7 +41,7 @@ class Hit(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """Where a contact is named, and how sure that is."""
+    """A place where a contact may be named, with a confidence."""
 
     client_id: str
     first: int
@@ -57,40 +56,40 @@ class Mention(NamedTuple):
 
 
 def identify(text: str, index: NameIndex, *, by_ear: bool = False) -> ClientMatch | None:
-    """Whom a text names; None when it is nobody.
+    """Return the clients named in a text, or None.
 
-    In a text that is taken `by_ear` spellings count for nothing: what is said alike is the same.
+    `by_ear`: the text is a transcript, so different spellings of the same sound are equal.
     """
     if not len(index):
         return None
-    addressed, rest = _addressed(text[:LONGEST_TEXT], index)
-    scene = Scene(rest)
-    mentions = [*addressed, *_Search(scene, index, by_ear=by_ear).mentions()]
-    return _decided(scene, index, _competing(mentions))
+    addressed, rest = _by_address(text[:LONGEST_TEXT], index)
+    analyzed = AnalyzedText(rest)
+    mentions = [*addressed, *_MentionFinder(analyzed, index, by_ear=by_ear).mentions()]
+    return _decide(analyzed, index, _drop_covered(mentions))
 
 
-def _addressed(text: str, index: NameIndex) -> tuple[list[Mention], str]:
-    """Who is named by an address or a number, and the text without those."""
+def _by_address(text: str, index: NameIndex) -> tuple[list[Mention], str]:
+    """Return mentions by mail address or phone number, and the text without those."""
     found: list[Mention] = []
     for pattern, key_of in ((_ADDRESS, str.casefold), (_NUMBER, number_key)):
         for match in pattern.findall(text):
             key = key_of(match)
             place = -1 - len(found)
-            whose = index.at(key) if key else ()
-            found += [Mention(client_id, place, place, ADDRESS) for client_id in whose]
+            client_ids = index.by_address(key) if key else ()
+            found += [Mention(client_id, place, place, ADDRESS) for client_id in client_ids]
         text = pattern.sub(" , ", text)
     return found, text
 
 
-class _Search:
-    """Looks for everybody in one text."""
+class _MentionFinder:
+    """Finds the mentions of all contacts in one text."""
 
-    def __init__(self, scene: Scene, index: NameIndex, *, by_ear: bool) -> None:
-        self._scene = scene
+    def __init__(self, text: AnalyzedText, index: NameIndex, *, by_ear: bool) -> None:
+        self._text = text
         self._index = index
         self._by_ear = by_ear
-        self._others: dict[tuple[int, int], bool] = {}
-        self._reads: dict[tuple[int, int, bool], float] = {}
+        self._other_people: dict[tuple[int, int], bool] = {}
+        self._plausibilities: dict[tuple[int, int, bool], float] = {}
 
     def mentions(self) -> Iterator[Mention]:
         by_client: dict[str, list[Hit]] = {}
@@ -99,61 +98,61 @@ class _Search:
         for client_id, hits in by_client.items():
             record = self._index.names.get(client_id)
             if record is not None:
-                yield from self._of(record, hits)
+                yield from self._mentions_of(record, hits)
 
     # Words
 
     def _hits(self) -> Iterator[Hit]:
-        for at, token in enumerate(self._scene.tokens):
+        for at, token in enumerate(self._text.tokens):
             for form in token.forms:
-                yield from self._standing_for(at, at, form)
-            if at and self._scene.joined(at) and not token.gap:
-                pair = self._scene.tokens[at - 1].fold + token.fold
+                yield from self._hits_of_word(at, at, form)
+            if at and self._text.joined(at) and not token.gap:
+                pair = self._text.tokens[at - 1].fold + token.fold
                 yield from (Hit(at - 1, at, posting, posting.grade) for posting in self._index.exact(pair))
 
-    def _standing_for(self, first: int, last: int, word: str) -> Iterator[Hit]:
+    def _hits_of_word(self, first: int, last: int, word: str) -> Iterator[Hit]:
         exact = self._index.exact(word)
         for posting in exact:
-            yield Hit(first, last, posting, self._heard(posting.grade))
+            yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
         if word in vocabulary().words:
-            yield from self._spelt_otherwise(first, last, word)
+            yield from self._spelling_variants(first, last, word)
             return
         other_name = is_other_name(word)
         if not exact and not other_name and len(word) > 4 and word.endswith("s"):
-            for posting in self._index.exact(word[:-1]):  # Müllers Auto
-                yield Hit(first, last, posting, self._heard(posting.grade))
+            for posting in self._index.exact(word[:-1]):  # German possessive: Müllers Auto
+                yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
         for name, grade in self._index.misspelt(word, by_sound_only=other_name):
             for posting in self._index.exact(name):
                 if posting.grade == EXACT:
-                    yield Hit(first, last, posting, self._heard(grade))
+                    yield Hit(first, last, posting, self._grade_by_ear(grade))
 
-    def _spelt_otherwise(self, first: int, last: int, word: str) -> Iterator[Hit]:
-        """A common word is itself, but for a word among others in the name of a company: harbour, harbor."""
+    def _spelling_variants(self, first: int, last: int, word: str) -> Iterator[Hit]:
+        """Match a common word only with its variants inside company names: harbour, harbor."""
         for name, grade in self._index.misspelt(word, by_sound_only=True):
             for posting in self._index.exact(name):
                 if posting.slot == "alias":
                     yield Hit(first, last, posting, grade)
 
-    def _heard(self, grade: float) -> float:
-        """Who hears cannot tell spellings apart."""
+    def _grade_by_ear(self, grade: float) -> float:
+        """Treat homophones as exact in a transcript, which does not preserve spellings."""
         return EXACT if self._by_ear and grade >= HOMOPHONE else grade
 
-    # Ways of naming somebody
+    # Ways of naming a person
 
-    def _of(self, record: Named, hits: list[Hit]) -> Iterator[Mention]:
+    def _mentions_of(self, record: ParsedName, hits: list[Hit]) -> Iterator[Mention]:
         given = [hit for hit in hits if hit.posting.slot == "given"]
         family = [hit for hit in hits if hit.posting.slot == "family"]
         full = [mention for one in given for other in family if (mention := self._full(record, one, other))]
         yield from full
         alone = [mention for hit in family if (mention := self._family(record, hit))]
-        if not self._is_somebody_else(record, family):
+        if not self._belongs_to_other_person(record, family):
             yield from alone
         yield from (mention for hit in given if (mention := self._given(record, hit)))
         aliases = [hit for hit in hits if hit.posting.slot == "alias"]
         if aliases:
             yield from self._aliases(record, aliases)
 
-    def _full(self, record: Named, given: Hit, family: Hit) -> Mention | None:
+    def _full(self, record: ParsedName, given: Hit, family: Hit) -> Mention | None:
         if not (self._in_order(record, given, family) or self._in_reverse(given, family)):
             return None
         if not self._reads_as_name(given, family):
@@ -165,150 +164,152 @@ class _Search:
             record.client_id, min(given.first, family.first), max(given.last, family.last), FULL * grade
         )
 
-    def _in_order(self, record: Named, given: Hit, family: Hit) -> bool:
-        scene = self._scene
+    def _in_order(self, record: ParsedName, given: Hit, family: Hit) -> bool:
+        text = self._text
         if family.first <= given.last or family.first - given.last > 5:
             return False
-        if scene.tokens[given.last].possessive:
+        if text.tokens[given.last].possessive:
             return False
         between = range(given.last + 1, family.first)
         allowed = record.middle | set(record.particles)
         return all(
-            scene.joined(at) and (scene.fold(at) in allowed or len(scene.fold(at)) == 1) for at in between
-        ) and scene.joined(family.first)
+            text.joined(at) and (text.fold(at) in allowed or len(text.fold(at)) == 1) for at in between
+        ) and text.joined(family.first)
 
     def _in_reverse(self, given: Hit, family: Hit) -> bool:
         if given.first != family.last + 1:
             return False
-        token = self._scene.tokens[given.first]
+        token = self._text.tokens[given.first]
         return token.gap in ("", ",") and not token.starts
 
     def _reads_as_name(self, given: Hit, family: Hit) -> bool:
-        """Whether two words beside each other are meant as a name: rich long hair is not Rich Long."""
-        scene = self._scene
-        wordlike = [hit for hit in (given, family) if scene.is_word(hit.first)]
+        """Return whether two adjacent words form a name: "rich long hair" is not Rich Long."""
+        text = self._text
+        wordlike = [hit for hit in (given, family) if text.is_word(hit.first)]
         if not wordlike:
             return True
-        if scene.cased:
-            return all(scene.in_capitals(hit.last) for hit in wordlike)
+        if text.cased:
+            return all(text.in_capitals(hit.last) for hit in wordlike)
         if len(wordlike) == 1:
             return True
-        return given.first == 0 or scene.evidence(given.first, family.last) > 0
+        return given.first == 0 or text.evidence(given.first, family.last) > 0
 
-    def _family(self, record: Named, hit: Hit) -> Mention | None:
+    def _family(self, record: ParsedName, hit: Hit) -> Mention | None:
         first = self._with_particles(record, hit)
         if first is None:
             return None
-        title = self._scene.title_before(first)
+        title = self._text.title_before(first)
         if title is not None:
             return self._titled(record, hit, first, title)
         if first and self._is_initial(record, first - 1):
             return Mention(record.client_id, first - 1, hit.last, INITIAL * hit.grade)
-        if self._is_other(first, hit.last):
+        if self._names_other_person(first, hit.last):
             return None
-        return self._alone(record, hit, first, FAMILY)
+        return self._single_word(record, hit, first, FAMILY)
 
-    def _with_particles(self, record: Named, hit: Hit) -> int | None:
-        """Where the family name begins; None when it goes without its van or de."""
+    def _with_particles(self, record: ParsedName, hit: Hit) -> int | None:
+        """Return where the family name begins; None if its particle (van, de) is missing."""
         first = hit.first
         for particle in reversed(record.particles):
-            if self._scene.joined(first) and self._scene.fold(first - 1) == particle:
+            if self._text.joined(first) and self._text.fold(first - 1) == particle:
                 first -= 1
         return None if record.particles and first == hit.first else first
 
-    def _titled(self, record: Named, hit: Hit, first: int, title: str) -> Mention | None:
+    def _titled(self, record: ParsedName, hit: Hit, first: int, title: str) -> Mention | None:
         if (title and record.gender and title != record.gender) or hit.grade < LEAST_TITLED:
             return None
-        if self._scene.other_name_after(hit.last, set()) and not self._scene.german:
+        if self._text.other_name_after(hit.last, set()) and not self._text.german:
             return None
-        sure = TITLED + (0.02 if title and title == record.gender else 0.0)
-        return Mention(record.client_id, first, hit.last, sure * hit.grade)
+        confidence = TITLED + (0.02 if title and title == record.gender else 0.0)
+        return Mention(record.client_id, first, hit.last, confidence * hit.grade)
 
-    def _is_initial(self, record: Named, at: int) -> bool:
-        fold = self._scene.fold(at)
+    def _is_initial(self, record: ParsedName, at: int) -> bool:
+        fold = self._text.fold(at)
         return len(fold) == 1 and bool(record.given) and folded(record.given[0]).startswith(fold)
 
-    def _given(self, record: Named, hit: Hit) -> Mention | None:
-        title = self._scene.title_before(hit.first)
+    def _given(self, record: ParsedName, hit: Hit) -> Mention | None:
+        title = self._text.title_before(hit.first)
         if title is not None:
             contradicted = bool(title and record.gender and title != record.gender)
-            exact = hit.grade == EXACT and self._scene.fold(hit.first) == hit.posting.word
-            if contradicted or not exact or self._is_other(hit.first, hit.last):
+            exact = hit.grade == EXACT and self._text.fold(hit.first) == hit.posting.word
+            if contradicted or not exact or self._names_other_person(hit.first, hit.last):
                 return None
             return Mention(record.client_id, hit.first, hit.last, GIVEN)
-        if self._is_other(hit.first, hit.last):
+        if self._names_other_person(hit.first, hit.last):
             return None
-        return self._alone(record, hit, hit.first, GIVEN)
+        return self._single_word(record, hit, hit.first, GIVEN)
 
-    def _is_other(self, first: int, last: int) -> bool:
-        """Whether the words around make another person of this one. Asked for many, answered once."""
-        if (first, last) not in self._others:
-            after = self._scene.other_name_after(last, self._known(last + 1, "family"))
-            before = self._scene.other_name_before(first, self._known(first - 1, "given"))
-            self._others[first, last] = after or before
-        return self._others[first, last]
+    def _names_other_person(self, first: int, last: int) -> bool:
+        """Return whether adjacent words make this another person's name. Cached, because many contacts
+        share a word.
+        """
+        if (first, last) not in self._other_people:
+            after = self._text.other_name_after(last, self._contact_names_at(last + 1, "family"))
+            before = self._text.other_name_before(first, self._contact_names_at(first - 1, "given"))
+            self._other_people[first, last] = after or before
+        return self._other_people[first, last]
 
-    def _known(self, at: int, slot: str) -> set[str]:
-        """The word there, if somebody else among the contacts has that name."""
-        fold = self._scene.fold(at)
+    def _contact_names_at(self, at: int, slot: str) -> set[str]:
+        """Return the word at this place if a contact has that name."""
+        fold = self._text.fold(at)
         return {fold} if any(one.slot == slot for one in self._index.exact(fold)) else set()
 
-    def _is_somebody_else(self, record: Named, family: list[Hit]) -> bool:
-        """Whether the family name stands somewhere in the text with another given name."""
+    def _belongs_to_other_person(self, record: ParsedName, family: list[Hit]) -> bool:
+        """Return whether the family name occurs in the text with another given name."""
         for hit in family:
             first = self._with_particles(record, hit)
-            if first is not None and self._scene.title_before(first) is None:
-                known = self._known(first - 1, "given")
+            if first is not None and self._text.title_before(first) is None:
+                known = self._contact_names_at(first - 1, "given")
                 given = {folded(one) for one in record.given} | record.middle
-                if self._scene.fold(first - 1) in given or (first and self._is_initial(record, first - 1)):
+                if self._text.fold(first - 1) in given or (first and self._is_initial(record, first - 1)):
                     return False
-                if self._scene.other_name_before(first, known):
+                if self._text.other_name_before(first, known):
                     return True
         return False
 
-    def _alone(self, record: Named, hit: Hit, first: int, sure: float) -> Mention | None:
+    def _single_word(self, record: ParsedName, hit: Hit, first: int, confidence: float) -> Mention | None:
         misspelt = hit.grade < HOMOPHONE and hit.posting.grade == EXACT
         place = first, hit.last, misspelt
-        if place not in self._reads:
-            self._reads[place] = self._plausibility(first, hit.last, misspelt=misspelt)
-        factor = self._reads[place]
-        return Mention(record.client_id, first, hit.last, sure * hit.grade * factor) if factor else None
+        if place not in self._plausibilities:
+            self._plausibilities[place] = self._plausibility(first, hit.last, misspelt=misspelt)
+        factor = self._plausibilities[place]
+        return Mention(record.client_id, first, hit.last, confidence * hit.grade * factor) if factor else None
 
     def _plausibility(self, first: int, last: int, *, misspelt: bool) -> float:
-        """How well a single word reads as a name where it stands."""
-        scene = self._scene
-        if scene.names_grounds(first, last):
+        """Return how plausible a single word is as a name at this place."""
+        text = self._text
+        if text.is_place_name(first, last):
             return 0.0
-        wordlike = scene.is_word(last)
-        evidence = scene.evidence(first, last)
-        if wordlike and scene.is_elsewhere(last) and (evidence < 2 or scene.is_when_or_where(first)):
+        wordlike = text.is_word(last)
+        evidence = text.evidence(first, last)
+        if wordlike and text.is_place_or_date(last) and (evidence < 2 or text.is_when_or_where(first)):
             return 0.0
-        if scene.after_article(first, last):
+        if text.after_article(first, last):
             return 0.0 if wordlike or misspelt else 0.6
         factor = self._by_case(first, last, evidence, wordlike=wordlike, misspelt=misspelt)
-        return factor * (0.6 if scene.is_kin(first) or scene.is_defined(last) else 1.0)
+        return factor * (0.6 if text.is_kin(first) or text.is_defined(last) else 1.0)
 
     def _by_case(self, first: int, last: int, evidence: int, *, wordlike: bool, misspelt: bool) -> float:
-        scene = self._scene
-        if not scene.in_capitals(last):
-            if scene.cased and (wordlike or misspelt or evidence < 2):
+        text = self._text
+        if not text.in_capitals(last):
+            if text.cased and (wordlike or misspelt or evidence < 2):
                 return 0.0
             if wordlike or misspelt:
                 return 0.95 if evidence >= 2 else 0.0
             return 1.0 if evidence else 0.84
-        if scene.tokens[first].starts:
+        if text.tokens[first].starts:
             if wordlike or misspelt:
                 return 1.0 if evidence >= 2 else 0.0
             return 1.0 if evidence else 0.84
-        if wordlike and scene.german and evidence < 3:
+        if wordlike and text.german and evidence < 3:
             return 0.0
         if misspelt and not evidence:
             return 0.84
         return 1.0 if evidence else 0.95
 
-    # Nicknames, companies, and those with one name only
+    # Nicknames, companies and single names
 
-    def _aliases(self, record: Named, hits: list[Hit]) -> Iterator[Mention]:
+    def _aliases(self, record: ParsedName, hits: list[Hit]) -> Iterator[Mention]:
         for alias in record.aliases:
             words = [folded(word) for word in alias.words]
             for start in [hit for hit in hits if hit.posting.word == words[0]]:
@@ -316,19 +317,17 @@ class _Search:
                 if mention is not None:
                     yield mention
             if alias.part == "company" and len(words) > 1:
-                yield from self._parts(record, words, hits)
+                yield from self._company_parts(record, words, hits)
 
     def _alias(
-        self, record: Named, alias: Alias, words: list[str], start: Hit, hits: list[Hit]
+        self, record: ParsedName, alias: Alias, words: list[str], start: Hit, hits: list[Hit]
     ) -> Mention | None:
         run = [start]
         for word in words[1:]:
             follows = [
                 hit
                 for hit in hits
-                if hit.posting.word == word
-                and hit.first == run[-1].last + 1
-                and self._scene.joined(hit.first)
+                if hit.posting.word == word and hit.first == run[-1].last + 1 and self._text.joined(hit.first)
             ]
             if not follows:
                 return None
@@ -336,43 +335,49 @@ class _Search:
         grade = sum(hit.grade for hit in run) / len(run)
         first, last = run[0].first, run[-1].last
         if len(run) > 1:
-            return self._several(record, alias, first, last, grade)
-        if alias.part != "company" and self._is_other(first, last):
+            return self._multi_word(record, alias, first, last, grade)
+        if alias.part != "company" and self._names_other_person(first, last):
             return None
-        sure = {"nickname": NICKNAME, "single": SINGLE}.get(alias.part, self._company(record))
-        return self._alone(record, start, first, sure)
+        confidence = {"nickname": NICKNAME, "single": SINGLE}.get(alias.part, self._company(record))
+        return self._single_word(record, start, first, confidence)
 
-    def _company(self, record: Named) -> float:
-        """A company that is a contact is meant before somebody who works there."""
+    def _company(self, record: ParsedName) -> float:
+        """Return the confidence for a company: a contact that is the company outranks its employees."""
         return COMPANY_OF if record.given else COMPANY
 
-    def _several(self, record: Named, alias: Alias, first: int, last: int, grade: float) -> Mention | None:
-        scene = self._scene
+    def _multi_word(
+        self, record: ParsedName, alias: Alias, first: int, last: int, grade: float
+    ) -> Mention | None:
+        text = self._text
         places = range(first, last + 1)
-        small = scene.cased and not any(scene.in_capitals(at) for at in places)
-        if small and all(scene.is_word(at) for at in places):
+        small = text.cased and not any(text.in_capitals(at) for at in places)
+        if small and all(text.is_word(at) for at in places):
             return None
-        sure = self._company(record) if alias.part == "company" else NICKNAME
-        return Mention(record.client_id, first, last, sure * grade)
+        confidence = self._company(record) if alias.part == "company" else NICKNAME
+        return Mention(record.client_id, first, last, confidence * grade)
 
-    def _parts(self, record: Named, words: list[str], hits: list[Hit]) -> Iterator[Mention]:
-        """A company by its own word alone: TechNova, Johnson."""
+    def _company_parts(self, record: ParsedName, words: list[str], hits: list[Hit]) -> Iterator[Mention]:
+        """Yield mentions of a company by its distinctive word alone: TechNova, Johnson."""
         for hit in hits:
             own = hit.posting.word in words and hit.posting.word not in vocabulary().words
             if not own or hit.posting.word in names.COMPANY_WORDS or hit.grade < HOMOPHONE:
                 continue
-            if self._scene.title_before(hit.first) is not None or self._is_other(hit.first, hit.last):
+            if self._text.title_before(hit.first) is not None or self._names_other_person(
+                hit.first, hit.last
+            ):
                 continue
-            mention = self._alone(record, hit, hit.first, PART_OF_COMPANY - (0.1 if record.given else 0.0))
+            mention = self._single_word(
+                record, hit, hit.first, PART_OF_COMPANY - (0.1 if record.given else 0.0)
+            )
             if mention is not None:
                 yield mention
 
 
-# Who is left
+# Competition between mentions
 
 
-def _competing(mentions: Iterable[Mention]) -> list[Mention]:
-    """The mentions that are not inside a surer one, each contact once at each place."""
+def _drop_covered(mentions: Iterable[Mention]) -> list[Mention]:
+    """Return the best mention per contact and place, without those inside a more certain one."""
     best: dict[tuple[str, int, int], Mention] = {}
     for mention in mentions:
         place = mention.client_id, mention.first, mention.last
@@ -380,9 +385,9 @@ def _competing(mentions: Iterable[Mention]) -> list[Mention]:
             place not in best or best[place].confidence < mention.confidence
         ):
             best[place] = mention
-    kept = sorted(best.values(), key=lambda one: (-one.confidence, one.first, one.client_id))
+    ordered = sorted(best.values(), key=lambda one: (-one.confidence, one.first, one.client_id))
     longest: list[Mention] = []
-    for mention in kept:
+    for mention in ordered:
         covered = any(
             mention.inside(other) and (other.first, other.last) != (mention.first, mention.last)
             for other in longest
@@ -392,31 +397,34 @@ def _competing(mentions: Iterable[Mention]) -> list[Mention]:
     return longest
 
 
-def _decided(scene: Scene, index: NameIndex, mentions: list[Mention]) -> ClientMatch | None:
+def _decide(text: AnalyzedText, index: NameIndex, mentions: list[Mention]) -> ClientMatch | None:
     if not mentions:
         return None
-    places = _resolved([_contenders(group) for group in _by_place(mentions)])
-    surest: dict[str, Mention] = {}
+    places = _resolve_ambiguous([_contenders(group) for group in _by_place(mentions)])
+    best_by_client: dict[str, Mention] = {}
     for mention in (one for place in places for one in place):
-        if mention.client_id not in surest or surest[mention.client_id].confidence < mention.confidence:
-            surest[mention.client_id] = mention
-    found = sorted(surest.values(), key=lambda one: (-one.confidence, one.client_id))
+        if (
+            mention.client_id not in best_by_client
+            or best_by_client[mention.client_id].confidence < mention.confidence
+        ):
+            best_by_client[mention.client_id] = mention
+    found = sorted(best_by_client.values(), key=lambda one: (-one.confidence, one.client_id))
     candidates = tuple(
-        Candidate(contact=contact, confidence=round(one.confidence, 3), words=_words(scene, one))
+        Candidate(contact=contact, confidence=round(one.confidence, 3), words=_words(text, one))
         for one in found[:MOST_CANDIDATES]
         if (contact := index.contacts.get(one.client_id)) is not None
     )
     if not candidates:
         return None
     best = candidates[0]
-    sure = len(found) == 1 and best.confidence >= CERTAIN
+    certain = len(found) == 1 and best.confidence >= CERTAIN
     return ClientMatch(
-        client=best.contact if sure else None, confidence=best.confidence, candidates=candidates
+        client=best.contact if certain else None, confidence=best.confidence, candidates=candidates
     )
 
 
 def _by_place(mentions: list[Mention]) -> list[list[Mention]]:
-    """Mentions that touch each other, together."""
+    """Group overlapping mentions."""
     groups: list[list[Mention]] = []
     for mention in mentions:
         touched = [group for group in groups if any(mention.touches(other) for other in group)]
@@ -426,13 +434,13 @@ def _by_place(mentions: list[Mention]) -> list[list[Mention]]:
 
 
 def _contenders(group: list[Mention]) -> list[Mention]:
-    """Those at one place that are as sure as the surest."""
+    """Return the mentions of a group within the margin of its best."""
     top = max(mention.confidence for mention in group)
     return [mention for mention in group if mention.confidence >= top - MARGIN]
 
 
-def _resolved(places: list[list[Mention]]) -> list[list[Mention]]:
-    """Without places that another one makes clear: Anna called; Anna Schmidt wants an offer."""
+def _resolve_ambiguous(places: list[list[Mention]]) -> list[list[Mention]]:
+    """Drop ambiguous places that another place resolves: "Anna called; Anna Schmidt wants an offer"."""
     certain = {place[0].client_id for place in places if len({one.client_id for one in place}) == 1}
     return [
         place
@@ -441,7 +449,7 @@ def _resolved(places: list[list[Mention]]) -> list[list[Mention]]:
     ]
 
 
-def _words(scene: Scene, mention: Mention) -> str:
+def _words(text: AnalyzedText, mention: Mention) -> str:
     if mention.first < 0:
         return "address"
-    return " ".join(token.text for token in scene.tokens[mention.first : mention.last + 1])
+    return " ".join(token.text for token in text.tokens[mention.first : mention.last + 1])

@@ -1,4 +1,4 @@
-"""Contacts by a query that somebody types: parts of words, misspelt words, addresses. Below: the index."""
+"""Find contacts by a typed query: partial words, misspelt words, addresses."""
 
 from aforesaid.contacts.name_index import NameIndex
 from aforesaid.contacts.spelling import folded
@@ -6,7 +6,7 @@ from aforesaid.model.contacts import Contact
 
 
 def look_up(query: str, index: NameIndex) -> list[Contact]:
-    """The contacts in which every word of the query is found, the best first; all by name without a query."""
+    """Return the contacts that match every word of the query, best first; all by name without a query."""
     words = [word for word in (folded(part) for part in query.split()) if word]
     misspelt = [_misspelt(word, index) for word in words]
     scored = []
@@ -21,7 +21,7 @@ def look_up(query: str, index: NameIndex) -> list[Contact]:
 
 
 def _grade(word: str, contact: Contact) -> float:
-    """How well a contact has a word: 3 as a word, 2 as the beginning of one, 1 inside one."""
+    """Return how well a word matches a contact: 3 a whole word, 2 a prefix, 1 inside a word."""
     texts = (
         contact.name,
         *contact.nicknames,
@@ -39,7 +39,7 @@ def _grade(word: str, contact: Contact) -> float:
 
 
 def _misspelt(word: str, index: NameIndex) -> dict[str, float]:
-    """Who is called something like this word, and how well it says it."""
+    """Return the contacts with a name similar to this word, with grades."""
     grades: dict[str, float] = {}
     for name, grade in ((word, 1.0), *index.misspelt(word, by_sound_only=False)):
         for one in index.exact(name):

@@ -1,17 +1,17 @@
-"""Whom a text names, as values. Below: contacts. Above: `identifying`, the service, surfaces."""
+"""Results of client identification."""
 
 from msgspec import Struct
 
 from aforesaid.model.contacts import Contact
 
 CERTAIN = 0.75
-"""From this confidence on a client counts as named, and a conversation is linked."""
+"""Confidence from which a client counts as named and a conversation is linked."""
 REPORTED = 0.5
-"""From this confidence on a contact is a candidate."""
+"""Confidence from which a contact is a candidate."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A contact that a text may mean, how sure that is, and by which words."""
+    """A contact that a text may name, with a confidence and the matching words."""
 
     contact: Contact
     confidence: float
@@ -19,19 +19,19 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class ClientMatch(Struct, frozen=True, kw_only=True):
-    """Whom a text names: one client, or candidates that somebody has to choose from."""
+    """The client that a text names, or candidates to choose from."""
 
     client: Contact | None
-    """The one client that is named; None when it could be several, or when nobody is sure enough."""
+    """The named client; None if several are possible or none is certain enough."""
     confidence: float
-    """How sure that is; without a client, how sure the best candidate is."""
+    """The confidence of the client or of the best candidate."""
     candidates: tuple[Candidate, ...]
-    """Everybody who may be meant, the surest first."""
+    """All possible contacts, most certain first."""
 
     @property
     def ambiguous(self) -> bool:
         return self.client is None
 
 
-NOBODY = ClientMatch(client=None, confidence=0.0, candidates=())
-"""How a surface that always answers says that nobody is named."""
+NO_MATCH = ClientMatch(client=None, confidence=0.0, candidates=())
+"""Stands for "no client" in interfaces that always return a match."""

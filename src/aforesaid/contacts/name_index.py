@@ -1,27 +1,27 @@
-"""What every contact of an owner is called, looked up by word: exactly, by sound, by letters. Below: naming.
+"""An owner's contacts indexed by the words of their names: exact, by sound, by spelling.
 
-Built once for an owner and changed contact by contact. Lookups may run on another thread than changes: what a
-key leads to is a tuple that is exchanged whole, never changed.
+Built once per owner and updated per contact. Lookups may run on another thread than updates: each key maps
+to an immutable tuple that is replaced as a whole.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from aforesaid.contacts.names import Named, named, short_forms, vocabulary
+from aforesaid.contacts.names import ParsedName, parse_name, short_forms, vocabulary
 from aforesaid.contacts.spelling import HOMOPHONE, folded, near_keys, similarity, skeleton, sound, spellings
 from aforesaid.model.contacts import Contact
 
 Slot = Literal["given", "family", "alias"]
 
-LEAST = 0.8
-"""How well a word must say a name to be looked at."""
+MIN_SIMILARITY = 0.8
+"""Minimum similarity between a word and a name."""
 SHORTEST_MISSPELT, LONGEST_MISSPELT = 4, 40
-"""Letters of a word that may be a misspelt name: in a shorter one each letter says too much."""
+"""Length range of words that may be misspelt names: in a shorter word every letter is significant."""
 
 
 class Posting(NamedTuple):
-    """A word that a contact is called by: which of its words, as what, and how well it says it."""
+    """A word of a contact's name: its part of the name, and how certain it is as that name."""
 
     client_id: str
     slot: Slot
@@ -30,11 +30,11 @@ class Posting(NamedTuple):
 
 
 class NameIndex:
-    """One owner's contacts by the words that they are called by."""
+    """One owner's contacts by the words of their names."""
 
     def __init__(self, contacts: Iterable[Contact] = ()) -> None:
         self.contacts: dict[str, Contact] = {}
-        self.names: dict[str, Named] = {}
+        self.names: dict[str, ParsedName] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
         self._postings: dict[str, tuple[Posting, ...]] = {}
         self._near: dict[str, tuple[str, ...]] = {}
@@ -46,15 +46,15 @@ class NameIndex:
         return len(self.contacts)
 
     def put(self, contact: Contact) -> None:
-        """The contact is new, or is called otherwise now."""
+        """Add or replace a contact."""
         self.remove(contact.id)
-        record = named(contact)
+        record = parse_name(contact)
         keys: dict[str, None] = {}
         for word, posting in _postings(record):
             if not word:
-                continue  # a name of signs alone
+                continue  # the name contains only symbols
             if word not in self._postings:
-                self._make_findable(word)
+                self._add_near_keys(word)
             self._postings[word] = (*self._postings.get(word, ()), posting)
             keys[word] = None
         for address in addresses_of(contact):
@@ -64,30 +64,30 @@ class NameIndex:
         self.contacts[contact.id] = contact
 
     def remove(self, client_id: str) -> None:
-        """The contact is gone."""
+        """Remove a contact."""
         contact = self.contacts.pop(client_id, None)
         if contact is None:
             return
         self.names.pop(client_id, None)
         for word in self._keys.pop(client_id):
-            left = tuple(one for one in self._postings[word] if one.client_id != client_id)
-            if left:
-                self._postings[word] = left
+            remaining = tuple(one for one in self._postings[word] if one.client_id != client_id)
+            if remaining:
+                self._postings[word] = remaining
             else:
                 del self._postings[word]
-                self._make_unfindable(word)
+                self._remove_near_keys(word)
         for address in addresses_of(contact):
-            _take_out(self._addresses, address, client_id)
+            _remove_value(self._addresses, address, client_id)
 
     def exact(self, word: str) -> tuple[Posting, ...]:
         return self._postings.get(word, ())
 
-    def at(self, address: str) -> tuple[str, ...]:
-        """Whose address or number this is."""
+    def by_address(self, address: str) -> tuple[str, ...]:
+        """Return the contacts with this mail address or phone number."""
         return self._addresses.get(address, ())
 
     def misspelt(self, word: str, *, by_sound_only: bool) -> Iterator[tuple[str, float]]:
-        """The words that this one may stand for, other than itself, and how well it says them."""
+        """Yield the names that this word may be a misspelling of, with grades."""
         if not SHORTEST_MISSPELT <= len(word) <= LONGEST_MISSPELT:
             return
         found: set[str] = set()
@@ -96,16 +96,16 @@ class NameIndex:
         found.discard(word)
         for name in found:
             grade = similarity(word, name)
-            if grade >= (HOMOPHONE if by_sound_only else LEAST):
+            if grade >= (HOMOPHONE if by_sound_only else MIN_SIMILARITY):
                 yield name, grade
 
-    def _make_findable(self, word: str) -> None:
+    def _add_near_keys(self, word: str) -> None:
         for key in _near_keys(word):
             self._near[key] = (*self._near.get(key, ()), word)
 
-    def _make_unfindable(self, word: str) -> None:
+    def _remove_near_keys(self, word: str) -> None:
         for key in _near_keys(word):
-            _take_out(self._near, key, word)
+            _remove_value(self._near, key, word)
 
 
 def _near_keys(word: str) -> list[str]:
@@ -114,16 +114,16 @@ def _near_keys(word: str) -> list[str]:
     return [f"={sound(word)}", f"~{skeleton(word)}", *near_keys(word)]
 
 
-def _take_out(held: dict[str, tuple[str, ...]], key: str, value: str) -> None:
-    left = tuple(one for one in held.get(key, ()) if one != value)
-    if left:
-        held[key] = left
+def _remove_value(index: dict[str, tuple[str, ...]], key: str, value: str) -> None:
+    remaining = tuple(one for one in index.get(key, ()) if one != value)
+    if remaining:
+        index[key] = remaining
     else:
-        held.pop(key, None)
+        index.pop(key, None)
 
 
-def _postings(record: Named) -> Iterator[tuple[str, Posting]]:
-    """Each word by which the contact is looked up, with what it says."""
+def _postings(record: ParsedName) -> Iterator[tuple[str, Posting]]:
+    """Yield every word that finds the contact, with its posting."""
     for given in record.given:
         for word, grade in _given_forms(given).items():
             yield word, Posting(record.client_id, "given", word, grade)
@@ -149,18 +149,18 @@ _FEWEST_DIGITS = 7
 
 
 def addresses_of(contact: Contact) -> list[str]:
-    """The mail address and the number of a contact, as `at` wants them."""
+    """Return the mail address and phone number of a contact as keys for `by_address`."""
     found = [contact.email.casefold()] if contact.email else []
     number = number_key(contact.phone or "")
     return [*found, number] if number else found
 
 
 def number_key(text: str) -> str | None:
-    """A phone number by its last digits: with or without a country's prefix it is the same one."""
+    """Return the last digits of a phone number, so that a country prefix makes no difference."""
     digits = _DIGITS.sub("", text)
     return f"#{digits[-_COMPARED_DIGITS:]}" if len(digits) >= _FEWEST_DIGITS else None
 
 
 def is_other_name(word: str) -> bool:
-    """Whether this is a name by itself: then it is no misspelling of another."""
+    """Return whether the word is a name itself and therefore not a misspelling of another."""
     return word in vocabulary().names

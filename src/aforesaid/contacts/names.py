@@ -1,4 +1,4 @@
-"""What a contact is called: its name taken apart into words, each with its part. Below: spelling, words."""
+"""Parse a contact's names into words with their parts."""
 
 import re
 from functools import lru_cache
@@ -14,15 +14,15 @@ _word_in = word_finder(letter=r"[^\W_]", joints=r"'’\-.")
 
 
 class Alias(NamedTuple):
-    """One thing that a contact is called: the words in their order, and what comes before the family name."""
+    """One name of a contact: its words in order, and the particles before the family name."""
 
     part: Part
     words: tuple[str, ...]
     particles: tuple[str, ...] = ()
 
 
-class Named(NamedTuple):
-    """Everything that a contact is called, with what follows from it."""
+class ParsedName(NamedTuple):
+    """All names of a contact, split into parts."""
 
     client_id: str
     given: tuple[str, ...]
@@ -33,8 +33,8 @@ class Named(NamedTuple):
     gender: str
 
 
-def named(contact: Contact) -> Named:
-    """What a contact is called, from its name, its nicknames and its company."""
+def parse_name(contact: Contact) -> ParsedName:
+    """Parse a contact's name, nicknames and company."""
     words = _words(contact.name)
     aliases = [Alias("nickname", _folds(_words(nickname))) for nickname in contact.nicknames]
     if contact.company:
@@ -51,7 +51,7 @@ def named(contact: Contact) -> Named:
             aliases.append(Alias("single", _folds(list(given))))
             given = ()
     gender = gender_of(given[0]) if given else ""
-    return Named(
+    return ParsedName(
         contact.id, given, middle, family, particles, tuple(one for one in aliases if one.words), gender
     )
 
@@ -66,7 +66,7 @@ def _folds(words: list[str]) -> tuple[str, ...]:
 
 
 def is_company(name: str, words: list[str]) -> bool:
-    """Whether this is what a company is called: by its legal form, its trade, a sign or a number."""
+    """Return whether a name is a company's: by legal form, trade, ampersand or number."""
     folds = _folds(words)
     if len(folds) > 1 and (folds[-1] in names.LEGAL_FORMS or "&" in name):
         return True
@@ -74,7 +74,7 @@ def is_company(name: str, words: list[str]) -> bool:
 
 
 def company_core(words: list[str]) -> tuple[str, ...]:
-    """The words of a company without its legal form and articles; a trailing 's goes too."""
+    """Return a company's words without legal form, articles and trailing 's."""
     folds = [folded(re.sub(r"['’]s$", "", word)) for word in words]
     core = [fold for fold in folds if fold and fold not in common.ARTICLES and fold not in names.LEGAL_FORMS]
     return tuple(core or [fold for fold in folds if fold])
@@ -83,33 +83,33 @@ def company_core(words: list[str]) -> tuple[str, ...]:
 def _person(
     words: list[str], *, comma: bool
 ) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...], tuple[str, ...]]:
-    """Given name, middle names, particles, family name. Nguyễn Thị Lan is read as English reads it."""
-    kept = [word for word in words if not _is_trimming(folded(word))]
-    if comma and len(kept) > 1:
-        kept = [*kept[1:], kept[0]]
-    if len(kept) < 2:
-        return tuple(kept[:1]), frozenset(), (), ()
-    rest = kept[1:]
+    """Return given name, middle names, particles and family name, in English order."""
+    remaining = [word for word in words if not _is_title_or_suffix(folded(word))]
+    if comma and len(remaining) > 1:
+        remaining = [*remaining[1:], remaining[0]]
+    if len(remaining) < 2:
+        return tuple(remaining[:1]), frozenset(), (), ()
+    rest = remaining[1:]
     at = next((place for place, word in enumerate(rest[:-1]) if folded(word) in names.PARTICLES), None)
     if at is not None:
         places = range(at, len(rest) - 1)
         end = next((place for place in places if folded(rest[place]) not in names.PARTICLES), len(rest) - 1)
         return (
-            (kept[0],),
+            (remaining[0],),
             frozenset(_folds(rest[:at])),
             tuple(folded(word) for word in rest[at:end]),
             tuple(rest[end:]),
         )
-    return (kept[0],), frozenset(_folds(rest[:-1])), (), (rest[-1],)
+    return (remaining[0],), frozenset(_folds(rest[:-1])), (), (rest[-1],)
 
 
-def _is_trimming(fold: str) -> bool:
+def _is_title_or_suffix(fold: str) -> bool:
     return fold in names.TITLES or fold in names.SUFFIXES
 
 
 @lru_cache(maxsize=1)
 def short_forms() -> dict[str, dict[str, float]]:
-    """For each given name, what else its bearers are called, and how well that says the name."""
+    """Return for each given name its short forms and variants, with grades."""
     forms: dict[str, dict[str, float]] = {}
     for line in names.SHORT_FORMS.strip().splitlines():
         formal, _, rest = line.partition(":")
@@ -131,8 +131,8 @@ def _join(forms: dict[str, dict[str, float]], group: list[str], grade: float) ->
 
 
 def _relate(forms: dict[str, dict[str, float]], name: str, form: str, grade: float) -> None:
-    known = forms.setdefault(name, {})
-    known[form] = max(grade, known.get(form, 0.0))
+    related = forms.setdefault(name, {})
+    related[form] = max(grade, related.get(form, 0.0))
 
 
 @lru_cache(maxsize=1)
@@ -141,12 +141,19 @@ def vocabulary() -> "Vocabulary":
 
 
 class Vocabulary:
-    """The word lists, as sets."""
+    """The word lists as sets."""
 
     def __init__(self) -> None:
         lists = (common.ENGLISH, common.GERMAN, common.FRENCH, common.SPANISH, common.DUTCH)
-        beside = (common.REACHING, common.SAYING, common.BUSINESS, common.KIN, common.OWN, common.TOWARDS)
-        self.words: frozenset[str] = frozenset().union(*lists, *beside)
+        context_words = (
+            common.BEFORE_NAME,
+            common.AFTER_NAME,
+            common.BUSINESS,
+            common.KIN,
+            common.OWN,
+            common.CONNECTIVES,
+        )
+        self.words: frozenset[str] = frozenset().union(*lists, *context_words)
         self.female = names.FEMALE
         self.male = names.MALE
         self.given = self.female | self.male | frozenset(short_forms())
@@ -155,7 +162,7 @@ class Vocabulary:
 
 
 def gender_of(given: str) -> str:
-    """m or f where a given name says so, by itself or by what it is short for."""
+    """Return "m" or "f" if a given name, or the name it abbreviates, implies it; else an empty string."""
     lists = vocabulary()
     for fold in spellings(given):
         female, male = fold in lists.female, fold in lists.male

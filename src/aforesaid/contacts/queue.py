@@ -1,7 +1,7 @@
-"""What was said and waits to be looked through for clients, off the answer path. Below: the association.
+"""A bounded queue of messages to search for client names, outside the path of answers.
 
-A turn only leaves a note; after a moment of quiet a task works through the notes. The queue is bounded:
-when it is full the oldest note goes, and is counted. A failure is logged and never reaches the
+A turn only enqueues its messages. A background task processes the queue after a short delay. When the
+queue is full, the oldest task is dropped and counted. Failures are logged and never affect the
 conversation.
 """
 
@@ -18,115 +18,115 @@ from aforesaid.model.messages import Message
 from aforesaid.telemetry import describe, telemetry
 
 if TYPE_CHECKING:
-    from aforesaid.contacts.shared import ContactResources
+    from aforesaid.contacts.resources import ContactResources
 
 log = logging.getLogger("aforesaid.clients")
 
 QUIET = 0.25
-"""Seconds after a turn before it is looked through: the answer goes first."""
+"""Seconds between a turn and its processing, so that the answer goes first."""
 MOST_WAITING = 1_000
-"""Conversations that wait."""
+"""Maximum number of conversations in the queue."""
 MOST_MESSAGES = 50
-"""Messages of one conversation that wait; the latest stay."""
+"""Maximum number of messages per conversation; the latest are kept."""
 CLOSING_SECONDS = 2.0
-"""How long closing waits for what is left."""
+"""Maximum seconds that closing waits for the queue."""
 
 _dropped = telemetry.counter("aforesaid_client_notes_dropped_total")
 
 
-class Auditable(NamedTuple):
-    """Where something was said."""
+class ConversationKey(NamedTuple):
+    """A conversation of an owner."""
 
     owner: str
     conversation_id: str
 
 
-class _Said(NamedTuple):
+class _PendingMessages(NamedTuple):
     store: ConversationStore
     messages: list[Message]
 
 
-class Waiting:
-    """The queue and the task that empties it."""
+class IdentificationQueue:
+    """The queue and its background task."""
 
     def __init__(
-        self, resources: "ContactResources", *, quiet: float = QUIET, most: int = MOST_WAITING
+        self, resources: "ContactResources", *, quiet: float = QUIET, max_conversations: int = MOST_WAITING
     ) -> None:
         self._resources = resources
         self._quiet = quiet
-        self._most = most
-        self._notes: OrderedDict[Auditable, _Said] = OrderedDict()
-        self._background = Background(self._work, lambda: bool(self._notes), name="aforesaid-clients")
+        self._max_conversations = max_conversations
+        self._pending: OrderedDict[ConversationKey, _PendingMessages] = OrderedDict()
+        self._background = Background(self._work, lambda: bool(self._pending), name="aforesaid-clients")
 
-    def note(
+    def enqueue(
         self, owner: str, store: ConversationStore, conversation_id: str, messages: Sequence[Message]
     ) -> None:
-        """This was said. Costs next to nothing, and less where the owner has no contacts."""
-        if self._background.is_closed or self._resources.has_none(owner):
+        """Enqueue the user messages, unless the owner is known to have no contacts."""
+        if self._background.is_closed or self._resources.is_known_empty(owner):
             return
-        said = [message for message in messages if message.role == "user"]
-        if not said:
+        user_messages = [message for message in messages if message.role == "user"]
+        if not user_messages:
             return
-        noted = Auditable(owner, conversation_id)
-        waiting = self._notes.get(noted)
-        if waiting is None:
-            waiting = self._notes[noted] = _Said(store, [])
-        waiting.messages.extend(said)
-        del waiting.messages[:-MOST_MESSAGES]
-        if len(self._notes) > self._most:
-            self._notes.popitem(last=False)
+        key = ConversationKey(owner, conversation_id)
+        pending = self._pending.get(key)
+        if pending is None:
+            pending = self._pending[key] = _PendingMessages(store, [])
+        pending.messages.extend(user_messages)
+        del pending.messages[:-MOST_MESSAGES]
+        if len(self._pending) > self._max_conversations:
+            self._pending.popitem(last=False)
             _dropped.add()
         now = self._background.here().time()
         if self._background.is_idle:
             self._background.begin_at(lambda: now + self._quiet)
 
     def forget(self, owner: str, conversation_id: str | None) -> None:
-        """The owner's data are going, or a conversation's: what waits of them is not looked through."""
-        for noted in list(self._notes):
-            if noted.owner == owner and conversation_id in (None, noted.conversation_id):
-                del self._notes[noted]
+        """Drop pending messages before the data of the owner or conversation are removed."""
+        for key in list(self._pending):
+            if key.owner == owner and conversation_id in (None, key.conversation_id):
+                del self._pending[key]
 
-    async def settled(self) -> None:
-        """Wait until everything that was said has been looked through."""
+    async def wait_until_idle(self) -> None:
+        """Wait until the queue is empty."""
         await self._background.done()
 
     async def close(self) -> None:
-        """Finish, within a bound, for owners who have contacts; leave the rest."""
+        """Process the queue within a time limit, only for owners with contacts, then stop."""
         try:
             async with asyncio.timeout(CLOSING_SECONDS):
-                await self._leave_without_contacts()
-                await self.settled()
+                await self._drop_owners_without_contacts()
+                await self.wait_until_idle()
         except TimeoutError:
-            log.warning("closing did not wait for clients to be identified")
+            log.warning("closed before all clients were identified")
         finally:
             await self._background.close()
 
-    async def _leave_without_contacts(self) -> None:
-        """Who has nobody to look for is asked of the store: without contacts no index is made at the end."""
-        stores = {noted.owner: said.store for noted, said in self._notes.items()}
+    async def _drop_owners_without_contacts(self) -> None:
+        """Ask the store which owners have contacts, so that closing builds no index for the others."""
+        stores = {key.owner: pending.store for key, pending in self._pending.items()}
         for owner, store in stores.items():
             try:
-                some = not store.degraded and await self._resources.has_some(owner, store)
+                found = not store.degraded and await self._resources.has_contacts(owner, store)
             except AforesaidError as error:
-                log.warning("clients of what was said last are not looked for: %s", describe(error))
-                some = False
-            if not some:
+                log.warning("skipped client identification on close: %s", describe(error))
+                found = False
+            if not found:
                 self.forget(owner, None)
 
     async def _work(self) -> None:
-        while self._notes:
-            noted, said = self._notes.popitem(last=False)
-            await self._look_through(noted, said)
+        while self._pending:
+            key, pending = self._pending.popitem(last=False)
+            await self._process(key, pending)
 
-    async def _look_through(self, noted: Auditable, said: _Said) -> None:
+    async def _process(self, key: ConversationKey, pending: _PendingMessages) -> None:
         from aforesaid.contacts.association import Association
 
         try:
-            association = Association(said.store, noted.owner, self._resources)
-            await association.look_through(noted.conversation_id, said.messages)
+            association = Association(pending.store, key.owner, self._resources)
+            await association.link_by_messages(key.conversation_id, pending.messages)
         except AforesaidError as error:
             log.warning(
-                "conversation %s is not linked to a client: %s", noted.conversation_id, describe(error)
+                "linking conversation %s to a client failed: %s", key.conversation_id, describe(error)
             )
-        except Exception:  # the edge of a task: nothing that goes wrong here may stop the others
-            log.exception("conversation %s is not linked to a client", noted.conversation_id)
+        except Exception:  # the edge of a background task: other conversations must continue
+            log.exception("linking conversation %s to a client failed", key.conversation_id)

@@ -1,4 +1,4 @@
-"""A sentence as names are looked for in it: its words, and what stands around each. Below: words."""
+"""Analyze a text for names: its words, and the grammatical context of each."""
 
 import re
 from typing import NamedTuple
@@ -18,22 +18,22 @@ _ENDS = re.compile(r"[.!?:;\n¿¡]")
 
 
 class Token(NamedTuple):
-    """A word of a sentence."""
+    """A word of a text."""
 
     text: str
     fold: str
     forms: tuple[str, ...]
     capital: bool
     starts: bool
-    """Whether a sentence begins with it."""
+    """Whether it begins a sentence."""
     gap: str
-    """What stands between the word before and this one, other than blanks."""
+    """The characters between the previous word and this one, without whitespace."""
     possessive: bool
     pointed: bool
 
 
 def tokens_in(text: str) -> list[Token]:
-    """The words of a text."""
+    """Return the words of a text."""
     found: list[Token] = []
     end = 0
     text = composed(text)
@@ -68,8 +68,8 @@ def _is_abbreviation(token: Token) -> bool:
     return token.pointed and (token.fold in names.TITLES or len(token.fold) == 1)
 
 
-class Scene:
-    """A text, and what is asked of the words in it."""
+class AnalyzedText:
+    """A text as tokens, with questions about the context of each."""
 
     def __init__(self, text: str) -> None:
         self.tokens = tokens_in(text)
@@ -89,22 +89,22 @@ class Scene:
         return self.tokens[at].fold if 0 <= at < len(self.tokens) else ""
 
     def joined(self, at: int) -> bool:
-        """Whether nothing but blanks stands between this word and the one before."""
+        """Return whether only whitespace separates this word from the previous one."""
         return 0 < at < len(self.tokens) and self.tokens[at].gap in ("", ".") and not self.tokens[at].starts
 
     def is_word(self, at: int) -> bool:
-        """Whether this is a word of a language, or a place, a month, a machine: a name only beside others."""
-        return self.fold(at) in vocabulary().words or self.is_elsewhere(at)
+        """Return whether this is also a common word, place, month or machine, so a name only in context."""
+        return self.fold(at) in vocabulary().words or self.is_place_or_date(at)
 
-    def is_elsewhere(self, at: int) -> bool:
+    def is_place_or_date(self, at: int) -> bool:
         fold = self.fold(at)
-        return fold in common.MONTHS or fold in common.PLACES or fold in common.TALKED_TO
+        return fold in common.MONTHS or fold in common.PLACES or fold in common.MACHINES
 
     def in_capitals(self, at: int) -> bool:
         return self.cased and self.tokens[at].capital
 
     def title_before(self, at: int) -> str | None:
-        """Whom the title before this word is for: m, f or anybody (""); None without a title."""
+        """Return the gender of the title before this word: m, f or "" for either; None without a title."""
         if not self.joined(at):
             return None
         token = self.tokens[at - 1]
@@ -115,20 +115,24 @@ class Scene:
         return names.TITLES[token.fold]
 
     def evidence(self, first: int, last: int) -> int:
-        """What speaks for a name: 3 who is reached or a client, 2 who does or has something, 1 a hint."""
+        """Return the evidence for a name: 3 an action towards a client, 2 an action or possession of
+        theirs, 1 a hint.
+        """
         before = self.fold(first - 1) if self.joined(first) else ""
         earlier = self.fold(first - 2) if before else ""
-        if before in common.REACHING and not self._is_noun(first - 1):
+        if before in common.BEFORE_NAME and not self._is_noun(first - 1):
             return 3
-        if earlier in common.REACHING and (before in common.TOWARDS or before in ("up", "back")):
+        if earlier in common.BEFORE_NAME and (before in common.CONNECTIVES or before in ("up", "back")):
             return 3
         after = self.fold(last + 1) if self.joined(last + 1) else ""
-        if self.tokens[last].possessive or (after in common.SAYING and after not in common.AUXILIARIES):
+        if self.tokens[last].possessive or (after in common.AFTER_NAME and after not in common.AUXILIARIES):
             return 2
-        return 1 if before in common.TOWARDS or after in common.SAYING or after in common.BUSINESS else 0
+        return (
+            1 if before in common.CONNECTIVES or after in common.AFTER_NAME or after in common.BUSINESS else 0
+        )
 
     def _is_noun(self, at: int) -> bool:
-        """Whether an article makes a noun of what could be done to a client: the call, a bill, the visit."""
+        """Return whether an article makes this verb a noun: the call, a bill, the visit."""
         return self.is_article(at - 1) and self.fold(at) not in common.CLIENTS
 
     def is_article(self, at: int) -> bool:
@@ -140,49 +144,51 @@ class Scene:
         return fold in common.ARTICLES
 
     def after_article(self, first: int, last: int) -> bool:
-        """Whether this is the something, or a new something; but the Smith invoice is Smith's."""
+        """Return whether an article precedes. In "the Smith invoice" the article belongs to the invoice."""
         if not self.joined(first) or self.fold(last + 1) in common.BUSINESS:
             return False
         return self.is_article(first - 1) or self._is_adjective(first - 1)
 
     def _is_adjective(self, at: int) -> bool:
-        """Whether an article and this word stand before a noun: a new brush, the red chip."""
+        """Return whether this word stands between an article and a noun: a new brush, the red chip."""
         fold = self.fold(at)
-        beside = (common.REACHING, common.TOWARDS, names.TITLES)
+        excluded = (common.BEFORE_NAME, common.CONNECTIVES, names.TITLES)
         return (
             self.joined(at)
             and self.is_article(at - 1)
             and not self.in_capitals(at)
-            and not any(fold in one for one in beside)
+            and not any(fold in one for one in excluded)
         )
 
     def is_kin(self, first: int) -> bool:
-        """My sister, our neighbour: somebody, but no client."""
+        """Return whether this is a relative or friend of the speaker: my sister, our neighbour."""
         return (
             self.joined(first) and self.fold(first - 1) in common.KIN and self.fold(first - 2) in common.OWN
         )
 
     def is_defined(self, last: int) -> bool:
-        """X is a river: said of things, places and songs."""
+        """Return whether a definition follows, as for things and places: X is a river."""
         return (
             self.joined(last + 1)
             and self.fold(last + 1) in common.BEING
             and self.fold(last + 2) in common.ARTICLES
         )
 
-    def names_grounds(self, first: int, last: int) -> bool:
-        """Smith Street, Lake Thompson, Victoria Station: named after somebody."""
-        after = self.joined(last + 1) and self.fold(last + 1) in common.GROUNDS
+    def is_place_name(self, first: int, last: int) -> bool:
+        """Return whether this is a thing or place named after a person: Smith Street, Lake Thompson."""
+        after = self.joined(last + 1) and self.fold(last + 1) in common.PLACE_NOUNS
         possessive = self.tokens[last].possessive and self.fold(last + 1) not in ("law", "effect")
-        before = self.joined(first) and self.fold(first - 1) in common.GROUNDS and self.in_capitals(first - 1)
+        before = (
+            self.joined(first) and self.fold(first - 1) in common.PLACE_NOUNS and self.in_capitals(first - 1)
+        )
         return (after and not possessive) or before
 
     def is_when_or_where(self, first: int) -> bool:
         before = self.fold(first - 1)
         return before in common.WHEN or before in common.WHERE
 
-    def other_name_after(self, last: int, known: "set[str]") -> bool:
-        """Whether the next word makes another person of this one: Priya Patel is not our Priya."""
+    def other_name_after(self, last: int, contact_names: "set[str]") -> bool:
+        """Return whether the next word makes this another person: Priya Patel is not our Priya."""
         at = last + 1
         if not self.joined(at) or self.tokens[last].possessive or self.tokens[at].gap:
             return False
@@ -192,10 +198,10 @@ class Scene:
         if self.in_capitals(at):
             return fold not in vocabulary().words if self.german else fold != "i"
         lists = vocabulary()
-        return (fold in lists.names or fold in known) and fold not in lists.words
+        return (fold in lists.names or fold in contact_names) and fold not in lists.words
 
-    def other_name_before(self, first: int, known: "set[str]") -> bool:
-        """Whether the word before makes another person of this one: Peter Smith is not our Robert Smith."""
+    def other_name_before(self, first: int, contact_names: "set[str]") -> bool:
+        """Return whether the previous word makes this another person: Peter Smith is not our Robert Smith."""
         at = first - 1
         if not self.joined(first) or self.tokens[at].possessive:
             return False
@@ -203,12 +209,12 @@ class Scene:
         if fold in names.TITLES or fold in names.PARTICLES:
             return fold in names.PARTICLES and self.in_capitals(at) and not self.tokens[at].starts
         if not self.in_capitals(at):
-            return (fold in lists.given or fold in known) and fold not in lists.words
+            return (fold in lists.given or fold in contact_names) and fold not in lists.words
         if len(fold) == 1:
             return fold not in ("i", "a", "e", "y", "o")
-        if fold in lists.given or fold in known:
+        if fold in lists.given or fold in contact_names:
             return True
-        beside = (common.REACHING, common.KIN, common.SAYING, common.TOWARDS)
-        if any(fold in one for one in beside):
+        excluded = (common.BEFORE_NAME, common.KIN, common.AFTER_NAME, common.CONNECTIVES)
+        if any(fold in one for one in excluded):
             return False
         return fold not in lists.words or not (self.tokens[at].starts or self.german)

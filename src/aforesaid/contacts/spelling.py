@@ -1,8 +1,7 @@
-"""How names are compared: folded, by their sound, by their consonants, by their letters. Below: marks.
+"""Compare names by folded letters, sound, consonants and edit distance.
 
-`sound` joins spellings that are said alike in the languages around us (Meier, Mayer; Stephan, Stefan);
-`skeleton` is coarser, what is left of a word that was misheard. Neither decides alone: `similarity` weighs
-both with the letters.
+`sound` unites spellings with the same pronunciation in several European languages (Meier, Mayer; Stephan,
+Stefan). `skeleton` is coarser, for misheard words. `similarity` combines both with the edit distance.
 """
 
 import re
@@ -16,19 +15,19 @@ _LETTERS = str.maketrans(
     {"ß": "ss", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ŋ": "n"}
 )
 _GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
-_OTHERWISE = re.compile(r"[^a-z0-9]+")
+_NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 
 EXACT = 1.0
 HOMOPHONE = 0.95
-"""Two spellings of what is said alike."""
+"""Grade of different spellings with the same sound."""
 
 
 @lru_cache(maxsize=50_000)
 def folded(word: str) -> str:
-    """Lower case, without accents, apostrophes and hyphens."""
+    """Return the word in lower case without accents, apostrophes and hyphens."""
     small = word.casefold().translate(_LETTERS)
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", small) if not _is_mark(letter))
-    kept = _OTHERWISE.sub("", plain)
+    kept = _NOT_ALPHANUMERIC.sub("", plain)
     return kept if kept or not plain.strip("'’-.") else small  # other alphabets stay as they are
 
 
@@ -37,14 +36,15 @@ def _is_mark(letter: str) -> bool:
 
 
 def composed(text: str) -> str:
-    """Letters and their accents in one, as most people type them; files have them apart, too."""
+    """Return the text with precomposed letters; some sources store accents separately."""
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def word_finder(*, letter: str, joints: str) -> Callable[[str], re.Pattern[str]]:
-    """What finds the words of a text: letters, the marks and joiners that belong to them, and what joins.
+    """Return a function that returns the word pattern for a text.
 
-    Python takes a vowel sign of Hindi or Tamil for no part of a word: names would be cut into single letters.
+    Python's word class excludes the vowel signs of Hindi or Tamil, so combining marks and joiners are added;
+    otherwise names would be cut into single letters.
     """
 
     def pattern(one: str) -> re.Pattern[str]:
@@ -59,7 +59,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def spellings(word: str) -> tuple[str, ...]:
-    """The folded forms of a word: Müller is written Muller or Mueller."""
+    """Return the folded forms of a word: Müller is written Muller or Mueller."""
     german = folded(word.casefold().translate(_GERMAN))
     plain = folded(word)
     return (plain,) if german == plain else (plain, german)
@@ -101,7 +101,7 @@ _SOUNDS = tuple(
 
 @lru_cache(maxsize=50_000)
 def sound(word: str) -> str:
-    """What a folded word sounds like: equal for spellings that are said alike."""
+    """Return the sound of a folded word; homophones have the same."""
     for pattern, into in _SOUNDS:
         word = pattern.sub(into, word)
     return word
@@ -112,14 +112,14 @@ _SKELETON = str.maketrans("bdgqzvSC", "ptkksfss", "aeiouyhwAU")
 
 @lru_cache(maxsize=50_000)
 def skeleton(word: str) -> str:
-    """The consonants of a folded word, those that are misheard for each other made one."""
-    heard = sound(word)
-    bare = re.sub(r"(.)\1+", r"\1", heard.translate(_SKELETON))
-    return f"a{bare}" if heard[:1] in "aeiouAUy" else bare
+    """Return the consonants of a folded word, with easily confused ones merged."""
+    sounded = sound(word)
+    bare = re.sub(r"(.)\1+", r"\1", sounded.translate(_SKELETON))
+    return f"a{bare}" if sounded[:1] in "aeiouAUy" else bare
 
 
 def distance(one: str, other: str, *, most: int) -> int:
-    """How many letters are put in, left out, exchanged or swapped; `most` + 1 for more than that."""
+    """Return the Damerau-Levenshtein distance, or `most` + 1 if it is larger than `most`."""
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []
@@ -136,24 +136,24 @@ def distance(one: str, other: str, *, most: int) -> int:
     return min(row[-1], most + 1)
 
 
-def similarity(said: str, name: str) -> float:
-    """How well a word says a name: 1 for the same letters, 0.95 for the same sound, 0 for another word."""
-    if said == name:
+def similarity(word: str, name: str) -> float:
+    """Return how similar a word is to a name: 1 same letters, 0.95 same sound, 0 different."""
+    if word == name:
         return EXACT
-    longest = max(len(said), len(name))
+    longest = max(len(word), len(name))
     if longest < 3:
         return 0.0
-    if sound(said) == sound(name):
+    if sound(word) == sound(name):
         return HOMOPHONE
-    edits = distance(said, name, most=3)
-    heard_alike = skeleton(said) == skeleton(name)
-    return _judged(edits, longest, heard_alike=heard_alike, same_start=said[0] == name[0])
+    edits = distance(word, name, most=3)
+    same_skeleton = skeleton(word) == skeleton(name)
+    return _grade(edits, longest, same_skeleton=same_skeleton, same_start=word[0] == name[0])
 
 
-def _judged(edits: int, longest: int, *, heard_alike: bool, same_start: bool) -> float:
-    """From one letter in a long word that sounds alike, 0.92, to too many in too short a word, 0."""
+def _grade(edits: int, longest: int, *, same_skeleton: bool, same_start: bool) -> float:
+    """Return a grade from 0.92 (one edit in a long word with the same skeleton) to 0 (too many edits)."""
     grade = 0.0
-    if heard_alike:
+    if same_skeleton:
         grade = {1: 0.92 if longest >= 5 else 0.8, 2: 0.88 if longest >= 6 else 0.0}.get(edits, 0.0)
         if edits == 3 and longest >= 9:
             grade = 0.82
@@ -165,5 +165,5 @@ def _judged(edits: int, longest: int, *, heard_alike: bool, same_start: bool) ->
 
 
 def near_keys(word: str) -> set[str]:
-    """Keys that a word shares with every word one letter away: itself, and itself without one letter."""
+    """Return keys shared with every word one edit away: the word, and the word without one letter."""
     return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}

@@ -67,9 +67,9 @@ from aforesaid.windows import (
 )
 
 if TYPE_CHECKING:
-    from aforesaid.contacts.association import Associating
+    from aforesaid.contacts.association import AssociationProtocol
     from aforesaid.contacts.book import Contacts
-    from aforesaid.contacts.shared import ContactResources
+    from aforesaid.contacts.resources import ContactResources
     from aforesaid.search.searcher import Searcher
 
 log = logging.getLogger("aforesaid.manager")
@@ -278,9 +278,9 @@ class ConversationManager:
         if ttl is not None or "ttl" in clear:
             await self._lifetimes.remember(conversation_id, updated.ttl)
         if "client_id" in clear:
-            from aforesaid.contacts.association import keep_unlinked
+            from aforesaid.contacts.association import mark_unlinked
 
-            await keep_unlinked(self.store, conversation_id)
+            await mark_unlinked(self.store, conversation_id)
         return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
@@ -300,7 +300,7 @@ class ConversationManager:
         return Contacts(self.store, resources=resources, owner=owner, ids=self._ids)
 
     @property
-    def association(self) -> "Associating":
+    def association(self) -> "AssociationProtocol":
         """Which client a text names, and which of this owner's conversations is about whom."""
         from aforesaid.contacts.association import Association
 
@@ -369,7 +369,7 @@ class ConversationManager:
         self.searcher.enqueue_indexing(conversation_id)
         events.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
-            self.contact_resources.waiting.note(self.scope.owner, self.store, conversation_id, prepared)
+            self.contact_resources.queue.enqueue(self.scope.owner, self.store, conversation_id, prepared)
         return stored
 
     async def append_to_session(
@@ -558,7 +558,7 @@ def _searcher(scope: OwnerScope) -> "Searcher":
 
 def _contact_resources() -> "ContactResources":
     """Without a memory: a room that shares nothing."""
-    from aforesaid.contacts.shared import ContactResources
+    from aforesaid.contacts.resources import ContactResources
 
     return ContactResources()
 

@@ -84,7 +84,7 @@ class Memory:
         embedder: Embedder | None = None,
         summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
-        from aforesaid.contacts.shared import ContactResources
+        from aforesaid.contacts.resources import ContactResources
         from aforesaid.search.resources import SearchResources
 
         check_images(images, has_blobs=blobs is not None)

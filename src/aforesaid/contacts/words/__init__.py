@@ -1,4 +1,9 @@
-"""Words that tell names from other words, in English, German, French, Spanish and Dutch: data, no rules.
+"""Word lists that distinguish names from other words, in English, German, French, Spanish and Dutch.
 
-Everything is written folded: lower case, without accents. Written for this project from general knowledge.
+All words are folded: lower case, without accents. Written for this project from general knowledge.
 """
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a list, separated by whitespace."""
+    return frozenset(text.split())

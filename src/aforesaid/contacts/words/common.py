@@ -1,6 +1,6 @@
-"""Common words, those among them that are names as well, and words beside which names stand."""
+"""Common words, including those that are also names, and words that occur next to names."""
 
-from aforesaid.contacts.words.sets import words
+from aforesaid.contacts.words import words
 
 ENGLISH = words(
     """
@@ -274,7 +274,7 @@ MONTHS = words(
     june juni junio maart maerz mai mar march mars marz may mayo mei november october september
     """
 )
-"""Names among them: April, May, June, August, Julio."""
+"""Months, of which April, May, June, August and Julio are also names."""
 
 PLACES = words(
     """
@@ -285,16 +285,16 @@ PLACES = words(
     vienna virginia washington wei york
     """
 )
-"""Names of people that are places as well."""
+"""Places that are also names of people."""
 
-TALKED_TO = words(
+MACHINES = words(
     """
     alexa cortana google jarvis siri
     """
 )
-"""Machines that are addressed by name."""
+"""Voice assistants."""
 
-REACHING = words(
+BEFORE_NAME = words(
     """
     anrufen answer app appeler appelez appelle ask asked asking avisa avisale bel bellen besuche besuchen
     betaal bezahle bezoek bill billed bitte book call called calling calls charge charged client clienta
@@ -310,18 +310,18 @@ REACHING = words(
     update ver visit visita visited voir voit vraag vragen zeg zeggen zeig
     """
 )
-"""What is done to a client, and what a client is: a name stands right behind."""
+"""Actions towards a client, and words for a client: a name follows."""
 
-TOWARDS = words(
+CONNECTIVES = words(
     """
     a aan about an and avec bei between bij by chez con contre de door e en entre et for from fur gegen
     like met mit neben of over par para por pour sobre tegen than to tussen uber und van vom von voor
     wegen with y zu
     """
 )
-"""What links a sentence to a name."""
+"""Prepositions and conjunctions before a name."""
 
-SAYING = words(
+AFTER_NAME = words(
     """
     a accepted agreed aimerait also always appelle approved arrive arrived arrives asked asks attend avait
     belde belt bestelde bestellt bestellte bestelt betaalt bezahlt bittet booked bought bracht brachte
@@ -340,7 +340,7 @@ SAYING = words(
     won would wrote zahlt zegt zei zieht zoekt
     """
 )
-"""What a client does: a name stands right before."""
+"""Actions of a client: a name precedes."""
 
 BUSINESS = words(
     """
@@ -354,7 +354,7 @@ BUSINESS = words(
     request reservation shipment site subscription termin ticket unterlagen vertrag visit wohnung zahlung
     """
 )
-"""What a client has with whoever speaks."""
+"""Matters between a client and the speaker."""
 
 KIN = words(
     """
@@ -368,7 +368,7 @@ KIN = words(
     vriend vriendin vrouw wife zoon zus zuster
     """
 )
-"""Who somebody is to whoever speaks, and no client."""
+"""Relations of the speaker who are not clients."""
 
 OWN = words(
     """
@@ -404,7 +404,7 @@ BEING = words(
     """
 )
 
-GROUNDS = words(
+PLACE_NOUNS = words(
     """
     airport allee ave avenida avenue award bahnhof beach boulevard bridge brucke brug building calle
     center centre cheese church city county cup drive effect equilibrium gare gazelle gracht hill hospital
@@ -413,7 +413,7 @@ GROUNDS = words(
     university weg
     """
 )
-"""What is named after people."""
+"""Things and places named after people."""
 
 AUXILIARIES = words(
     """
@@ -422,7 +422,7 @@ AUXILIARIES = words(
     would
     """
 )
-"""What somebody does, but anything else does too."""
+"""Verbs whose subject is often not a person."""
 
 DAYS = words(
     """
@@ -438,7 +438,7 @@ CLIENTS = words(
     patientin tenant
     """
 )
-"""What a client is called; an article before it makes no difference."""
+"""Words for a client, with or without an article."""
 
 SIGNS = {
     "en": words(
@@ -469,4 +469,4 @@ SIGNS = {
         """
     ),
 }
-"""Words by which a language is told."""
+"""Frequent words that identify a language."""

@@ -1,6 +1,6 @@
-"""Names: those that mean the same person, whom a given name is given to, common family names, titles."""
+"""Names: short forms and variants, given names by gender, common family names, titles."""
 
-from aforesaid.contacts.words.sets import words
+from aforesaid.contacts.words import words
 
 SHORT_FORMS = """
 robert: bob rob bobby robbie bert robbert
@@ -209,7 +209,7 @@ nikolaos: nikos
 agnieszka: aga
 tomasz: tomek
 """
-"""A given name and what its bearers are called."""
+"""Given name and its short forms."""
 
 SAME_NAMES = """
 sean shaun shawn shane
@@ -250,7 +250,7 @@ yusuf youssef yousef
 ahmed ahmad
 hussein hussain husein
 """
-"""Given names that are one name in several spellings."""
+"""Given names in several spellings."""
 
 FEMALE = words(
     """
@@ -403,14 +403,14 @@ TITLES = {
     **dict.fromkeys(_HER_TITLES, "f"),
     **dict.fromkeys(_ANYBODYS_TITLES, ""),
 }
-"""What stands before a name, and for whom: m, f, or anybody."""
+"""Title → gender: m, f or "" for either."""
 
 ONLY_WITH_POINT = words(
     """
     don fr hr ing lady lord m mag sir sr
     """
 )
-"""Titles that are words or letters of their own without a point or a capital."""
+"""Titles that are ordinary words or letters without a period or capital."""
 
 PARTICLES = words(
     """
@@ -448,4 +448,4 @@ COMPANY_WORDS = words(
     zahnarztpraxis
     """
 )
-"""Words that a company is called by, and hardly anybody's family."""
+"""Words in company names that are rarely family names."""

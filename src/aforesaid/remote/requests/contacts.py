@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aforesaid.contacts.association import meant
+from aforesaid.contacts.association import client_id_of
 from aforesaid.contacts.book import ContactPage, cleared_fields
-from aforesaid.contacts.matches import NOBODY, ClientMatch
+from aforesaid.contacts.matches import NO_MATCH, ClientMatch
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.contacts import Contact, parse_fields
 from aforesaid.model.conversations import Conversation, check_count
@@ -133,9 +133,9 @@ class AssociationCalls(Calls):
         self, conversation_id: str, client: str | ClientMatch | Contact
     ) -> CallSequence[Conversation | None]:
         place = ("conversations", conversation(conversation_id), "client")
-        client_id = meant(client)
+        client_id = client_id_of(client)
         if client_id is None and not isinstance(client, ClientMatch | Contact):
-            client_id = meant((yield self.identify_client(client)))
+            client_id = client_id_of((yield self.identify_client(client)))
         if client_id is None:
             return None
         contact: Contact = yield self._call("GET", "clients", client_id, read=_contact)
@@ -166,7 +166,7 @@ def _page(document: Any) -> ContactPage:
 
 def _match(document: Any) -> ClientMatch | None:
     match = msgspec.convert(document, ClientMatch)
-    return None if match == NOBODY else match
+    return None if match == NO_MATCH else match
 
 
 def _found(document: Any) -> list[Contact]:

@@ -5,7 +5,7 @@ from msgspec.structs import asdict
 
 from aforesaid.contacts.book import ContactPage
 from aforesaid.contacts.csv_import import Imported
-from aforesaid.contacts.matches import NOBODY, ClientMatch
+from aforesaid.contacts.matches import NO_MATCH, ClientMatch
 from aforesaid.errors import Malformed
 from aforesaid.model.contacts import Contact
 from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
@@ -93,4 +93,4 @@ async def identify_client(call: Call[ClientText, NoQuery]) -> Reply:
     Returns one client, several candidates if the name is ambiguous, or neither.
     """
     match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
-    return as_json(match or NOBODY)
+    return as_json(match or NO_MATCH)
