@@ -257,7 +257,7 @@ async def test_a_store_that_fails_is_tried_again(
         patch.setattr("aforesaid.stores.memory.InMemoryStore.put_document", refuse)
         await said(erin, "We have a new dog")
         await settled(memory)
-    assert "vectors not written" in caplog.text
+    assert "writing vectors failed" in caplog.text
     await texts(erin, "puppy")
     await settled(memory)
     assert await texts(erin, "puppy") == ["We have a new dog"]
