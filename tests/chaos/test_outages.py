@@ -74,7 +74,7 @@ async def test_a_search_while_the_server_is_away_finds_what_is_known_and_says_so
         finally:
             server.thaw() if how == "freeze" else server.restart()
         assert found.degraded
-        assert "is known while the store is away" in (found.note or "")
+        assert "store is unavailable: searched" in (found.note or "")
         assert "flowerpot" in found.passages[0].text
         assert "doormat" in said
         assert [one.id for one in similar] == [conversation.id]

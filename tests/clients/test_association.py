@@ -273,7 +273,7 @@ async def test_a_failure_is_logged_and_never_reaches_the_conversation(
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
     with caplog.at_level(logging.WARNING, "aforesaid.clients"):
         assert (await settled(manager, conversation)).message_count == 1
-    assert "not linked to a client: away" in caplog.text
+    assert "to a client failed: away" in caplog.text
 
 
 async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> None:
