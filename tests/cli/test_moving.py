@@ -82,7 +82,7 @@ class TestCopy:
         db.execute("UPDATE conversations SET revision = revision + 1, subject = 'changed here'")
         db.close()
         describe = run("copy", DEMO, "sqlite:///other.db", code=1).output
-        assert "1 of 1 conversations were left as they are" in describe
+        assert "1 of 1 conversations were not overwritten" in describe
         assert shown(run, "sqlite:///other.db")["subject"] == "changed here"
 
 

@@ -35,7 +35,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.retention.erasure import KIND, Intent
 from aforesaid.testing import FixedClock
-from aforesaid.transfer import archives as archiving
+from aforesaid.transfer import archive_files
 from aforesaid.transfer.archives import ArchiveFolder, OwnerArchives, Sealer
 from tests.raw import Bodies, edit_bodies, read_bodies
 from tests.servers.remote import open_at
@@ -78,14 +78,14 @@ async def test_what_cannot_be_read_is_not_archived_and_so_not_lost(
     backend = memory.backend.inner if isinstance(memory.backend, ResilientBackend) else memory.backend
     await edit_bodies(backend, "erin", damaged, _break_the_second)
     stored = await read_bodies(backend, "erin", damaged)
-    with pytest.raises(StoreDamaged, match="1 of its 4 messages cannot be read"):
+    with pytest.raises(StoreDamaged, match="1 of its 4 messages are unreadable"):
         await erin.archive(damaged)
     assert await erin.archives() == []
     assert await read_bodies(backend, "erin", damaged) == stored
     clock.advance(2 * DAY)
     assert await memory.archive_old(Archiving(after=DAY)) == 1
     assert [one.conversation_id for one in await erin.archives()] == [whole]
-    assert f"{damaged} is not archived" in caplog.text
+    assert f"{damaged} was not archived" in caplog.text
 
 
 def _break_the_second(bodies: Bodies) -> None:
@@ -325,7 +325,7 @@ async def test_an_archive_does_not_take_the_place_of_what_went_on(
         await erin.archive(conversation_id)
     await erin.scope.blobs.delete(conversation_id) if erin.scope.blobs else None
     await erin.add_message(conversation_id, "user", "still here")
-    with pytest.raises(aforesaid.AforesaidError, match="left as they are"):
+    with pytest.raises(aforesaid.AforesaidError, match="not overwritten"):
         await erin.restore(conversation_id)
     assert len(await erin.messages(conversation_id)) == 5
     assert (await erin.archive(conversation_id)).messages == 5
@@ -396,7 +396,7 @@ class TestTheFile:
         theirs = local.archives.of("bob").file(conversation_id)
         theirs.parent.mkdir()
         the_file(tmp_path).rename(theirs)
-        with pytest.raises(StoreDamaged, match="somebody else"):
+        with pytest.raises(StoreDamaged, match="belongs to another owner"):
             await local.of("bob").restore(conversation_id)
 
     async def test_without_a_place_for_them_there_are_none(self) -> None:
@@ -512,7 +512,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         await erin.restore(conversation_id)
         assert await everything(erin, conversation_id) == before
         assert not [name for name in os.listdir(tmp_path / "archives") if name.endswith(".archive")]
-    assert archiving.SUFFIX == ".archive"
+    assert archive_files.SUFFIX == ".archive"
 
 
 async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
@@ -521,7 +521,7 @@ async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
         ids = [await live(erin, session=name) for name in ("kitchen", "hall", "porch")]
         for one in ids:
             await erin.archive(one)
-        files = {file.stem: file for file in (tmp_path / "archives").rglob(f"*{archiving.SUFFIX}")}
+        files = {file.stem: file for file in (tmp_path / "archives").rglob(f"*{archive_files.SUFFIX}")}
         files[ids[0]].write_bytes(b"garbage\n")
         altered = bytearray(files[ids[1]].read_bytes())
         altered[-3] ^= 1

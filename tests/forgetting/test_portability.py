@@ -78,7 +78,7 @@ async def test_an_import_leaves_what_went_on_since_and_says_so(
     if now == "archived":
         await erin.archive(conversation_id)
     before = await whole(erin)
-    with pytest.raises(Conflict, match=f"1 of 1 archives were left out.*{conversation_id}"):
+    with pytest.raises(Conflict, match=f"1 of 1 archives were not imported.*{conversation_id}"):
         await erin.import_(tmp_path / "export")
     assert await whole(erin) == before
 
@@ -246,13 +246,13 @@ def _file(folder: Path, path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("alter", "describe"),
     [
-        (_leads_elsewhere, "no export has"),
-        (_names_no_conversations, "does not name"),
-        (_names_no_archive, "does not name"),
-        (_has_an_archive_elsewhere, "does not name"),
-        (_has_something_else_for_an_archive, "no archived conversation"),
-        (_has_all_conversations_for_an_archive, "no archived conversation"),
-        (_has_another_revision, "another conversation"),
+        (_leads_elsewhere, "an unexpected file"),
+        (_names_no_conversations, "lacks a required file"),
+        (_names_no_archive, "lacks a required file"),
+        (_has_an_archive_elsewhere, "lacks a required file"),
+        (_has_something_else_for_an_archive, "not an archived conversation"),
+        (_has_all_conversations_for_an_archive, "not an archived conversation"),
+        (_has_another_revision, "does not match the conversation"),
         (_has_another_picture, "altered"),
     ],
 )
@@ -298,7 +298,7 @@ async def test_a_memory_without_a_place_for_something_takes_nothing(
 
 async def test_a_folder_that_is_taken_or_none_is_refused(exported: aforesaid.Memory, tmp_path: Path) -> None:
     erin = exported.of("erin <b>")
-    with pytest.raises(InvalidSetting, match="there already"):
+    with pytest.raises(InvalidSetting, match="already exists"):
         await erin.export(tmp_path / "export")
     with pytest.raises(StoreUnavailable):
         await erin.import_(tmp_path / "nothing")

@@ -201,7 +201,7 @@ async def test_what_was_written_in_the_target_is_never_lost(
     await writes(source, target, record)
     before = await everything(target)
     other = await conversation_with(source, "another")
-    with pytest.raises(Conflict, match=f"1 of 2 conversations were left .*{record.id}"):
+    with pytest.raises(Conflict, match=f"1 of 2 conversations were not overwritten.*{record.id}"):
         await copy(source, target)
     after = await everything(target)
     assert after["erin"].pop(other.id)

@@ -156,7 +156,7 @@ class TestOneOwner:
         handle = ConversationManager(memory.of("sam"))
         await imported(await exported(handle, "sam again"), empty)
         assert (await everything(empty))["sam again"] == (await everything(memory))["sam"]
-        with pytest.raises(InvalidInput, match="whose"):
+        with pytest.raises(InvalidInput, match="requires owner="):
             await exported(handle)
 
     async def test_a_name_that_is_none_is_refused(self, memory: Backend) -> None:
@@ -189,7 +189,7 @@ class TestNotWhole:
         [
             (lambda lines: lines[:-1], r"cut off after line 9"),
             (lambda lines: [*lines[:-1], lines[-1][:-9]], "cut off in line 10"),
-            (lambda lines: [*lines, lines[1]], "goes on after its end, line 10"),
+            (lambda lines: [*lines, lines[1]], "continues after its last line 10"),
             (
                 lambda lines: [*lines[:3], *lines[4:]],
                 "line 9, its last, counts 2 conversations, 3 entries, 3 documents",
@@ -217,7 +217,7 @@ class TestNotWhole:
             (lambda lines: _with(lines, 1, b'"version":1', b'"version":0'), "line 2 .* cannot be read"),
             (lambda lines: _with(lines, 7, b'"key":"a"', b'"key":""'), "line 8 .* key must not be empty"),
             (lambda lines: [*lines[:7], lines[8], lines[7], lines[9]], "line 9 .* order of kinds and keys"),
-            (lambda lines: [*lines[:6], *lines[7:9], lines[6], lines[9]], "line 9 .* behind a document"),
+            (lambda lines: [*lines[:6], *lines[7:9], lines[6], lines[9]], "line 9 .* after a document"),
         ],
     )
     async def test_the_error_says_where(
@@ -236,7 +236,7 @@ def _with(lines: Lines, place: int, old: bytes, new: bytes) -> Lines:
 class TestNotOurs:
     @pytest.mark.parametrize("text", [b"", b"\n", b"{}\n", b'{"aforesaid":"end"}\n', b"hello\n", b"\x00\xff"])
     async def test_another_file_is_refused(self, empty: Backend, text: bytes) -> None:
-        with pytest.raises(StoreForeign, match="no export of Aforesaid: line 1"):
+        with pytest.raises(StoreForeign, match="line 1 is not the header of an Aforesaid export"):
             await imported(text, empty)
 
     @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from aforesaid.errors import ArchiveNotFound, InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.lifetimes import Archiving, days
-from aforesaid.transfer.archives import Archive
+from aforesaid.transfer.archive_files import Archive
 
 FolderOption = Annotated[
     str | None, typer.Option(help="The archive folder. Default: AFORESAID_ARCHIVE_FOLDER.")

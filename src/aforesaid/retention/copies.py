@@ -10,7 +10,7 @@ from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import events
 
 if TYPE_CHECKING:
-    from aforesaid.transfer.archives import Archive
+    from aforesaid.transfer.archive_files import Archive
     from aforesaid.transfer.folders import Manifest
 
 
@@ -24,7 +24,7 @@ class OwnerCopies:
 
     async def restore(self, conversation_id: str) -> Conversation:
         """Move a conversation back from its archive, unchanged. Raise `ArchiveNotFound`."""
-        from aforesaid.transfer.archives import restore
+        from aforesaid.transfer.archival import restore
 
         archives = self._removal.archives()
         back = await restore(self._scope.store, archives, conversation_id, blobs=self._scope.blobs)

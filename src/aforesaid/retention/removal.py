@@ -23,7 +23,8 @@ from aforesaid.telemetry import events
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
     from aforesaid.search.searcher import Searcher
-    from aforesaid.transfer.archives import Archive, OwnerArchives
+    from aforesaid.transfer.archive_files import Archive
+    from aforesaid.transfer.archives import OwnerArchives
 
 PAGE = 100
 Reason = Literal["deleted", "cleared", "redacted", "archived"]
@@ -92,7 +93,7 @@ class Removal:
 
     async def archive(self, conversation_id: str) -> "Archive":
         """Move a conversation into an archive file. A second call has no further effect."""
-        from aforesaid.transfer.archives import archive
+        from aforesaid.transfer.archival import archive
 
         archives = self.archives()
         await self._unstored.flush(self.scope.owner, conversation_id)
@@ -154,7 +155,7 @@ class Removal:
         """Remove an archive that still contains the words; a crash while archiving can leave one."""
         if self.scope.archives is None or reason == "archived":
             return
-        from aforesaid.transfer.archives import forget_copy
+        from aforesaid.transfer.archival import forget_copy
 
         if reason == "deleted":
             await self.scope.archives.forget(conversation_id)

@@ -1,12 +1,14 @@
-"""Moving conversations: from store to store, into a file and back. Below: contracts. Above: archives, cli.
+"""Copies, exports, imports and archives of conversations.
 
-digests      when two conversations are the same, as a SHA-256
-documents    an owner's documents, and a conversation's, into a store
-bringing     one conversation into a store, so that it can be repeated and is proven
-copying      a whole backend into another
-json_lines   the form of an export: lines out of values, values out of lines
-exporting    a whole backend into a file
-importing    a file into a backend
+digests        a SHA-256 that is equal for equal conversations
+documents      store documents of an owner or a conversation
+conversations  store one conversation, repeatably and verified
+copies         copy a whole backend into another
+json_lines     the format of an export
+exports        write a whole backend to a file
+imports        read a file into a backend
+folders        an owner's exported folder; zips packs it into one file, bounds limits its size
+archives       archives of one owner; archive_files has their format, archival moves conversations
 """
 
 from aforesaid.transfer.conversations import CopyReport

@@ -1,8 +1,8 @@
-"""Bound what a packed export may unpack to, before anything is written and while it is.
+"""Limit the unpacked size of a zipped export, before and during unpacking.
 
-A small file can hold gigabytes: by deflate (up to 1,000 to 1), by entries that share their bytes, or by a
-directory of millions of entries. An export of ours never does: `Packing` stores a file that would shrink too
-far without compression.
+A small file can contain gigabytes: by deflate (up to 1,000 to 1), by entries that share bytes, or by a
+directory of millions of entries. Our own exports never do: `Packing` stores a file uncompressed if it
+would shrink too far.
 """
 
 import zipfile
@@ -14,19 +14,20 @@ from aforesaid._internal.scratch import ScratchPath
 from aforesaid.errors import StoreDamaged, StoreForeign, TooLarge, shown
 
 RATIO = 100
-"""How many times its packed size an export may have. Conversations shrink to a tenth, seldom further."""
+"""Maximum ratio of unpacked to packed size. Conversations usually shrink to a tenth."""
 ALWAYS = 32 * 1024 * 1024
-"""Bytes that every export may have, however small it is packed."""
+"""Unpacked bytes allowed regardless of the packed size."""
 LARGEST_DIRECTORY = 32 * 1024 * 1024
-"""Bytes of the directory of a packed export: some 250,000 files."""
+"""Maximum size of the zip directory in bytes: about 250,000 files."""
 _LOCAL_HEADER = 30
 _BLOCK = 1024 * 1024
 
 
 class BoundedReads:
-    """A file that gives no more than `LARGEST_DIRECTORY` bytes at once.
+    """A file that returns at most `LARGEST_DIRECTORY` bytes per read.
 
-    `zipfile` reads the directory in one piece, of the length that the file says, and the rest in small ones.
+    `zipfile` reads the directory in one read, with the length that the file declares, and the rest in
+    small reads.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -36,10 +37,10 @@ class BoundedReads:
 
     def read(self, size: int = -1) -> bytes:
         if size > LARGEST_DIRECTORY:
-            raise StoreForeign(f"this is no packed export: its directory has {size:,} bytes")
+            raise StoreForeign(f"this is not a packed export: its directory has {size:,} bytes")
         data = self._file.read(LARGEST_DIRECTORY + 1 if size < 0 else size)
         if len(data) > LARGEST_DIRECTORY:
-            raise StoreForeign("this is no packed export: its directory is too large")
+            raise StoreForeign("this is not a packed export: its directory is too large")
         return data
 
     def seekable(self) -> bool:
@@ -47,28 +48,30 @@ class BoundedReads:
 
 
 class Budget:
-    """Bytes that may still be unpacked."""
+    """The number of bytes that may still be unpacked."""
 
     def __init__(self, entries: list[zipfile.ZipInfo], *, directory: int, largest: int | None) -> None:
-        """Refuse a file whose entries say that they are too large. Raises `StoreForeign`, `TooLarge`."""
-        _check_apart(entries, directory)
+        """Raise `StoreForeign` or `TooLarge` if the declared sizes exceed the limits."""
+        _check_no_overlap(entries, directory)
         packed = sum(entry.compress_size for entry in entries)
-        said = sum(entry.file_size for entry in entries)
-        if largest is not None and said > largest:
-            raise TooLarge(f"the export unpacks to {said:,} bytes; {largest:,} are taken here", field="body")
-        self._left = allowed(packed)
-        if said > self._left:
-            raise StoreForeign(f"this is no packed export: {packed:,} bytes unpack to {said:,}")
+        declared = sum(entry.file_size for entry in entries)
+        if largest is not None and declared > largest:
+            raise TooLarge(
+                f"the export unpacks to {declared:,} bytes; the limit is {largest:,}", field="body"
+            )
+        self._left = allowed_size(packed)
+        if declared > self._left:
+            raise StoreForeign(f"this is not a packed export: {packed:,} bytes unpack to {declared:,}")
 
     def take(self, count: int) -> None:
-        """Count bytes before they are written. Raises `StoreDamaged` beyond what the entries say."""
+        """Subtract bytes before they are written. Raise `StoreDamaged` if the declared size is exceeded."""
         self._left -= count
         if self._left < 0:
-            raise StoreDamaged("the file unpacks to more than its directory says")
+            raise StoreDamaged("the file unpacks to more bytes than its directory declares")
 
 
-def _check_apart(entries: list[zipfile.ZipInfo], directory: int) -> None:
-    """Refuse entries that overlap: each would count its bytes as its own."""
+def _check_no_overlap(entries: list[zipfile.ZipInfo], directory: int) -> None:
+    """Raise `StoreDamaged` for overlapping entries, which would share packed bytes."""
     end = 0
     for entry in sorted(entries, key=lambda entry: entry.header_offset):
         if entry.header_offset < end:
@@ -78,21 +81,23 @@ def _check_apart(entries: list[zipfile.ZipInfo], directory: int) -> None:
         raise StoreDamaged("an entry overlaps with the directory")
 
 
-def allowed(packed: int) -> int:
-    """How many bytes so many packed ones may unpack to."""
+def allowed_size(packed: int) -> int:
+    """Return the allowed unpacked size for a packed size."""
     return ALWAYS + RATIO * packed
 
 
 class Packing:
-    """How the files of an export are packed, one after the other, so that it can be unpacked again."""
+    """Chooses compression for the files of an export so that the result passes `Budget`."""
 
     def __init__(self) -> None:
         self._packed = self._plain = 0
 
     def compression_for(self, file: Path | ScratchPath) -> int:
-        """Deflated, or as it is where that would shrink the export too far."""
+        """Return deflate, or no compression if the file would shrink the export too far."""
         self._plain += file.size() if isinstance(file, ScratchPath) else file.stat().st_size
-        if self._plain <= allowed(self._packed) or self._plain <= allowed(self._packed + deflated_size(file)):
+        if self._plain <= allowed_size(self._packed) or self._plain <= allowed_size(
+            self._packed + deflated_size(file)
+        ):
             return zipfile.ZIP_DEFLATED
         return zipfile.ZIP_STORED
 
@@ -101,7 +106,7 @@ class Packing:
 
 
 def deflated_size(file: Path | ScratchPath) -> int:
-    """Bytes of a file when deflated as `zipfile` does."""
+    """Return the size of a file deflated as by `zipfile`."""
     deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -15)
     count = 0
     with file.open("rb") as source:

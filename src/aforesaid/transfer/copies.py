@@ -1,4 +1,4 @@
-"""A whole backend into another: owner by owner, conversation by conversation. Below: `bringing`."""
+"""Copy a whole backend into another, owner by owner."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,37 +9,48 @@ from aforesaid.contracts import JOURNAL, Backend, ConversationStore, Document, E
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.conversations import Conversation, Query
-from aforesaid.transfer.conversations import Brought, CopyReport, Given, Progress, Tally, bring, log_of
-from aforesaid.transfer.documents import bring_owned, documents_of
+from aforesaid.transfer.conversations import (
+    CopyReport,
+    Progress,
+    ReportBuilder,
+    SourceConversation,
+    StoreResult,
+    log_of,
+    store_conversation,
+)
+from aforesaid.transfer.documents import documents_of, store_owned
 
 PAGE = 100
 AT_ONCE = 8
-"""Conversations under way at the same time: stores that write once for many callers like company."""
+"""Conversations copied concurrently: stores commit concurrent writes together."""
 
 
 async def copy(source: Backend, target: Backend, *, progress: Progress | None = None) -> CopyReport:
-    """Bring everything that is in the source into the target, proven by digest. Both are open.
+    """Copy everything from the source to the target, verified by digest. Both must be open.
 
-    Run again after an interruption, or after the source went on, it brings what is missing or has
-    changed. What was written to in the target is left as it is there; when all others are done, these are
-    told by `Conflict`. Conversations that become active in the source meanwhile may be
-    missed: stop writing to it, and run the copy a last time.
+    Run it again after an interruption or after changes in the source: it copies what is missing or
+    changed. Conversations changed in the target are not overwritten; after all others are copied,
+    `Conflict` names them. Conversations that become active in the source during the copy may be missed:
+    stop writing to it and run the copy a last time.
     """
-    tally = Tally(progress)
+    report = ReportBuilder(progress)
     async for owner in _owners(source):
-        tally.owner()
-        giver, taker = await source.of(owner).authoritative(), await target.of(owner).authoritative()
-        tally.add_documents(owner, await bring_owned(partial(documents_of, giver), taker))
-        async for records in pages_of(giver):
+        report.add_owner()
+        source_store, target_store = (
+            await source.of(owner).authoritative(),
+            await target.of(owner).authoritative(),
+        )
+        report.add_documents(owner, await store_owned(partial(documents_of, source_store), target_store))
+        async for records in pages_of(source_store):
             rest = iter(records)
             while some := list(islice(rest, AT_ONCE)):
-                for brought in await _bring_all(some, giver, taker):
-                    tally.add(brought)
-    return tally.done()
+                for outcome in await _copy_all(some, source_store, target_store):
+                    report.add(outcome)
+    return report.finish()
 
 
 async def count(source: Backend) -> int:
-    """How many conversations there are to copy."""
+    """Return the number of conversations to copy."""
     found = 0
     async for owner in _owners(source):
         async for records in pages_of(await source.of(owner).authoritative()):
@@ -48,14 +59,14 @@ async def count(source: Backend) -> int:
 
 
 async def _owners(source: Backend) -> AsyncIterator[str]:
-    """Everybody but the journal: what one memory has yet to do is not another's to do."""
+    """Yield every owner except the journal, which records work of one memory only."""
     async for owner in source.owners():
         if owner != JOURNAL:
             yield owner
 
 
 async def pages_of(store: ConversationStore) -> AsyncIterator[Sequence[Conversation]]:
-    """All of an owner's records, a page at a time."""
+    """Yield all records of an owner, a page at a time."""
     after = None
     while True:
         page = check_complete(await store.find(Query(limit=PAGE, after=after)))
@@ -66,31 +77,33 @@ async def pages_of(store: ConversationStore) -> AsyncIterator[Sequence[Conversat
             return
 
 
-async def _bring_all(
-    records: Sequence[Conversation], giver: ConversationStore, taker: ConversationStore
-) -> list[Brought]:
-    """Bring these side by side. All are waited for, also when one of them fails."""
+async def _copy_all(
+    records: Sequence[Conversation], source_store: ConversationStore, target_store: ConversationStore
+) -> list[StoreResult]:
+    """Copy these concurrently. Wait for all, even if one fails."""
     results = await asyncio.gather(
-        *(_bring(record, giver, taker) for record in records), return_exceptions=True
+        *(_copy_one(record, source_store, target_store) for record in records), return_exceptions=True
     )
-    done: list[Brought] = []
+    outcomes: list[StoreResult] = []
     for result in results:
         if isinstance(result, BaseException):
             raise result
-        done.append(result)
-    return done
+        outcomes.append(result)
+    return outcomes
 
 
-async def _bring(record: Conversation, giver: ConversationStore, taker: ConversationStore) -> Brought:
+async def _copy_one(
+    record: Conversation, source_store: ConversationStore, target_store: ConversationStore
+) -> StoreResult:
     try:
-        sessions = await giver.sessions(record.id)
+        sessions = await source_store.sessions(record.id)
     except ConversationNotFound:
-        return Brought(record.id, "changed_meanwhile")
-    return await bring(Stored(giver, record, sessions), taker)
+        return StoreResult(record.id, "changed_meanwhile")
+    return await store_conversation(StoredConversation(source_store, record, sessions), target_store)
 
 
-class Stored(Given):
-    """A conversation in a store, as it was when its record was read: what was said since is left out."""
+class StoredConversation(SourceConversation):
+    """A conversation in a store at the revision of its record; later messages are left out."""
 
     def __init__(self, store: ConversationStore, record: Conversation, sessions: Sequence[str]) -> None:
         self._store = store

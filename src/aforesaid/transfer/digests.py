@@ -1,6 +1,6 @@
-"""When are two conversations the same: all that can be read of them has one canonical form.
+"""Digests that are equal for equal conversations: each has one canonical form.
 
-Moments count by the instant that they name, objects without regard to the order of their keys. Pure.
+Times compare by instant, and the order of keys in objects does not matter. Pure functions.
 """
 
 import json
@@ -19,7 +19,7 @@ _MOMENTS = ("created_at", "updated_at", "last_message_at", "expires_at")
 
 
 class Digest:
-    """A SHA-256 over a record and its entries, in reading order; documents have one of their own."""
+    """A SHA-256 over a record and its entries in reading order, without documents."""
 
     def __init__(self, record: Conversation) -> None:
         self._hash = sha256(_canonical_record(record))
@@ -33,7 +33,7 @@ class Digest:
 
 
 class DocumentsDigest:
-    """A SHA-256 over the documents of one holder, by kind and key."""
+    """A SHA-256 over the documents of an owner or conversation, by kind and key."""
 
     def __init__(self) -> None:
         self._hash = sha256()
@@ -47,7 +47,7 @@ class DocumentsDigest:
 
 
 def fingerprint(entry: Entry) -> bytes:
-    """What stands for one entry where many are compared."""
+    """Return a short hash of one entry, for comparing many."""
     return sha256(_canonical_entry(entry)).digest()[:16]
 
 
@@ -70,6 +70,6 @@ def _canonical_entry(entry: Entry) -> bytes:
     try:
         body = _encoder.encode(message)
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no UTF-8 form; as an escape it is valid JSON.
+        # A lone surrogate has no UTF-8 form, but an escape sequence is valid JSON.
         body = json.dumps(msgspec.to_builtins(message), sort_keys=True).encode()
     return b"%b %b\n" % (_encoder.encode(place), body)

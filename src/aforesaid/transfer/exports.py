@@ -1,4 +1,4 @@
-"""A whole backend into a file, a chunk at a time. Below: `json_lines`. The file is written off the loop."""
+"""Export a whole backend to a file, a chunk at a time. File writes run on threads."""
 
 import asyncio
 from collections import Counter
@@ -29,13 +29,13 @@ from aforesaid.transfer.json_lines import (
 )
 
 COPIED_AT_ONCE = 1 << 20
-"""Bytes of one conversation that are copied in one piece."""
+"""Bytes copied in one piece."""
 ATTEMPTS = 3
-"""How often a conversation is read that changes meanwhile, and to which turns were only added."""
+"""Attempts to read a conversation that changes meanwhile; afterwards additional turns are left out."""
 
 
 class ExportReport(Struct, frozen=True, kw_only=True):
-    """What was exported."""
+    """The number of exported items, and the digest."""
 
     owners: int
     conversations: int
@@ -43,20 +43,20 @@ class ExportReport(Struct, frozen=True, kw_only=True):
     documents: int
     sha256: str
     unreadable: int = 0
-    """How many of the entries only hold the place of a message that cannot be read."""
+    """Entries that are only placeholders for unreadable messages."""
 
 
 @runtime_checkable
 class Handle(Protocol):
-    """Something with one owner's store: a manager."""
+    """An object with one owner's store, such as a manager."""
 
     store: ConversationStore
 
 
 async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None = None) -> ExportReport:
-    """Write everything, or what one owner has, as JSON Lines. The source is open; the file stays open.
+    """Write everything, or one owner's data, as JSON Lines. The source must be open; the file stays open.
 
-    A handle does not know whose it is: with one, `owner` is the name that the file gives.
+    A handle does not contain the owner's name, so `owner` is required with it and written to the file.
     """
     if owner is not None:
         parse_name(owner, field="owner")
@@ -69,28 +69,28 @@ async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None 
 
 
 async def export_store(owner: str, store: ConversationStore, file: BinaryIO) -> ExportReport:
-    """The same for one owner's store, under this name."""
-    whole = await store.authoritative()
+    """Export one owner's store under this name."""
+    authoritative = await store.authoritative()
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
-    return await writer.finish(int(await _export_store(owner, whole, writer)))
+    return await writer.finish(int(await _export_store(owner, authoritative, writer)))
 
 
 async def export_one(
     store: ConversationStore, record: Conversation, file: BinaryIO, *, owner: str
 ) -> ExportReport:
-    """The same for one conversation. Raises `ConversationNotFound` when it goes meanwhile."""
-    whole = await store.authoritative()
+    """Export one conversation. Raise `ConversationNotFound` if it is removed meanwhile."""
+    authoritative = await store.authoritative()
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
-    await _collect(owner, whole, record, writer)
-    if await whole.get(record.id) is None:
+    await _write_conversation(owner, authoritative, record, writer)
+    if await authoritative.get(record.id) is None:
         raise ConversationNotFound(record.id)
     return await writer.finish(1)
 
 
 async def _export_store(owner: str, store: ConversationStore, writer: "_Writer") -> bool:
-    """All of one owner's; whether there was anything."""
+    """Export one owner; return whether there was any data."""
     before = writer.lines
     async for documents in documents_of(store):
         lines = [document_line(document, owner) for document in documents]
@@ -107,7 +107,7 @@ async def _stores(
 ) -> AsyncIterator[tuple[str, ConversationStore]]:
     if isinstance(source, Handle):
         if owner is None:
-            raise InvalidInput("to export from a handle, say whose it is: owner=…", field="owner")
+            raise InvalidInput("exporting from a handle requires owner=…", field="owner")
         yield owner, source.store
     elif owner is not None:
         yield owner, source.of(owner)
@@ -118,10 +118,10 @@ async def _stores(
 
 
 async def _export(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> None:
-    """One conversation, as it was at one moment. One that goes meanwhile is left out.
+    """Export one conversation in a consistent state. Skip one that is removed meanwhile.
 
-    It is collected first, and read again where it changed meanwhile: words may have been taken out of it.
-    One that is written to all the time is taken without the latest turns.
+    The conversation is collected in a temporary file and read again if it changed, because a change may be
+    a redaction. A conversation that changes constantly is exported without its latest turns.
     """
     now: Conversation | None = record
     for attempt in count(1):
@@ -130,15 +130,17 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
         then = now
         async with opened(open_scratch) as file:
             part = _Writer(file)
-            is_whole = await _collect(owner, store, then, part)
+            is_whole = await _write_conversation(owner, store, then, part)
             now = await store.get(record.id)
             if now == then or (now is not None and is_whole and attempt >= ATTEMPTS):
-                await writer.take(part)
+                await writer.append(part)
                 return
 
 
-async def _collect(owner: str, store: ConversationStore, record: Conversation, writer: "_Writer") -> bool:
-    """What there is of a conversation as its record knows it; whether that is all that the record counts."""
+async def _write_conversation(
+    owner: str, store: ConversationStore, record: Conversation, writer: "_Writer"
+) -> bool:
+    """Write a conversation as of its record; return whether all messages of the record were found."""
     found = 0
     try:
         sessions = await store.sessions(record.id)
@@ -157,7 +159,7 @@ async def _collect(owner: str, store: ConversationStore, record: Conversation, w
 
 
 class _Writer:
-    """Lines into the file, counted and hashed."""
+    """Writes lines to a file, counting and hashing them."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -167,18 +169,18 @@ class _Writer:
 
     @property
     def lines(self) -> int:
-        """How many there are of any kind."""
+        """The total number of items."""
         return self._counts.total()
 
     async def put(self, lines: Iterable[bytes], **counts: int) -> None:
-        """Lines, and how many `conversations`, `entries` or `documents` they are."""
+        """Write lines and add to the counts of `conversations`, `entries` or `documents`."""
         text = b"".join(lines)
         self._counts.update(counts)
         self._hash.update(text)
         await asyncio.to_thread(self._write, text)
 
-    async def take(self, part: "_Writer") -> None:
-        """All that was put into another."""
+    async def append(self, part: "_Writer") -> None:
+        """Append everything written to another writer."""
         self._counts.update(part._counts)
         self.unreadable += part.unreadable
         await asyncio.to_thread(self._copy, part._file)

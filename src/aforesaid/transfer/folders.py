@@ -1,4 +1,4 @@
-"""An owner's folder: written beside its place and moved there when whole; proven before it is read."""
+"""An owner's exported folder: written to a draft and renamed when complete; verified before it is read."""
 
 import hashlib
 import logging
@@ -30,7 +30,8 @@ from aforesaid.errors import (
 from aforesaid.model.ids import new_id
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe, events
-from aforesaid.transfer.archives import Archive, OwnerArchives, pack, unpacked
+from aforesaid.transfer.archive_files import Archive, pack, unpack
+from aforesaid.transfer.archives import OwnerArchives
 from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
 from aforesaid.transfer.imports import import_, verify_one
@@ -39,7 +40,7 @@ log = logging.getLogger("aforesaid.portability")
 
 Folder = Path | ScratchFolder
 AnyPath = Path | ScratchPath
-"""A folder that somebody asked for, or one that is only on its way through a server; and files in them."""
+"""A permanent folder or a temporary one on a server, and the files in them."""
 
 VERSION = 1
 _BLOCK = 1 << 20
@@ -60,7 +61,7 @@ class File(Struct, frozen=True, kw_only=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """What a folder holds."""
+    """The contents of a folder."""
 
     aforesaid: str = "owner"
     version: int = VERSION
@@ -70,26 +71,26 @@ class Manifest(Struct, frozen=True, kw_only=True):
     files: tuple[File, ...]
     archives: tuple[Archive, ...] = ()
     unreadable: tuple[str, ...] = ()
-    """Conversations whose archives are damaged, or need another key: the folder does not hold them."""
+    """Conversations with archives that are damaged or need another key; the folder does not contain them."""
 
 
-# Out
+# Export
 
 
 async def export_owner(scope: OwnerScope, folder: Folder) -> Manifest:
-    """Write everything that is held about the owner into a folder that is not there yet, or empty."""
+    """Write all data of the owner into a folder that is new or empty."""
     scope = await scope.authoritative()
     if isinstance(folder, ScratchFolder):
         manifest = await _fill(scope, folder)
     else:
-        manifest = await _fill_beside(scope, folder)
+        manifest = await _fill_draft(scope, folder)
     await audit_action(scope.store, "export", count=sum(manifest.counts.values()))
-    events.conversation_changed("exported", "everything that an owner has was exported")
+    events.conversation_changed("exported", "all data of an owner were exported")
     return manifest
 
 
-async def _fill_beside(scope: OwnerScope, folder: Path) -> Manifest:
-    """Fill a folder beside the place of this one, and move it there."""
+async def _fill_draft(scope: OwnerScope, folder: Path) -> Manifest:
+    """Fill a draft folder next to the target and rename it."""
     draft = await to_the_end(begin_folder, folder)
     try:
         manifest = await _fill(scope, draft)
@@ -145,7 +146,7 @@ async def _write_blobs(scope: OwnerScope, draft: Folder) -> int:
 async def _write_archives(
     archives: OwnerArchives | None, draft: Folder
 ) -> tuple[tuple[Archive, ...], tuple[str, ...]]:
-    """The archives that were written, and those that cannot be read."""
+    """Return the archives written, and the ids of unreadable ones."""
     if archives is None:
         return (), ()
     written: list[Archive] = []
@@ -154,7 +155,7 @@ async def _write_archives(
         try:
             _, content = await archives.read(one.conversation_id)
         except (KeyUnavailable, StoreDamaged, StoreForeign) as error:
-            log.warning("an archive is not exported: %s", describe(error))
+            log.warning("skipped an archive in the export: %s", describe(error))
             unreadable.append(one.conversation_id)
             continue
         await _write_archive(one.conversation_id, content, draft)
@@ -163,9 +164,9 @@ async def _write_archives(
 
 
 async def _write_archive(conversation_id: str, content: bytes, draft: Folder) -> None:
-    lines, pictures = await to_the_end(unpacked, content)
+    lines, images = await to_the_end(unpack, content)
     await to_the_end(_write, draft / f"archives/{conversation_id}.jsonl", lines)
-    for sha256, data in pictures.items():
+    for sha256, data in images.items():
         await to_the_end(_write, draft / f"archives/blobs/{conversation_id}/{sha256}", data)
 
 
@@ -177,25 +178,25 @@ def _write_page(draft: Folder, owner: str, exported_at: datetime) -> None:
 
 
 def _lines_of(*paths: AnyPath) -> Iterator[bytes]:
-    """The lines of exports, each without its first."""
+    """Yield the lines of exports without their headers."""
     for path in paths:
         with path.open("rb") as lines:
             lines.readline()
             yield from lines
 
 
-# In
+# Import
 
 
 async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
-    """Bring what a folder holds into the owner's store. A folder that was altered changes nothing.
+    """Store a folder's contents for the owner. An altered folder changes nothing.
 
-    What went on here is left as it is, conversations and archives alike; when all others are there, these
-    are told by `Conflict`.
+    Conversations and archives changed here are not overwritten; after all others are stored, `Conflict`
+    names them.
     """
     scope = await scope.authoritative()
-    manifest = await to_the_end(checked_folder, folder)
-    _check_places(scope, manifest)
+    manifest = await to_the_end(check_folder, folder)
+    _check_destinations(scope, manifest)
     conflicts = await _read_lines(scope.store, folder)
     await _read_blobs(scope, manifest, folder)
     conflicts += await _read_archives(scope, manifest, folder)
@@ -204,8 +205,8 @@ async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
     return manifest
 
 
-def _check_places(scope: OwnerScope, manifest: Manifest) -> None:
-    """Whether there is a place for all that the folder holds."""
+def _check_destinations(scope: OwnerScope, manifest: Manifest) -> None:
+    """Raise `InvalidSetting` if the folder contains data without a configured destination."""
     places = {
         "archives": ("archives", manifest.archives, scope.archives),
         "blobs": ("pictures", _blobs_in(manifest), scope.blobs),
@@ -213,13 +214,13 @@ def _check_places(scope: OwnerScope, manifest: Manifest) -> None:
     for field, (name, found, place) in places.items():
         if found and place is None:
             raise InvalidSetting(
-                f"the folder holds {name}, which need a place: aforesaid.open({field}='some/folder')",
+                f"the folder contains {name}, which need a place: aforesaid.open({field}='some/folder')",
                 field=field,
             )
 
 
 async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
-    """Bring the conversations; what was left as it is, in words."""
+    """Import the conversations; return conflict messages."""
     async with opened(lambda: (folder / LINES).open("rb")) as file:
         try:
             await import_(file, _as_backend(store))
@@ -229,10 +230,10 @@ async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
 
 
 async def _read_blobs(scope: OwnerScope, manifest: Manifest, folder: Folder) -> None:
-    """Bring the pictures of conversations that are here: a sweep takes others for what is left of one."""
+    """Import the images of existing conversations; a sweep would remove others as orphans."""
     for conversation_id, files in groupby(_blobs_in(manifest), key=lambda match: match[2]):
         if await scope.store.get(conversation_id) is None:
-            continue  # it has expired
+            continue  # the conversation has expired
         for match in files:
             assert scope.blobs is not None
             data = await to_the_end((folder / match[0]).read_bytes)
@@ -240,47 +241,47 @@ async def _read_blobs(scope: OwnerScope, manifest: Manifest, folder: Folder) -> 
 
 
 def _blobs_in(manifest: Manifest) -> list[re.Match[str]]:
-    """The pictures of conversations that are not archived."""
+    """Return the images of conversations that are not archived."""
     return [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and not match[1]]
 
 
 async def _read_archives(scope: OwnerScope, manifest: Manifest, folder: Folder) -> list[str]:
-    """Bring the archives; what was left as it is, in words."""
-    left: list[str] = []
+    """Import the archives; return conflict messages."""
+    conflicting: list[str] = []
     for one in manifest.archives:
         assert scope.archives is not None
         async with scope.archives.locked():
-            known = await _standing(one, scope.store, scope.archives)
-            if known == "behind":
+            local = await _compare_archive(one, scope.store, scope.archives)
+            if local == "behind":
                 await _read_archive(scope.archives, one, manifest, folder)
-            elif known == "other":
-                left.append(one.conversation_id)
-    if not left:
+            elif local == "other":
+                conflicting.append(one.conversation_id)
+    if not conflicting:
         return []
     return [
-        f"{len(left)} of {len(manifest.archives)} archives were left out, because what is here of these "
-        f"conversations is something else than in the folder: {', '.join(left)}"
+        f"{len(conflicting)} of {len(manifest.archives)} archives were not imported, because these "
+        f"conversations differ from those in the folder: {', '.join(conflicting)}"
     ]
 
 
-async def _standing(
+async def _compare_archive(
     one: Archive, store: ConversationStore, archives: OwnerArchives
 ) -> Literal["behind", "same", "other"]:
-    """How what is here compares to an archive of the folder."""
+    """Compare the local state of a conversation with an archive of the folder."""
     live = await store.get(one.conversation_id)
     try:
-        known = live or await archives.get(one.conversation_id)
+        local = live or await archives.get(one.conversation_id)
     except StoreForeign:
         return "other"
-    if known is None or (live is None and known.revision < one.revision):
+    if local is None or (live is None and local.revision < one.revision):
         return "behind"
-    return "same" if known.revision == one.revision else "other"
+    return "same" if local.revision == one.revision else "other"
 
 
 async def _read_archive(archives: OwnerArchives, one: Archive, manifest: Manifest, folder: Folder) -> None:
     lines = await to_the_end((folder / _archive_path(one)).read_bytes)
-    pictures = await to_the_end(_pictures_of, one, manifest, folder)
-    content = await to_the_end(pack, lines, pictures)
+    images = await to_the_end(_images_of, one, manifest, folder)
+    content = await to_the_end(pack, lines, images)
     await archives.put(msgspec.structs.replace(one, owner=archives.key), content)
 
 
@@ -288,22 +289,22 @@ def _archive_path(archive: Archive) -> str:
     return f"archives/{archive.conversation_id}.jsonl"
 
 
-def _pictures_of(archive: Archive, manifest: Manifest, folder: Folder) -> dict[str, bytes]:
+def _images_of(archive: Archive, manifest: Manifest, folder: Folder) -> dict[str, bytes]:
     found = [match for file in manifest.files if (match := _BLOB.fullmatch(file.path)) and match[1]]
     return {
         match[3]: (folder / match[0]).read_bytes() for match in found if match[2] == archive.conversation_id
     }
 
 
-def checked_folder(folder: Folder) -> Manifest:
-    """The manifest, when every file is what it says, and all is there that it speaks of. Blocks."""
+def check_folder(folder: Folder) -> Manifest:
+    """Return the manifest if it is complete and every file matches it. Blocks."""
     manifest = read_manifest(folder)
     for file in manifest.files:
         _check_file(folder, file)
     named = {file.path for file in manifest.files}
     for path in (LINES, *map(_archive_path, manifest.archives)):
         if path not in named:
-            raise StoreDamaged(f"the manifest does not name a file that it needs: {shown(path)}")
+            raise StoreDamaged(f"the manifest lacks a required file: {shown(path)}")
     for archive in manifest.archives:
         _check_archive(folder, archive)
     return manifest
@@ -315,43 +316,43 @@ def _check_archive(folder: Folder, archive: Archive) -> None:
         with (folder / path).open("rb") as file:
             record = verify_one(file)
     except (StoreDamaged, StoreForeign) as error:
-        raise StoreDamaged(f"{path} is no archived conversation: {error}") from error
+        raise StoreDamaged(f"{path} is not an archived conversation: {error}") from error
     if (record.id, record.revision) != (archive.conversation_id, archive.revision):
-        raise StoreDamaged(f"{path} is another conversation than the manifest says")
+        raise StoreDamaged(f"{path} does not match the conversation in the manifest")
 
 
 def read_manifest(folder: Folder) -> Manifest:
-    """What a folder says that it holds. Blocks."""
+    """Return the manifest of a folder. Blocks."""
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError as error:
-        raise StoreUnavailable(f"{folder} is no folder of an export: {error.strerror or error}") from error
+        raise StoreUnavailable(f"{folder} is not an exported folder: {error.strerror or error}") from error
     except msgspec.MsgspecError as error:
         raise StoreForeign(f"{folder / MANIFEST} is not the manifest of an export: {error}") from error
     if manifest.aforesaid != "owner" or manifest.version != VERSION:
-        raise StoreForeign(f"{folder} is an export of another version ({manifest.version})")
+        raise StoreForeign(f"{folder} is an export of an unsupported version ({manifest.version})")
     return manifest
 
 
 def _check_file(folder: Folder, file: File) -> None:
     if not is_part_of_export(file.path):
-        raise StoreDamaged(f"the manifest names a file that no export has: {shown(file.path)}")
+        raise StoreDamaged(f"the manifest names an unexpected file: {shown(file.path)}")
     try:
         digest = _digest(folder / file.path)
     except OSError as error:
         raise StoreDamaged(f"{file.path} cannot be read: {error.strerror or error}") from error
     blob = _BLOB.fullmatch(file.path)
     if digest != file.sha256 or (blob and digest != blob[3]):
-        raise StoreDamaged(f"{file.path} was altered: its SHA-256 is another")
+        raise StoreDamaged(f"{file.path} was altered: its SHA-256 does not match")
 
 
 def is_part_of_export(path: str) -> bool:
-    """Whether an export can have a file of this name: a manifest must not lead elsewhere."""
+    """Return whether an export may contain this path. It protects against paths outside the folder."""
     return path in (LINES, PAGE) or bool(_BLOB.fullmatch(path) or _ARCHIVE.fullmatch(path))
 
 
 class _OneStore:
-    """A backend in which everybody is the one owner: the folder's name is not asked for."""
+    """A backend that returns one store for every owner, because the name in the folder is ignored."""
 
     def __init__(self, store: ConversationStore) -> None:
         self._store = store
@@ -361,18 +362,18 @@ class _OneStore:
 
 
 def _as_backend(store: ConversationStore) -> Backend:
-    return _OneStore(store)  # type: ignore[return-value]  # importing only asks for stores
+    return _OneStore(store)  # type: ignore[return-value]  # an import only uses `of`
 
 
 # Files
 
 
 def begin_folder(folder: Path) -> Path:
-    """A folder beside the place of this one, to be filled and then put there by `finish_folder`. Blocks."""
+    """Create a draft folder next to the target; `finish_folder` renames it. Blocks."""
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InvalidSetting(
-                f"{folder} is there already; an export needs a folder of its own", field="folder"
+                f"{folder} already exists; an export needs a new or empty folder", field="folder"
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
         draft = folder.with_name(f".{folder.name}.{new_id()}")
@@ -383,7 +384,7 @@ def begin_folder(folder: Path) -> Path:
 
 
 def finish_folder(draft: Path, folder: Path) -> None:
-    """Put the filled folder in its place. Blocks."""
+    """Rename the draft to the target. Blocks."""
     try:
         if folder.exists():
             folder.rmdir()
@@ -393,12 +394,12 @@ def finish_folder(draft: Path, folder: Path) -> None:
 
 
 def create_file(path: AnyPath) -> BinaryIO:
-    """A new file, readable by this user alone. Blocks."""
+    """Create a file readable only by this user. Blocks."""
     if isinstance(path, ScratchPath):
         return path.create()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Conversations are nobody else's business.
+        # Set the mode at creation: a later chmod would leave the file readable for a moment.
         return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be written: {error.strerror or error}") from error
@@ -425,7 +426,7 @@ def _names(draft: Folder) -> list[str]:
 
 
 def size_of(path: AnyPath) -> int:
-    """Bytes of a file. Blocks."""
+    """Return the size of a file in bytes. Blocks."""
     return path.size() if isinstance(path, ScratchPath) else path.stat().st_size
 
 

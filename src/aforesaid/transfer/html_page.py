@@ -1,6 +1,6 @@
-"""What is held about an owner as a page for people: one file, no scripts, nothing loaded from elsewhere.
+"""Render an owner's export as an HTML page: one file without scripts or external resources.
 
-Pure: lines of an export in, pieces of HTML out. Everything that somebody said is escaped. Below: moving.
+Pure: lines of an export in, pieces of HTML out. All user content is escaped.
 """
 
 import json
@@ -18,7 +18,7 @@ from aforesaid.model.messages import Message
 from aforesaid.transfer.json_lines import ConversationLine, OwnedLine, Trailer, read_line
 
 LONGEST_DOCUMENT = 2000
-"""Characters of a document that the page shows; the lines beside it have it whole."""
+"""Characters of a document shown on the page; the JSON lines contain it completely."""
 
 STYLE = """
 :root { color-scheme: light dark; --user: #2563eb1a; --assistant: #16a34a1a; --other: #8882; }
@@ -40,16 +40,16 @@ pre { white-space: pre-wrap; font-size: .85em; margin: .3rem 0; }
 img { max-width: 100%; border-radius: .4rem; }
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:"
-"""What a browser may load: no script, nothing from elsewhere."""
+"""Content security policy: no scripts, no external resources."""
 
 
 def page(
     owner: str, exported_at: datetime, lines: Iterable[bytes], archived: Iterable[bytes]
 ) -> Iterator[str]:
-    """The page of an export, piece by piece. The lines are those of exports, each without its first."""
+    """Yield the page of an export. The lines are those of exports without their headers."""
     yield _head(owner, exported_at)
-    yield from _Writer("blobs").written(lines)
-    yield from _Writer("archives/blobs", label="archived, ").written(archived)
+    yield from _Writer("blobs").sections(lines)
+    yield from _Writer("archives/blobs", label="archived, ").sections(archived)
     yield "</main></body></html>\n"
 
 
@@ -66,7 +66,7 @@ def _head(owner: str, exported_at: datetime) -> str:
 
 
 class _Writer:
-    """Conversations and documents as they come, each section closed when the next begins."""
+    """Renders conversations and documents in order and closes each section before the next."""
 
     def __init__(self, pictures: str, *, label: str = "") -> None:
         self._pictures = pictures
@@ -74,7 +74,7 @@ class _Writer:
         self._conversation: Conversation | None = None
         self._in_documents = False
 
-    def written(self, lines: Iterable[bytes]) -> Iterator[str]:
+    def sections(self, lines: Iterable[bytes]) -> Iterator[str]:
         for line in lines:
             yield from self._add(line)
         yield from self._close()
@@ -86,7 +86,7 @@ class _Writer:
         if isinstance(read, ConversationLine):
             yield from self._close()
             self._conversation = read.conversation
-            yield _opening(read.conversation, read.sessions, self._label)
+            yield _conversation_head(read.conversation, read.sessions, self._label)
         elif isinstance(read, Entry):
             yield _entry(read, self._pictures)
         elif isinstance(read, OwnedLine):
@@ -103,7 +103,7 @@ class _Writer:
         self._conversation, self._in_documents = None, False
 
 
-def _opening(record: Conversation, sessions: Iterable[str], label: str) -> str:
+def _conversation_head(record: Conversation, sessions: Iterable[str], label: str) -> str:
     title = escape(record.subject or "Conversation")
     facts = {
         "id": record.id,
@@ -159,7 +159,7 @@ def _document(document: Document) -> str:
 
 
 def _data(data: bytes) -> str:
-    """What a document says: the fields of one that is an object, else its text, else its size."""
+    """Return a document's content: fields of an object, else its text, else its size."""
     try:
         text = data.decode()
         fields = json.loads(text) if text.startswith("{") else None
@@ -170,12 +170,12 @@ def _data(data: bytes) -> str:
     if not text or "\0" in text:
         return f"<pre>{len(data):,} bytes</pre>"
     if isinstance(fields, dict) and len(text) <= LONGEST_DOCUMENT:
-        return f"<dl>{_facts({name: _shown(value) for name, value in fields.items()})}</dl>"
+        return f"<dl>{_facts({name: _display(value) for name, value in fields.items()})}</dl>"
     return f"<pre>{escape(text[:LONGEST_DOCUMENT])}{'…' if len(text) > LONGEST_DOCUMENT else ''}</pre>"
 
 
-def _shown(value: Any) -> str:
-    """A value of a field in words; nothing for an empty one."""
+def _display(value: Any) -> str:
+    """Return a field's value as text; empty for an empty one."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     if value is None or isinstance(value, str):

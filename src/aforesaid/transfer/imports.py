@@ -1,6 +1,6 @@
-"""A file into a backend. It is read through and proven whole first, so a damaged one changes nothing.
+"""Import a file into a backend. The file is verified completely first, so a damaged one changes nothing.
 
-Below: `json_lines`, `bringing`. The file is read off the loop.
+File reads run on threads.
 """
 
 import asyncio
@@ -17,9 +17,16 @@ from aforesaid._internal.scratch import open_scratch
 from aforesaid.contracts import Backend, ConversationStore, Document, Entry, Position
 from aforesaid.errors import StoreDamaged, StoreForeign, StoreUnavailable
 from aforesaid.model.conversations import Conversation
-from aforesaid.transfer.conversations import CHUNK, CopyReport, Given, Progress, Tally, bring
+from aforesaid.transfer.conversations import (
+    CHUNK,
+    CopyReport,
+    Progress,
+    ReportBuilder,
+    SourceConversation,
+    store_conversation,
+)
 from aforesaid.transfer.documents import CHUNK as DOCUMENTS_CHUNK
-from aforesaid.transfer.documents import bring_owned
+from aforesaid.transfer.documents import store_owned
 from aforesaid.transfer.json_lines import (
     ConversationLine,
     Damaged,
@@ -33,17 +40,17 @@ T = TypeVar("T", Entry, Document)
 
 
 async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None = None) -> CopyReport:
-    """Bring everything that an export holds into the target, which is open.
+    """Store everything from an export in the target, which must be open.
 
-    Raises `StoreDamaged` with the line for a file that was cut off or altered, and `StoreForeign` for one
-    of another program or version, before anything is stored. What is there already stays; a conversation
-    that was written to in the target is left as it is, and told by `Conflict` at the end.
+    Before storing anything, raise `StoreDamaged` with the line number for a truncated or altered file, and
+    `StoreForeign` for a file of another program or version. Existing data stay. Conversations changed in
+    the target are not overwritten; `Conflict` names them at the end.
     """
     seekable = await asyncio.to_thread(_seekable, file)
     try:
         start = seekable.tell()
         await asyncio.to_thread(verify, seekable)
-        return await _bring_all(seekable, start, target, Tally(progress))
+        return await _store_all(seekable, start, target, ReportBuilder(progress))
     finally:
         if seekable is not file:
             await asyncio.to_thread(seekable.close)
@@ -52,66 +59,66 @@ async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None 
 async def restore_one(
     file: BinaryIO, target: ConversationStore, *, revive: Callable[[Conversation], Conversation]
 ) -> Conversation:
-    """Bring the one conversation that an export holds back to where it was taken from.
+    """Restore the only conversation of an export.
 
-    `revive` may change its record. A session that is in use by now is left to whom it leads to.
+    `revive` may change its record. Sessions that are in use now are not rebound.
     """
-    given = await asyncio.to_thread(_the_one, file)
+    part = await asyncio.to_thread(_single_conversation, file)
     target = await target.authoritative()
-    given.record = revive(given.record)
-    given.sessions = [one for one in given.sessions if await target.session(one) is None]
-    tally = Tally(None)
-    tally.add(await bring(given, target))
-    tally.done()
-    return given.record
+    part.record = revive(part.record)
+    part.sessions = [one for one in part.sessions if await target.session(one) is None]
+    report = ReportBuilder(None)
+    report.add(await store_conversation(part, target))
+    report.finish()
+    return part.record
 
 
 def verify_one(file: BinaryIO) -> Conversation:
-    """Read the export of one conversation to its end; its record. Raises for one that is something else."""
-    return _the_one(file).record
+    """Verify the export of one conversation and return its record."""
+    return _single_conversation(file).record
 
 
-def _the_one(file: BinaryIO) -> "_Kept":
+def _single_conversation(file: BinaryIO) -> "_FileConversation":
     found = verify(file)
-    begun = _part_at(file, _after_line(file, 0))
-    if begun is None or isinstance(begun[1], _Owned) or found.conversations != 1:
-        raise StoreDamaged("the export of one conversation holds something else")
-    return begun[1]
+    started = _part_at(file, _after_line(file, 0))
+    if started is None or isinstance(started[1], _FileDocuments) or found.conversations != 1:
+        raise StoreDamaged("the file must contain exactly one conversation")
+    return started[1]
 
 
-async def _bring_all(file: BinaryIO, start: int, target: Backend, tally: Tally) -> CopyReport:
+async def _store_all(file: BinaryIO, start: int, target: Backend, report: ReportBuilder) -> CopyReport:
     owner: str | None = None
-    async for name, given in _parts(file, start):
+    async for name, part in _parts(file, start):
         if name != owner:
-            tally.owner()
+            report.add_owner()
             store = await target.of(name).authoritative()
         owner = name
-        if isinstance(given, _Owned):
-            tally.add_documents(name, await bring_owned(given.documents, store))
+        if isinstance(part, _FileDocuments):
+            report.add_documents(name, await store_owned(part.documents, store))
         else:
-            tally.add(await bring(given, store))
-    return tally.done()
+            report.add(await store_conversation(part, store))
+    return report.finish()
 
 
 def verify(file: BinaryIO) -> Trailer:
-    """Read an export to its end. Raises for the first line that is not what it should be."""
-    with _explained():
+    """Read an export to its end. Raise at the first invalid line."""
+    with _translate_errors():
         first = file.readline()
         read_header(first)
-        proof = _Proof(first)
+        verifier = _Verifier(first)
         for line in iter(file.readline, b""):
-            proof.add(line)
-        return proof.finish()
+            verifier.add(line)
+        return verifier.finish()
 
 
-class _Places:
-    """The documents of one holder come in the order of their kinds and keys."""
+class _DocumentOrder:
+    """Checks that documents are sorted by kind and key."""
 
     def __init__(self) -> None:
         self._last: tuple[str, str, str] | None = None
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return self._last is not None
 
     def follows(self, owner: str, document: Document) -> bool:
@@ -120,21 +127,21 @@ class _Places:
         return last is None or last[0] != owner or last < place
 
 
-class _Proof:
-    """What was read so far: the number of the line, the digest, the counts."""
+class _Verifier:
+    """Checks lines, counts and digest of an export."""
 
     def __init__(self, first: bytes) -> None:
         self._number = 1
         self._hash = sha256(first)
         self._conversation: Conversation | None = None
         self._last: Position | None = None
-        self._places = _Places()
+        self._document_order = _DocumentOrder()
         self._counts = Counter[str]()
         self._trailer: Trailer | None = None
 
     def add(self, line: bytes) -> None:
         if self._trailer is not None:
-            raise StoreDamaged(f"the export goes on after its end, line {self._number}")
+            raise StoreDamaged(f"the export continues after its last line {self._number}")
         self._number += 1
         if not line.endswith(b"\n"):
             raise StoreDamaged(f"the export was cut off in line {self._number}")
@@ -146,13 +153,17 @@ class _Proof:
             self._check(read)
             return
         self._hash.update(line)
-        self._take(read)
+        self._count(read)
 
-    def _take(self, read: ConversationLine | OwnedLine | Entry | Document) -> None:
+    def _count(self, read: ConversationLine | OwnedLine | Entry | Document) -> None:
         match read:
             case ConversationLine():
                 self._counts["conversations"] += 1
-                self._conversation, self._last, self._places = read.conversation, None, _Places()
+                self._conversation, self._last, self._document_order = (
+                    read.conversation,
+                    None,
+                    _DocumentOrder(),
+                )
             case Entry():
                 self._counts["entries"] += 1
                 self._check_order(read.position)
@@ -165,25 +176,26 @@ class _Proof:
                 self._check_document(read)
 
     def _check_document(self, document: Document, owner: str = "") -> None:
-        if not self._places.follows(owner, document):
+        if not self._document_order.follows(owner, document):
             raise StoreDamaged(f"line {self._number} of the export is not in the order of kinds and keys")
 
     def _check_order(self, position: Position) -> None:
-        if self._places.begun:
-            raise StoreDamaged(f"line {self._number} of the export is an entry behind a document")
+        if self._document_order.started:
+            raise StoreDamaged(f"line {self._number} of the export is an entry after a document")
         if self._last is not None and position <= self._last:
             raise StoreDamaged(f"line {self._number} of the export is not in reading order")
         self._last = position
 
     def _check(self, trailer: Trailer) -> None:
         names = ("conversations", "entries", "documents")
-        counted, there = (
+        counted, found_counts = (
             ", ".join(f"{counts[name]} {name}" for name in names)
             for counts in (asdict(trailer), self._counts)
         )
-        if counted != there:
+        if counted != found_counts:
             raise StoreDamaged(
-                f"the export was altered: line {self._number}, its last, counts {counted}; there are {there}"
+                f"the export was altered: line {self._number}, its last, counts {counted}; "
+                f"the file has {found_counts}"
             )
         if trailer.sha256 != self._hash.hexdigest():
             raise StoreDamaged(
@@ -198,13 +210,15 @@ class _Proof:
         return self._trailer
 
 
-async def _parts(file: BinaryIO, start: int) -> AsyncIterator[tuple[str, "_Kept | _Owned"]]:
-    """What the file holds, part by part: an owner's documents, a conversation."""
+async def _parts(
+    file: BinaryIO, start: int
+) -> AsyncIterator[tuple[str, "_FileConversation | _FileDocuments"]]:
+    """Yield the parts of the file: an owner's documents, or a conversation."""
     place = await asyncio.to_thread(_after_line, file, start)
-    while (begun := await asyncio.to_thread(_part_at, file, place)) is not None:
-        owner, given = begun
-        yield owner, given
-        place = await given.end()
+    while (started := await asyncio.to_thread(_part_at, file, place)) is not None:
+        owner, part = started
+        yield owner, part
+        place = await part.end()
 
 
 def _after_line(file: BinaryIO, place: int) -> int:
@@ -213,18 +227,18 @@ def _after_line(file: BinaryIO, place: int) -> int:
     return file.tell()
 
 
-def _part_at(file: BinaryIO, place: int) -> tuple[str, "_Kept | _Owned"] | None:
+def _part_at(file: BinaryIO, place: int) -> tuple[str, "_FileConversation | _FileDocuments"] | None:
     file.seek(place)
     read = read_line(file.readline(), None)
     if isinstance(read, OwnedLine):
-        return read.owner, _Owned(file, place, read.owner)
+        return read.owner, _FileDocuments(file, place, read.owner)
     if isinstance(read, ConversationLine):
-        return read.owner, _Kept(file, file.tell(), read)
+        return read.owner, _FileConversation(file, file.tell(), read)
     return None
 
 
-class _Owned:
-    """An owner's documents in the file, from the first on."""
+class _FileDocuments:
+    """An owner's documents in the file."""
 
     def __init__(self, file: BinaryIO, first: int, owner: str) -> None:
         self._file = file
@@ -236,7 +250,7 @@ class _Owned:
             yield chunk
 
     async def end(self) -> int:
-        """Where the next part begins."""
+        """Return where the next part begins."""
         return self._end
 
     def _read(self) -> list[Document]:
@@ -252,8 +266,8 @@ class _Owned:
         return documents
 
 
-class _Kept(Given):
-    """A conversation in the file, from its first entry on."""
+class _FileConversation(SourceConversation):
+    """A conversation in the file, from its first entry."""
 
     def __init__(self, file: BinaryIO, first: int, line: ConversationLine) -> None:
         self._file = file
@@ -288,14 +302,14 @@ class _Kept(Given):
         return self._log_end
 
     async def end(self) -> int:
-        """Where the next part begins."""
+        """Return where the next part begins."""
         while self._end is None:
             async for _ in self.documents():
                 pass
         return self._end
 
     def _read(self, place: int, kind: type[T], most: int) -> tuple[list[T], int]:
-        """The lines of this kind from a place on, and where they end."""
+        """Return the lines of this kind from an offset, and where they end."""
         found: list[T] = []
         self._file.seek(place)
         while len(found) < most:
@@ -312,12 +326,12 @@ class _Kept(Given):
 
 
 def _seekable(file: BinaryIO) -> BinaryIO:
-    """The file itself, or a temporary one with what came through a pipe."""
+    """Return the file, or a temporary copy if it is a pipe."""
     if file.seekable():
         return file
     spool = open_scratch()
     try:
-        with _explained():
+        with _translate_errors():
             shutil.copyfileobj(file, spool)
             spool.seek(0)
     except BaseException:
@@ -327,7 +341,7 @@ def _seekable(file: BinaryIO) -> BinaryIO:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except StoreForeign as error:

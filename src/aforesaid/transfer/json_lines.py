@@ -1,4 +1,4 @@
-"""The lines of an export: `docs/reference/json-lines.md` as code. Values in, lines out, and back. Pure."""
+"""The lines of an export, as documented in `docs/reference/json-lines.md`. Pure encoding and decoding."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Damaged(ValueError):
-    """A line that is not what it should be. Whoever reads the file says which line it is."""
+    """A line is invalid. The reader of the file adds its number."""
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 class Trailer(Struct, frozen=True, kw_only=True):
-    """The last line: how much there is, and the SHA-256 of all bytes before this line."""
+    """The last line: the counts, and the SHA-256 of all bytes before this line."""
 
     aforesaid: str
     conversations: int
@@ -46,7 +46,7 @@ class Trailer(Struct, frozen=True, kw_only=True):
 
 
 class ConversationLine(Struct, frozen=True, kw_only=True):
-    """A conversation begins: its record, whose it is, and the sessions that are bound to it."""
+    """The first line of a conversation: its record, its owner and its sessions."""
 
     owner: str
     conversation: Conversation
@@ -60,7 +60,7 @@ class OwnedLine(Struct, frozen=True, kw_only=True):
     document: Document
 
 
-class _KeptDocument(Struct, frozen=True, kw_only=True):
+class _DocumentFields(Struct, frozen=True, kw_only=True):
     kind: str
     key: str
     version: Annotated[int, Meta(ge=1)]
@@ -68,7 +68,7 @@ class _KeptDocument(Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
+class _EntryFields(Struct, frozen=True, kw_only=True):
     sequence: Annotated[int, Meta(ge=1)]
     revision: Annotated[int, Meta(ge=0)]
     stored_at: Annotated[datetime, Meta(tz=True)]
@@ -77,14 +77,14 @@ class _Kept(Struct, frozen=True, kw_only=True):
 
 
 class _Line(Struct, frozen=True, kw_only=True):
-    """Any line but the first."""
+    """Any line except the first."""
 
     aforesaid: str | UnsetType = UNSET
     owner: str | UnsetType = UNSET
     conversation: Conversation | UnsetType = UNSET
     sessions: tuple[str, ...] = ()
-    entry: _Kept | UnsetType = UNSET
-    document: _KeptDocument | UnsetType = UNSET
+    entry: _EntryFields | UnsetType = UNSET
+    document: _DocumentFields | UnsetType = UNSET
     conversations: int = 0
     entries: int = 0
     documents: int = 0
@@ -93,7 +93,7 @@ class _Line(Struct, frozen=True, kw_only=True):
 
 ReadLine: TypeAlias = ConversationLine | OwnedLine | Entry | Document | Trailer
 
-# Out
+# Encoding
 
 
 def header_line(exported_at: datetime) -> bytes:
@@ -106,7 +106,7 @@ def conversation_line(owner: str, record: Conversation, sessions: Sequence[str])
 
 
 def entry_line(entry: Entry) -> bytes:
-    # The body goes in as the one encoder wrote it: it has no line break, whatever the message says.
+    # The message is inserted as encoded JSON, which never contains a line break.
     unreadable = b"" if entry.unreadable is None else b',"unreadable":%b' % _encoder.encode(entry.unreadable)
     return b'{"entry":{"sequence":%d,"revision":%d,"stored_at":%b,"message":%b%b}}\n' % (
         entry.sequence,
@@ -118,16 +118,16 @@ def entry_line(entry: Entry) -> bytes:
 
 
 def document_line(document: Document, owner: str | None = None) -> bytes:
-    """A document of the conversation that the line follows, or of this owner."""
-    kept = _KeptDocument(
+    """Encode a document of the preceding conversation, or of this owner."""
+    fields = _DocumentFields(
         kind=document.kind,
         key=document.key,
         version=document.version,
         updated_at=document.updated_at,
         data=document.data,
     )
-    whose = {} if owner is None else {"owner": owner}
-    return _encoder.encode(whose | {"document": kept}) + b"\n"
+    labels = {} if owner is None else {"owner": owner}
+    return _encoder.encode(labels | {"document": fields}) + b"\n"
 
 
 def trailer_line(*, conversations: int, entries: int, documents: int, sha256: str) -> bytes:
@@ -137,17 +137,17 @@ def trailer_line(*, conversations: int, entries: int, documents: int, sha256: st
     return _encoder.encode(trailer) + b"\n"
 
 
-# In
+# Decoding
 
 
 def read_header(line: bytes) -> Header:
-    """The first line. Raises `StoreForeign` for another program's file, or for a version yet to come."""
+    """Decode the first line. Raise `StoreForeign` for another program's file or an unsupported version."""
     try:
-        header = _decoded(line, Header)
+        header = _decode(line, Header)
     except Damaged:
         header = None
     if header is None or header.aforesaid != "export":
-        raise StoreForeign("it is no export of Aforesaid: line 1 does not say so")
+        raise StoreForeign("line 1 is not the header of an Aforesaid export")
     if header.version != VERSION or header.wire != WIRE_VERSION:
         raise StoreForeign(
             f"line 1 says version {header.version} (messages {header.wire}); this release reads version "
@@ -157,8 +157,8 @@ def read_header(line: bytes) -> Header:
 
 
 def read_line(line: bytes, conversation: Conversation | None) -> ReadLine:
-    """A line after the first. Without an owner it belongs to the conversation that was read before it."""
-    read = _decoded(line, _Line)
+    """Decode a line after the first. A line without an owner belongs to the preceding conversation."""
+    read = _decode(line, _Line)
     if read.aforesaid == "end":
         return Trailer(
             aforesaid="end",
@@ -168,17 +168,17 @@ def read_line(line: bytes, conversation: Conversation | None) -> ReadLine:
             sha256=read.sha256,
         )
     if read.document is not UNSET:
-        return _checked_document(read.document, read.owner, conversation)
+        return _document_from(read.document, read.owner, conversation)
     if read.conversation is not UNSET and read.owner is not UNSET:
-        return _checked_conversation(read.owner, read.conversation, read.sessions)
+        return _conversation_from(read.owner, read.conversation, read.sessions)
     if read.entry is UNSET:
         raise Damaged(f"is neither a conversation nor an entry nor a document: {shown(line)}")
     if conversation is None:
         raise Damaged("is an entry without a conversation before it")
-    return _checked_entry(conversation, read.entry)
+    return _entry_from(conversation, read.entry)
 
 
-def _checked_conversation(owner: str, record: Conversation, sessions: tuple[str, ...]) -> ConversationLine:
+def _conversation_from(owner: str, record: Conversation, sessions: tuple[str, ...]) -> ConversationLine:
     try:
         _parse_owner(owner)
         for session_id in sessions:
@@ -190,23 +190,23 @@ def _checked_conversation(owner: str, record: Conversation, sessions: tuple[str,
 
 
 def _parse_owner(owner: str) -> str:
-    # What a memory has yet to erase, and whom its server lets in, is not for a file to say.
+    # The journal contains pending erasures and API keys: a file must not write there.
     if owner == JOURNAL:
         raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
     return parse_name(owner, field="owner")
 
 
-def _checked_document(
-    kept: _KeptDocument, owner: str | UnsetType, conversation: Conversation | None
+def _document_from(
+    fields: _DocumentFields, owner: str | UnsetType, conversation: Conversation | None
 ) -> OwnedLine | Document:
     if owner is UNSET and conversation is None:
         raise Damaged("is a document without an owner, and without a conversation before it")
     document = Document(
-        kind=kept.kind,
-        key=kept.key,
-        data=kept.data,
-        version=kept.version,
-        updated_at=kept.updated_at,
+        kind=fields.kind,
+        key=fields.key,
+        data=fields.data,
+        version=fields.version,
+        updated_at=fields.updated_at,
         conversation_id=conversation.id if owner is UNSET and conversation else None,
     )
     try:
@@ -216,30 +216,30 @@ def _checked_document(
         raise Damaged(f"cannot be used: {error}") from error
 
 
-def _checked_entry(conversation: Conversation, kept: _Kept) -> Entry:
+def _entry_from(conversation: Conversation, fields: _EntryFields) -> Entry:
     entry = Entry(
         conversation_id=conversation.id,
-        sequence=kept.sequence,
-        revision=kept.revision,
-        stored_at=kept.stored_at,
-        message=kept.message,
+        sequence=fields.sequence,
+        revision=fields.revision,
+        stored_at=fields.stored_at,
+        message=fields.message,
     )
     try:
         check_restorable(conversation, (entry,))
     except InvalidInput as error:
         raise Damaged(f"cannot be used: {error}") from error
-    return entry if kept.unreadable is None else replace(entry, unreadable=kept.unreadable)
+    return entry if fields.unreadable is None else replace(entry, unreadable=fields.unreadable)
 
 
-def _decoded(line: bytes, kind: type[T]) -> T:
+def _decode(line: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, RecursionError):
-        return _decoded_with_escapes(line, kind)
+        return _decode_with_escapes(line, kind)
 
 
-def _decoded_with_escapes(line: bytes, kind: type[T]) -> T:
-    # The standard parser alone reads back half of a surrogate pair.
+def _decode_with_escapes(line: bytes, kind: type[T]) -> T:
+    # Only the standard parser accepts lone surrogates.
     try:
         return msgspec.convert(json.loads(line, parse_constant=_refuse_constant), kind)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:

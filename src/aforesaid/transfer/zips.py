@@ -1,8 +1,8 @@
-"""An owner's folder as one file, for the way between a server and its client. Blocks. Below: folders.
+"""Pack an owner's folder into one zip file, for transfer between server and client. Blocks.
 
-Nothing in a zip leads outside its folder, and nothing is believed of it: names that no export has are
-refused, no file may be longer than the manifest says, all of them together are bounded (`bounds`), and every
-digest is checked before the folder stands in its place.
+The contents of a zip are not trusted: unexpected names are refused, no file may exceed its size in the
+manifest, the total size is limited (`bounds`), and every digest is checked before the folder is moved to
+its place.
 """
 
 import shutil
@@ -20,7 +20,7 @@ from aforesaid.transfer.folders import (
     Folder,
     Manifest,
     begin_folder,
-    checked_folder,
+    check_folder,
     create_file,
     finish_folder,
     is_part_of_export,
@@ -30,9 +30,9 @@ from aforesaid.transfer.folders import (
 
 LONGEST_MANIFEST = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
-_OURS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
+_SUPPORTED = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 0x1
-_NO_EXPORT = (
+_ZIP_ERRORS = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
     zlib.error,
@@ -41,12 +41,12 @@ _NO_EXPORT = (
     RuntimeError,
     ValueError,
 )
-"""What reading a zip ends with that is damaged, or none."""
+"""Exceptions raised while reading a file that is damaged or not a zip."""
 
 
 def pack_folder(folder: Folder, file: BinaryIO) -> Manifest:
-    """Write the folder into a file as a zip, when it is a whole export; the manifest comes first."""
-    manifest = checked_folder(folder)
+    """Check the folder and write it to a file as a zip, manifest first."""
+    manifest = check_folder(folder)
     try:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
             packing = Packing()
@@ -68,17 +68,17 @@ def _pack_one(packed: zipfile.ZipFile, name: str, path: AnyPath, compression: in
 
 
 def unpack_folder(file: BinaryIO, folder: Folder, *, largest: int | None = None) -> Manifest:
-    """Make the folder that was packed: all of it, or nothing. `largest`: bytes that it may have.
+    """Create the packed folder, completely or not at all. `largest` limits its size in bytes.
 
-    Raises `TooLarge`, `StoreForeign`, `StoreDamaged`.
+    Raise `TooLarge`, `StoreForeign` or `StoreDamaged`.
     """
     if isinstance(folder, ScratchFolder):
         _extract(file, folder, largest)
-        return checked_folder(folder)
+        return check_folder(folder)
     draft = begin_folder(folder)
     try:
         _extract(file, draft, largest)
-        manifest = checked_folder(draft)
+        manifest = check_folder(draft)
         finish_folder(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -101,24 +101,24 @@ def _extract(file: BinaryIO, draft: Folder, largest: int | None) -> None:
         raise
     except OSError as error:
         raise StoreUnavailable(f"the export cannot be unpacked: {error.strerror or error}") from error
-    except _NO_EXPORT as error:
-        raise StoreForeign(f"this is no packed export: {error}") from error
+    except _ZIP_ERRORS as error:
+        raise StoreForeign(f"this is not a packed export: {error}") from error
 
 
 def _check_entries(packed: zipfile.ZipFile) -> None:
-    """Refuse what is packed as we never do. Damaged bzip2, for one, is an OSError, as a full disk is."""
+    """Refuse duplicates and unsupported compression. (Damaged bzip2 raises OSError, like a full disk.)"""
     names = set()
     for entry in packed.infolist():
         if entry.filename in names:
-            raise StoreDamaged(f"the file holds {shown(entry.filename)} twice")
-        if entry.compress_type not in _OURS or entry.flag_bits & _ENCRYPTED:
-            raise StoreForeign(f"{shown(entry.filename)} is packed as no export is")
+            raise StoreDamaged(f"the file contains {shown(entry.filename)} twice")
+        if entry.compress_type not in _SUPPORTED or entry.flag_bits & _ENCRYPTED:
+            raise StoreForeign(f"{shown(entry.filename)} has an unsupported compression or is encrypted")
         names.add(entry.filename)
 
 
 def _check_name(name: str, sizes: dict[str, int]) -> None:
     if not is_part_of_export(name) or name not in sizes:
-        raise StoreDamaged(f"the file holds something that no export has: {shown(name)}")
+        raise StoreDamaged(f"the file contains an unexpected entry: {shown(name)}")
 
 
 def _extract_one(packed: zipfile.ZipFile, name: str, draft: Folder, budget: Budget, *, longest: int) -> None:
@@ -127,6 +127,6 @@ def _extract_one(packed: zipfile.ZipFile, name: str, draft: Folder, budget: Budg
         while block := source.read(_BLOCK):
             left -= len(block)
             if left < 0:
-                raise StoreDamaged(f"{shown(name)} is longer than the manifest says")
+                raise StoreDamaged(f"{shown(name)} is longer than the manifest declares")
             budget.take(len(block))
             target.write(block)

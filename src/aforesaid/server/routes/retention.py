@@ -25,7 +25,7 @@ from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
 from aforesaid.server.responses import Streamed, as_json, as_problem, at_revision
-from aforesaid.transfer.archives import Archive
+from aforesaid.transfer.archive_files import Archive
 from aforesaid.transfer.folders import Manifest, export_owner, import_owner
 from aforesaid.transfer.zips import pack_folder, unpack_folder
 

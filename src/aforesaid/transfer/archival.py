@@ -1,0 +1,159 @@
+"""Move conversations between a store and its archives.
+
+The archive is on disk and verified before the conversation leaves the store.
+"""
+
+import asyncio
+import io
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from aforesaid._internal.threads import finished
+from aforesaid.contracts import ConversationStore
+from aforesaid.errors import ConversationNotFound, RevisionConflict, StoreDamaged
+from aforesaid.model.conversations import Conversation, expiry, is_expired
+from aforesaid.stores.blobs import BlobStore
+from aforesaid.transfer.archive_files import Archive, pack, unpack
+from aforesaid.transfer.archives import OwnerArchives
+
+
+async def archive(
+    store: ConversationStore, archives: OwnerArchives, conversation_id: str, *, blobs: BlobStore | None = None
+) -> Archive:
+    """Move a conversation from the store to an archive. Idempotent.
+
+    Raise `RevisionConflict` if the conversation changes meanwhile, `StoreDamaged` if a message is
+    unreadable (the archive would lose it), and `StoreUnavailable` if the store lacks acknowledged turns.
+    The conversation then stays in the store.
+    """
+    authoritative = await store.authoritative()
+    async with archives.locked():
+        record = await authoritative.get(conversation_id)
+        if record is None:
+            return await _existing_archive(archives, conversation_id)
+        try:
+            head, content = await _pack_conversation(authoritative, record, archives, blobs)
+        except ConversationNotFound:
+            return await _existing_archive(archives, conversation_id)
+        # A cancellation between write and delete would leave the conversation in both places.
+        return await finished(_move(authoritative, archives, record, head, content, blobs))
+
+
+async def _move(
+    store: ConversationStore,
+    archives: OwnerArchives,
+    record: Conversation,
+    head: Archive,
+    content: bytes,
+    blobs: BlobStore | None,
+) -> Archive:
+    written = await archives.put(head, content)
+    try:
+        await store.delete(record.id, expected_revision=record.revision)
+    except RevisionConflict:
+        await archives.delete(record.id)
+        raise
+    if blobs is not None:
+        await blobs.delete(record.id)
+    return written
+
+
+async def _existing_archive(archives: OwnerArchives, conversation_id: str) -> Archive:
+    existing = await archives.get(conversation_id)
+    if existing is None:
+        raise ConversationNotFound(conversation_id)
+    return existing
+
+
+async def restore(
+    store: ConversationStore, archives: OwnerArchives, conversation_id: str, *, blobs: BlobStore | None = None
+) -> Conversation:
+    """Move a conversation back into the store: record, entries, documents, images and unused sessions.
+
+    A conversation that expired in the archive gets its lifetime again.
+    """
+    async with archives.locked():
+        _, content = await archives.read(conversation_id)
+        return await finished(_restore_content(store, archives, conversation_id, content, blobs))
+
+
+async def _restore_content(
+    store: ConversationStore,
+    archives: OwnerArchives,
+    conversation_id: str,
+    content: bytes,
+    blobs: BlobStore | None,
+) -> Conversation:
+    from aforesaid.transfer.imports import restore_one
+
+    lines, images = await asyncio.to_thread(unpack, content)
+    record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _renew_expiry(one, store.now()))
+    if blobs is not None:  # after the conversation: a sweep removes images without one
+        for sha256, data in images.items():
+            await blobs.put(conversation_id, sha256, data)
+    await archives.delete(conversation_id)
+    return record
+
+
+async def forget_copy(store: ConversationStore, archives: OwnerArchives, conversation_id: str) -> None:
+    """Remove the archive of a conversation that is in the store.
+
+    A crash or disk failure during archiving leaves such a copy.
+    """
+    if not await archives.count(conversation_id):
+        return
+    async with archives.locked():
+        if await store.get(conversation_id) is not None:
+            await archives.delete(conversation_id)
+
+
+def _renew_expiry(record: Conversation, now: datetime) -> Conversation:
+    return replace(record, expires_at=expiry(record.ttl, now=now)) if is_expired(record, now=now) else record
+
+
+async def _pack_conversation(
+    store: ConversationStore, record: Conversation, archives: OwnerArchives, blobs: BlobStore | None
+) -> tuple[Archive, bytes]:
+    from aforesaid.transfer.exports import export_one
+
+    lines = io.BytesIO()
+    report = await export_one(store, record, lines, owner=archives.owner)
+    if report.unreadable:
+        raise StoreDamaged(
+            f"conversation {record.id} was not archived: {report.unreadable} of its {report.entries} "
+            "messages are unreadable, and an archive would lose them"
+        )
+    if report.entries != record.message_count:
+        await _check_unchanged(store, record, report.entries)
+    images = {} if blobs is None else await _images(blobs, record.id)
+    content = await asyncio.to_thread(pack, lines.getvalue(), images)
+    head = Archive(
+        conversation_id=record.id,
+        owner=archives.key,
+        archived_at=store.now(),
+        last_activity=record.last_activity,
+        revision=record.revision,
+        messages=report.entries,
+        documents=report.documents,
+        blobs=len(images),
+    )
+    return head, content
+
+
+async def _check_unchanged(store: ConversationStore, record: Conversation, found: int) -> None:
+    """Raise `RevisionConflict` if the log changed, or `StoreDamaged` if it lacks messages."""
+    now = await store.get(record.id)
+    if now is None:
+        raise ConversationNotFound(record.id)
+    if now.revision != record.revision:
+        raise RevisionConflict(record.id, expected=record.revision, actual=now.revision)
+    raise StoreDamaged(
+        f"conversation {record.id} was not archived: its record counts {record.message_count} messages, "
+        f"but its log has {found}"
+    )
+
+
+async def _images(blobs: BlobStore, conversation_id: str) -> dict[str, bytes]:
+    found = {sha256: await blobs.get(conversation_id, sha256) for sha256 in await blobs.list(conversation_id)}
+    return {sha256: data for sha256, data in found.items() if data is not None}
