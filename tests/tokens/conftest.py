@@ -10,7 +10,7 @@ import pytest
 import tiktoken
 
 from aforesaid.tokens.exact import ENCODINGS
-from aforesaid.tokens.packed import as_tiktoken_file, read_ranks
+from aforesaid.tokens.rank_files import as_tiktoken_file, read_ranks
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 

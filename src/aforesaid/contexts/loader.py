@@ -22,7 +22,7 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.summaries.records import message_of
 from aforesaid.summaries.service import Summaries
 from aforesaid.telemetry import describe
-from aforesaid.tokens import Uncounted, costs_by, is_ready, ready
+from aforesaid.tokens import NotCounted, costs_by, is_ready, ready
 from aforesaid.windows import (
     LogEnds,
     TokenEstimates,
@@ -109,7 +109,7 @@ class ContextLoader:
         request = name, policy, pending, snapshots
         counter = self.intake.counter
         if not is_ready(counter):  # stored messages carry their counts, so the counter is not needed yet
-            with suppress(Uncounted):
+            with suppress(NotCounted):
                 return await self._counted_window(*request, costs_by(counter, stored_only=True), counter.name)
         return await self._counted_window(*request, *await self._counting(policy))
 

@@ -19,7 +19,15 @@ from aforesaid.intake.images import Pictures, is_words
 from aforesaid.intake.redaction import Redactor, redacted
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, unchecked_copy
-from aforesaid.tokens import RoughCounter, characters_in, count, default_counter, is_ready, kept_by, ready
+from aforesaid.tokens import (
+    RoughCounter,
+    characters_in,
+    count,
+    default_counter,
+    is_ready,
+    ready,
+    storable_counter,
+)
 
 log = logging.getLogger("aforesaid.intake")
 
@@ -41,7 +49,7 @@ class Intake:
         self._ids = ids
         self.redact = redact
         self.counter = counter or default_counter()
-        self._keeper = kept_by(self.counter)
+        self._keeper = storable_counter(self.counter)
         self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
@@ -109,7 +117,7 @@ class Intake:
 
     async def line_counter(self) -> TokenCounter:
         """Return the counter for text budgets. It never calibrates, so a text that fits once always fits."""
-        return kept_by(self.counter) if await self.can_count() else RoughCounter()
+        return storable_counter(self.counter) if await self.can_count() else RoughCounter()
 
     async def can_count(self) -> bool:
         """Whether the counter works, loaded if it was not. Why it does not is logged."""

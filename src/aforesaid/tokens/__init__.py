@@ -1,15 +1,15 @@
-"""Tokens: what text and messages cost a model. Below: dialects, contracts. Above: stores, manager.
+"""Token counts of texts and messages.
 
-exact.py       counts as OpenAI's models do, offline
-estimate.py    estimates for all others, corrected by what a provider reports
-models.py      which of them a model needs
-messages.py    what messages, a system prompt and tools cost
-costs.py       the same for a message, counted once
-words.py       counts of words that were met before
-packed.py      the rank files under `ranks/`
+exact        exact counts for OpenAI's models, offline
+estimate     estimates for other models, corrected by a provider's reports
+models       the counter for a model
+messages     counts of messages, system prompts and tools
+costs        a message's count, from the store or a cache
+word_counts  cached counts of words
+rank_files   the rank files under `ranks/`
 """
 
-from aforesaid.tokens.costs import Uncounted, characters_in, costs_by, count, kept_by
+from aforesaid.tokens.costs import NotCounted, characters_in, costs_by, count, storable_counter
 from aforesaid.tokens.estimate import Estimator, RoughCounter, tokens_reported
 from aforesaid.tokens.exact import ExactCounter
 from aforesaid.tokens.messages import (
@@ -27,8 +27,8 @@ __all__ = [
     "PER_REQUEST",
     "Estimator",
     "ExactCounter",
+    "NotCounted",
     "RoughCounter",
-    "Uncounted",
     "characters_in",
     "costs_by",
     "count",
@@ -43,7 +43,7 @@ __all__ = [
     "default_counter",
     "encoding_for",
     "is_ready",
-    "kept_by",
     "ready",
+    "storable_counter",
     "tokens_reported",
 ]

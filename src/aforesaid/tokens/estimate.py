@@ -1,12 +1,11 @@
-"""Estimates for models whose tokenizer is not public. Below: `exact`, contracts. Above: `models`.
+"""Estimate tokens for models without a public tokenizer, such as Claude 3 and later, and Gemini.
 
-Claude 3 and later, Gemini and others publish no tokenizer. Their counts lie near those of
-`o200k_base`, more often above than below, and for Chinese and emoji a third of their tokens is
-missing there. So an estimate is the `o200k_base` count with a margin by script: 1.2 for Latin script
-and code, 1.5 for all others. A budget kept by it is rarely overrun and up to a third is left unused,
-until `calibrate` has seen what the provider reports.
+Their counts are near those of `o200k_base`, more often above than below; for Chinese and emoji
+`o200k_base` misses a third. An estimate is therefore the `o200k_base` count with a margin by script: 1.2
+for Latin script and code, 1.5 for all others. A budget based on it is rarely exceeded, and up to a third
+stays unused until `calibrate` has processed reports of the provider.
 
-Without tiktoken the base is a count by characters (`RoughCounter`); its own error comes on top.
+Without tiktoken the base is a count by characters (`RoughCounter`), which adds its own error.
 """
 
 import math
@@ -23,27 +22,27 @@ from aforesaid.tokens.exact import ExactCounter
 LATIN_MARGIN = 1.2
 OTHER_MARGIN = 1.5
 LOWEST, HIGHEST = 0.5, 3.0
-"""The bounds of the correction: beyond them a report is about something else than what was estimated."""
-MEMORY = 0.2
-"""The least weight of a new report: the last dozen or so decide, so a change of model is followed."""
+"""Bounds of the correction. A report beyond them belongs to a different request."""
+MIN_REPORT_WEIGHT = 0.2
+"""Minimum weight of a new report: about the last dozen dominate, so that a change of model takes effect."""
 
 # Letters beyond Latin and its accents, and all signs but general punctuation.
 _OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
 
 
-class WithMargin:
-    """The count of another counter with a margin by script: an estimate that learns nothing."""
+class MarginCounter:
+    """Another counter's count with a margin by script. It does not learn."""
 
     def __init__(self, base: TokenCounter) -> None:
         self._base = base
         self.name = "estimate" if base.name == "o200k_base" else f"estimate_by_{base.name}"
 
     def count_text(self, text: str) -> int:
-        """How many tokens the text may be."""
+        """Return the estimated number of tokens."""
         return math.ceil(self.measure(text))
 
     def measure(self, text: str) -> float:
-        """The same, not rounded."""
+        """Return the estimate without rounding."""
         total = self._base.count_text(text)
         if text.isascii():
             return total * LATIN_MARGIN
@@ -52,15 +51,15 @@ class WithMargin:
 
 
 class Estimator:
-    """Estimates tokens, and learns from what a provider reports.
+    """Estimates tokens and learns from a provider's reports.
 
-    Its name changes with the correction in use: the same name stands for the same counts. What is
-    kept with a message is `uncorrected`, so that a count outlives what is learned later.
+    Its name includes the correction: equal names mean equal counts. Counts stored with messages come from
+    `uncorrected`, so they stay valid when the correction changes.
     """
 
     def __init__(self, base: TokenCounter | None = None, *, correction: float = 1.0) -> None:
         self._base = base or default_base()
-        self.uncorrected = WithMargin(self._base)
+        self.uncorrected = MarginCounter(self._base)
         self._correction = float(_within_bounds(correction))
         self._reports = 0
         self._learning = threading.Lock()
@@ -75,55 +74,54 @@ class Estimator:
 
     @property
     def correction(self) -> float:
-        """What estimates are multiplied with, to two digits; 1.0 until there was a report."""
+        """The factor applied to estimates, rounded to two digits; 1.0 before the first report."""
         return round(self._correction, 2)
 
     def count_text(self, text: str) -> int:
-        """How many tokens the text may be."""
+        """Return the estimated number of tokens."""
         return math.ceil(self.uncorrected.measure(text) * self.correction)
 
     def corrected(self, tokens: int) -> int:
-        """What a count by `uncorrected` comes to with what was learned."""
+        """Apply the current correction to a count by `uncorrected`."""
         return math.ceil(tokens * self.correction)
 
     def calibrate(self, *, estimated: int, reported: Any, correction: float | None = None) -> float:
-        """Learn from a request: what this estimator said of it, and what the provider reported.
+        """Learn from one request: its estimate and the provider's report.
 
-        `reported` is a number of tokens, or a provider's usage, mapping or object. `estimated` was
-        made with the present correction; say which, if another request was reported in between.
-        Returns the correction from now on: at first the mean of all reports, later a running one,
-        always between 0.5 and 3.0.
+        `reported` is a number of tokens, or a provider's usage as mapping or object. `correction` is the
+        one used for `estimated`, if it has changed since. Return the new correction: at first the mean of
+        all reports, later a running mean, always between 0.5 and 3.0.
         """
         ratio = _positive(tokens_reported(reported), "reported") / _positive(estimated, "estimated")
         with self._learning:
-            made_with = self.correction if correction is None else _within_bounds(correction)
-            right = min(max(made_with * ratio, LOWEST), HIGHEST)
+            used = self.correction if correction is None else _within_bounds(correction)
+            observed = min(max(used * ratio, LOWEST), HIGHEST)
             self._reports += 1
-            weight = max(1 / self._reports, MEMORY)
-            self._correction += weight * (right - self._correction)
+            weight = max(1 / self._reports, MIN_REPORT_WEIGHT)
+            self._correction += weight * (observed - self._correction)
         return self.correction
 
 
 class RoughCounter:
-    """Counts by characters, where tiktoken is not installed: a stand-in for `o200k_base`.
+    """Counts by characters, as a substitute for `o200k_base` without tiktoken.
 
-    By script, which is to say by the bytes that a character has in UTF-8, and for ASCII by its kind.
-    Prose, source code and JSON come out between a tenth below `o200k_base` and a third above it;
-    random letters (keys, base64) have up to twice the tokens that are counted here.
+    Each character has a cost by script, and ASCII by kind. Prose, source code and JSON come out between a
+    tenth below `o200k_base` and a third above. Random letters (keys, base64) have up to twice the tokens
+    counted here.
     """
 
     name = "characters"
 
     def count_text(self, text: str) -> int:
-        """About how many tokens the text is."""
+        """Return the approximate number of tokens."""
         if not isinstance(text, str):
             raise InvalidInput(f"only text has tokens; got {shown(text)}", field="text", value=text)
         kinds = _COSTS[:_ASCII_KINDS] if text.isascii() else _COSTS
         return math.ceil(sum([cost * len(re.findall(kind, text)) for kind, cost in kinds]))
 
 
-# How many tokens one match costs. The kinds do not overlap and leave out only single blanks, which
-# are part of the word that follows. Compiled at their first use, so that importing stays light.
+# Tokens per match. The patterns do not overlap and skip only single blanks, which belong to the following
+# word. `re` compiles them on first use, which keeps the import fast.
 _COSTS = (
     ("[A-Za-z]{1,7}", 1.0),
     ("[0-9]{1,3}", 1.0),
@@ -139,15 +137,14 @@ _ASCII_KINDS = 4
 
 
 def default_base() -> TokenCounter:
-    """What estimates build on: `o200k_base` where tiktoken is installed, else a count by characters."""
+    """Return the base of estimates: `o200k_base` if tiktoken is installed, else a count by characters."""
     return ExactCounter("o200k_base") if find_spec("tiktoken") else RoughCounter()
 
 
 def tokens_reported(usage: Any) -> int:
-    """The tokens of a request, as a provider reports them: a number, or a usage, mapping or object.
+    """Return the input tokens of a request from a number or a provider's usage (mapping or object).
 
-    Anthropic counts what it wrote to its cache or read from there apart from `input_tokens`; OpenAI
-    counts it in.
+    Anthropic reports cache writes and reads separately from `input_tokens`; OpenAI includes them.
     """
     if isinstance(usage, int | float):
         return _positive(usage, "reported")

@@ -1,16 +1,16 @@
-"""What a request costs: messages, system prompt and tools. Below: dialects, contracts. Above: manager.
+"""Token counts of requests: messages, system prompt and tools.
 
-Text is counted by the counter; around it stand fixed overheads. OpenAI publishes its own for chat
-messages: 3 tokens a message beside its role, 1 for a name, 3 that begin the answer. The rest is
-known from observation only, so the constants here are upper estimates:
+The counter counts text; fixed overheads are added. OpenAI documents its own for chat messages: 3 tokens
+per message plus its role, 1 for a name, 3 for the start of the answer. The other constants are upper
+estimates from observation:
 
-- what is not text counts as its compact JSON;
-- a tool call or result costs `PER_CALL` beside name, arguments or content, its id included;
-- tools cost `PER_TOOLS`, and each `PER_TOOL` beside its compact JSON, which is longer than the form
-  that a model sees: OpenAI's own count of one tool with two parameters is a third lower;
-- a picture costs `PER_IMAGE` (the largest that Claude takes; OpenAI's come cheaper), or
-  `PER_SMALL_IMAGE` where low detail is asked for; a document, sound or film `PER_MEDIA`;
-- thinking costs its words; where it is sealed, a token for four characters.
+- content other than text counts as its compact JSON;
+- a tool call or result costs `PER_CALL` plus name, arguments or content, including its id;
+- tools cost `PER_TOOLS`, and each `PER_TOOL` plus its compact JSON, which is longer than the form
+  a model receives: OpenAI's own count of one tool with two parameters is a third lower;
+- an image costs `PER_IMAGE` (the largest for Claude; OpenAI's cost less), or `PER_SMALL_IMAGE` with
+  low detail; a document, audio or video costs `PER_MEDIA`;
+- thinking costs its text; encrypted thinking costs a token per four characters.
 """
 
 import json
@@ -27,7 +27,7 @@ from aforesaid.model.messages import Message
 PER_MESSAGE = 3
 PER_NAME = 1
 PER_REQUEST = 3
-"""The answer begins with these: once a request."""
+"""The start of the answer, once per request."""
 PER_CALL = 8
 PER_TOOL = 8
 PER_TOOLS = 12
@@ -41,22 +41,22 @@ _IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image", "computer_screen
 _MEDIA_BLOCKS = frozenset(("document", "file", "input_file", "audio", "input_audio", "video", "video_url"))
 _THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 _THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-_WORDS_OF_THINKING = frozenset(("thinking", "reasoning", "summary", "content", "text"))
-_SEALED_THINKING = frozenset(("data", "encrypted_content"))
+_THINKING_TEXT_KEYS = frozenset(("thinking", "reasoning", "summary", "content", "text"))
+_SEALED_THINKING_KEYS = frozenset(("data", "encrypted_content"))
 
 
 def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
-    """What the message costs in a request, all of it. `meaning` is that message, read."""
-    return count_meaning(counter, message.role, meaning) + _count_beside_meaning(counter, message, meaning)
+    """Return the cost of a whole message in a request. `meaning` is the parsed message."""
+    return count_meaning(counter, message.role, meaning) + _count_outside_meaning(counter, message, meaning)
 
 
-def count_words(counter: TokenCounter, role: str, words: str) -> int:
-    """What a message costs that is nothing but words."""
+def count_plain_text(counter: TokenCounter, role: str, words: str) -> int:
+    """Return the cost of a message that contains only text."""
     return PER_MESSAGE + _count_role(counter, role) + counter.count_text(words)
 
 
 def count_meaning(counter: TokenCounter, role: str, meaning: Meaning) -> int:
-    """What a message costs by its meaning: text, tool calls and results, and the message itself."""
+    """Return the cost of a message by its meaning: text, tool calls, results, and the message overhead."""
     return (
         PER_MESSAGE
         + _count_role(counter, role)
@@ -67,26 +67,26 @@ def count_meaning(counter: TokenCounter, role: str, meaning: Meaning) -> int:
 
 
 def count_request(counter: TokenCounter, messages: Iterable[tuple[Message, Meaning]]) -> int:
-    """What a list of messages costs as a request: each of them, and the beginning of the answer."""
+    """Return the cost of a list of messages as a request, including the start of the answer."""
     return PER_REQUEST + sum(count_message(counter, message, meaning) for message, meaning in messages)
 
 
 def count_system(counter: TokenCounter, prompt: str | Sequence[Mapping[str, Any]] | None) -> int:
-    """What a system prompt costs, text or blocks. None costs nothing."""
+    """Return the cost of a system prompt, text or blocks. None costs nothing."""
     if not prompt:
         return 0
     return PER_MESSAGE + counter.count_text("system") + count_content(counter, prompt)
 
 
 def count_tools(counter: TokenCounter, tools: Sequence[Mapping[str, Any]]) -> int:
-    """What tool definitions cost, in whichever dialect they are written."""
+    """Return the cost of tool definitions in any dialect."""
     if not tools:
         return 0
     return PER_TOOLS + sum(PER_TOOL + counter.count_text(compact_json(tool)) for tool in tools)
 
 
 def count_content(counter: TokenCounter, content: Any) -> int:
-    """What content costs by itself: text, blocks, or any JSON."""
+    """Return the cost of content alone: text, blocks, or any JSON."""
     if content is None or content is UNSET:
         return 0
     if isinstance(content, str):
@@ -99,7 +99,7 @@ def count_content(counter: TokenCounter, content: Any) -> int:
 
 
 def compact_json(value: Any) -> str:
-    """The value as JSON without blanks."""
+    """Return the value as JSON without whitespace."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -110,7 +110,7 @@ _roles: dict[tuple[str, str], int] = {}
 
 
 def _count_role(counter: TokenCounter, role: str) -> int:
-    """What the name of a role costs: there are four, so each is counted once."""
+    """Return the cost of a role's name, cached because there are only four."""
     key = (counter.name, role)
     if key not in _roles:
         _roles[key] = counter.count_text(role)
@@ -138,8 +138,8 @@ def _count_block(counter: TokenCounter, block: Any) -> int:
             words = block.get("refusal" if kind == "refusal" else "text")
             return counter.count_text(words if isinstance(words, str) else compact_json(block))
         case kind if kind in _IMAGE_BLOCKS:
-            return PER_SMALL_IMAGE if _asks_for_low_detail(block) else PER_IMAGE
-        case kind if kind in _MEDIA_BLOCKS and not _holds_words(block):
+            return PER_SMALL_IMAGE if _has_low_detail(block) else PER_IMAGE
+        case kind if kind in _MEDIA_BLOCKS and not _is_text_document(block):
             return PER_MEDIA
         case kind if kind in _THINKING_BLOCKS:
             return _count_thinking(counter, block)
@@ -149,19 +149,19 @@ def _count_block(counter: TokenCounter, block: Any) -> int:
 
 
 def _count_with_content(counter: TokenCounter, block: Mapping[str, Any]) -> int:
-    # Pictures lie inside, as in a tool result: they must not be counted as the text of their bytes.
+    # The content may include images, as in a tool result; their bytes must not be counted as text.
     rest = {key: value for key, value in block.items() if key != "content"}
     return counter.count_text(compact_json(rest)) + count_content(counter, block["content"])
 
 
-def _asks_for_low_detail(block: Mapping[str, Any]) -> bool:
+def _has_low_detail(block: Mapping[str, Any]) -> bool:
     address = block.get("image_url")
     within = address if isinstance(address, Mapping) else block
     return within.get("detail") == "low"
 
 
-def _holds_words(block: Mapping[str, Any]) -> bool:
-    """Whether a document is text, or blocks, and no file."""
+def _is_text_document(block: Mapping[str, Any]) -> bool:
+    """Return whether a document consists of text or blocks instead of a file."""
     source = block.get("source")
     return isinstance(source, Mapping) and source.get("type") in ("text", "content")
 
@@ -173,8 +173,8 @@ def _count_thinking(counter: TokenCounter, thinking: Any) -> int:
         case list() | tuple():
             return sum(_count_thinking(counter, part) for part in thinking)
         case Mapping():
-            words = sum(_count_thinking(counter, thinking.get(key)) for key in _WORDS_OF_THINKING)
-            return words + sum(_count_sealed(thinking.get(key)) for key in _SEALED_THINKING)
+            words = sum(_count_thinking(counter, thinking.get(key)) for key in _THINKING_TEXT_KEYS)
+            return words + sum(_count_sealed(thinking.get(key)) for key in _SEALED_THINKING_KEYS)
     return 0
 
 
@@ -182,8 +182,8 @@ def _count_sealed(sealed: Any) -> int:
     return -(-len(sealed) // SEALED_CHARACTERS) if isinstance(sealed, str) else 0
 
 
-def _count_beside_meaning(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
-    """What a meaning does not hold: thinking, pictures and media, blocks of one provider, a name."""
+def _count_outside_meaning(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
+    """Return the cost of content outside the meaning: thinking, media, provider-specific blocks, a name."""
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
         known = meaning.calls or meaning.results
         return 0 if known else _count_block(counter, message.extra)
@@ -200,14 +200,14 @@ def _count_name(counter: TokenCounter, message: Message) -> int:
 
 
 def _count_fields(counter: TokenCounter, message: Message) -> int:
-    # Servers that write thinking into more than one field say the same in each.
-    given = (message.extra[field] for field in _THINKING_FIELDS if message.extra.get(field))
-    return _count_thinking(counter, next(given, None)) if message.role == "assistant" else 0
+    # Servers that write thinking into several fields repeat the same text, so count only one.
+    present = (message.extra[field] for field in _THINKING_FIELDS if message.extra.get(field))
+    return _count_thinking(counter, next(present, None)) if message.role == "assistant" else 0
 
 
 def _count_blocks(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
     if message.role == "tool" and meaning.results:
-        return 0  # the content as a whole is the result
+        return 0  # the whole content is the result, which is already counted
     blocks = message.content if isinstance(message.content, list | tuple) else [message.content]
     return sum(_count_block(counter, block) for block in blocks if not _is_in_meaning(block))
 

@@ -1,4 +1,4 @@
-"""Which counter a model needs. Below: `exact`, `estimate`. Above: settings, manager."""
+"""Choose the counter for a model."""
 
 import asyncio
 import re
@@ -11,8 +11,8 @@ from aforesaid.errors import AforesaidError, InvalidInput, MissingExtra, shown
 from aforesaid.tokens.estimate import Estimator, RoughCounter
 from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, ExactCounter
 
-# As tiktoken's own table says, which a test compares, and what that lacks or has wrong: names without a
-# date, fine-tuned models of later families. Asking the table itself would import tiktoken.
+# These patterns repeat tiktoken's table (a test compares them) and add missing names: names without a date
+# and fine-tuned models of later families. Using the table itself would import tiktoken.
 _O200K = re.compile(r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|o[134](?![^-:]))")
 _CL100K = re.compile(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5|(davinci|babbage)-002)|text-embedding-(ada-002|3-)")
 
@@ -20,10 +20,10 @@ _exact: dict[EncodingName, ExactCounter] = {name: ExactCounter(name) for name in
 
 
 def counter_for(model: str) -> TokenCounter:
-    """The counter for a model, or of that name: exact for OpenAI's models, else an estimator of its own.
+    """Return the counter for a model or of that name: exact for OpenAI's models, else a new estimator.
 
-    A name may have its provider in front, as in `openai/gpt-4o`. Exact counters are shared; each
-    estimator is new, for it learns. Raises `MissingExtra` where an exact one needs tiktoken.
+    A name may include its provider, as in `openai/gpt-4o`. Exact counters are shared; each estimator is
+    new, because it learns. Raise `MissingExtra` if an exact counter needs tiktoken.
     """
     if not isinstance(model, str) or not model.strip():
         raise InvalidInput(f"model must be a name; got {shown(model)}", field="model", value=model)
@@ -37,23 +37,23 @@ def counter_for(model: str) -> TokenCounter:
 
 @lru_cache(maxsize=256)
 def counter_named(name: str) -> TokenCounter:
-    """The counter that has this name, as an answer's report says it: for whoever counts for somebody else.
+    """Return the counter with this name, as in a context report, to count on behalf of another process.
 
-    It is shared, and nobody's to calibrate: what was learned is in the name.
+    The counter is shared and must not be calibrated: its correction is part of the name.
     """
     if name in _exact:
         return counter_for(name)
-    learned = _ESTIMATE(name) if isinstance(name, str) else None
-    if learned is None:
+    match = _ESTIMATE(name) if isinstance(name, str) else None
+    if match is None:
         raise InvalidInput.not_in("counter", name, (*_exact, "estimate", "estimate@1.25"))
-    return Estimator(correction=float(learned[1] or 1))
+    return Estimator(correction=float(match[1] or 1))
 
 
 _ESTIMATE = re.compile(r"estimate(?:@(\d\.\d\d))?", re.ASCII).fullmatch
 
 
 def encoding_for(model: str) -> EncodingName | None:
-    """The encoding that a model counts with; None where it is not known."""
+    """Return a model's encoding, or None if it is unknown."""
     name = model.strip().lower().rpartition("/")[2]
     if name in _exact:
         return name
@@ -67,14 +67,14 @@ _broken: WeakKeyDictionary[TokenCounter, AforesaidError] = WeakKeyDictionary()
 
 
 def is_ready(counter: TokenCounter) -> bool:
-    """Whether counting would not have to load anything."""
+    """Return whether counting needs no further loading."""
     return counter in _ready
 
 
 async def ready(counter: TokenCounter) -> None:
-    """Load what the counter needs, away from the event loop, so that counting never holds it up.
+    """Load the counter on a thread, so that counting does not block the event loop.
 
-    What could not be loaded is not tried again: the same error comes at once.
+    A failed load is not repeated: the same error is raised again immediately.
     """
     if counter in _ready:
         return
@@ -89,9 +89,9 @@ async def ready(counter: TokenCounter) -> None:
 
 
 _estimate = Estimator(RoughCounter())
-"""Shared, for it is nobody's to calibrate: no model was named."""
+"""Shared; it must not be calibrated, because no model was named."""
 
 
 def default_counter() -> TokenCounter:
-    """The counter for a model that nobody named: exact where it can be, else an estimate."""
+    """Return the counter for an unspecified model: exact if tiktoken is installed, else an estimate."""
     return _exact["o200k_base"] if find_spec("tiktoken") else _estimate

@@ -1,9 +1,9 @@
-"""The rank files: what an encoding knows, as the package carries it. Below: nothing. Above: `exact`.
+"""The rank files: the tokens of an encoding, as the package contains them.
 
-A rank file is xz over: 32 bytes, the SHA-256 of the `.tiktoken` file that it was made from; 4 bytes,
-the number of tokens, big-endian; the length of each token in rank order, a byte each; the tokens.
-Lengths apart from tokens compress better and read faster than each length in front of its token.
-`scripts/pack_ranks.py` writes them.
+A rank file is xz over: 32 bytes, the SHA-256 of the original `.tiktoken` file; 4 bytes, the number of
+tokens, big-endian; the length of each token in rank order, a byte each; the tokens. Separate lengths
+compress better and read faster than a length before each token. `scripts/pack_ranks.py` writes these
+files.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _COUNT = 4
 
 
 def read_ranks(name: str) -> tuple[Ranks, str]:
-    """The ranks of an encoding from the package, and the SHA-256 of the file that they came from."""
+    """Return the packaged ranks of an encoding, and the SHA-256 of their original file."""
     from importlib.resources import files
 
     packed = files("aforesaid.tokens").joinpath("ranks", f"{name}.ranks.xz")
@@ -27,7 +27,7 @@ def read_ranks(name: str) -> tuple[Ranks, str]:
 
 
 def pack(tiktoken_file: bytes) -> bytes:
-    """The rank file of a `.tiktoken` file."""
+    """Convert a `.tiktoken` file to a rank file."""
     import lzma
 
     tokens = _tokens_in_rank_order(tiktoken_file)
@@ -38,7 +38,7 @@ def pack(tiktoken_file: bytes) -> bytes:
 
 
 def unpack(packed: bytes) -> tuple[Ranks, str]:
-    """The ranks in a rank file, and the SHA-256 of the `.tiktoken` file that it was made from."""
+    """Return the ranks of a rank file, and the SHA-256 of the original `.tiktoken` file."""
     import lzma
 
     plain = lzma.decompress(packed)
@@ -50,7 +50,7 @@ def unpack(packed: bytes) -> tuple[Ranks, str]:
 
 
 def as_tiktoken_file(ranks: Ranks) -> bytes:
-    """The ranks as tiktoken distributes them: a token in base64 and its rank, line by line."""
+    """Return the ranks in tiktoken's format: a token in base64 and its rank per line."""
     return b"".join(b"%s %d\n" % (b64encode(token), rank) for token, rank in ranks.items())
 
 
