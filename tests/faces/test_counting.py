@@ -9,6 +9,7 @@ import pytest
 
 import aforesaid
 from aforesaid import ConversationManager, Memory
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AforesaidError
 from aforesaid.model.messages import Message
@@ -38,7 +39,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return count_text(self, text)
 
     monkeypatch.setattr(ExactCounter, "count_text", noticed)
-    monkeypatch.setattr(costs, "_remembered", {})
+    monkeypatch.setattr(costs, "_cache", BoundedDict(costs.CACHE_SIZE))
     return texts
 
 
@@ -242,22 +243,21 @@ async def test_a_count_is_of_the_words_it_was_made_for() -> None:
 
 
 async def test_only_so_many_counts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_remembered", {})
-    monkeypatch.setattr(costs, "REMEMBERED", 3)
+    monkeypatch.setattr(costs, "_cache", BoundedDict(3))
     await ready(default_counter())
     cost = costs.costs_by(default_counter())
     words = [Message(role="user", content=f"hello {number}") for number in range(10)]
     assert [cost(message) for message in words] == [cost(message) for message in words]
-    assert len(costs._remembered) == 3
+    assert len(costs._cache) == 3
 
 
 def test_a_picture_is_not_read_to_be_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_remembered", {})
+    monkeypatch.setattr(costs, "_cache", BoundedDict(costs.CACHE_SIZE))
     source = {"type": "base64", "media_type": "image/png", "data": "A" * costs.LARGEST_BLOCKS}
     picture = Message(role="user", content=[{"type": "image", "source": source}], dialect="anthropic")
     cost = costs.costs_by(ExactCounter("o200k_base"))
     assert cost(picture) == cost(picture) > 1000
-    assert costs._remembered == {}
+    assert costs._cache == {}
 
 
 def test_a_number_of_too_many_digits_to_be_remembered_is_counted() -> None:

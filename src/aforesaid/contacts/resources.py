@@ -7,11 +7,11 @@ other processes or by SQL appear when it is read again, at most a minute later.
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contacts.book import PAGE, contact_from_document
 from aforesaid.contacts.queue import IdentificationQueue
 from aforesaid.contracts import ConversationStore, Document
@@ -55,9 +55,10 @@ class ContactResources:
     ) -> None:
         self.queue = IdentificationQueue(self)
         self._fresh_seconds = fresh_seconds
-        self._most_contacts = most_contacts
         self._monotonic = monotonic
-        self._owners: OrderedDict[str, _OwnerContacts] = OrderedDict()
+        self._owners: BoundedDict[str, _OwnerContacts] = BoundedDict(
+            most_contacts, size=lambda cached: len(cached.index)
+        )
 
     async def index_of(self, owner: str, store: ConversationStore) -> "NameIndex":
         """Return the owner's index, updated from the store if it is stale."""
@@ -160,13 +161,8 @@ class ContactResources:
 
     def _evict_others(self, owner: str) -> None:
         """Mark the owner as used and evict other owners until the total fits."""
-        if owner in self._owners:
-            self._owners.move_to_end(owner)
-        while (
-            len(self._owners) > 1
-            and sum(len(one.index) for one in self._owners.values()) > self._most_contacts
-        ):
-            self._owners.popitem(last=False)
+        self._owners.use(owner)
+        self._owners.remeasure()  # indexes grow after they are cached
 
 
 def _version(index: "NameIndex", client_id: str) -> int:

@@ -19,7 +19,7 @@ Pure but for reading and removing. Below: analysis, contracts, tokens. Above: er
 import logging
 import math
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -28,6 +28,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Document, parse_listing
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment
@@ -251,17 +252,12 @@ class KnownNotes:
     """The notes of owners as they were last read: better than none. Made once for a memory."""
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
-        self._most = most
-        self._held: OrderedDict[str, list[Note]] = OrderedDict()
-        self._size = 0
+        # An owner without notes counts as one, so that owners are limited too.
+        self._held: BoundedDict[str, list[Note]] = BoundedDict(most, size=lambda notes: len(notes) + 1)
 
     def keep(self, owner: str, notes: Sequence[Note]) -> None:
         """These are the owner's notes now."""
-        self.drop(owner)
         self._held[owner] = list(notes)
-        self._size += len(notes) + 1
-        while len(self._held) > 1 and self._size > self._most:
-            self.drop(next(iter(self._held)))
 
     def add(self, owner: str, note: Note) -> None:
         """The owner has one more."""
@@ -273,8 +269,7 @@ class KnownNotes:
 
     def drop(self, owner: str) -> None:
         """Something was forgotten: it must not come back from here."""
-        held = self._held.pop(owner, None)
-        self._size -= 0 if held is None else len(held) + 1
+        self._held.pop(owner, None)
 
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None

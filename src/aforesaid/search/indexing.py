@@ -11,7 +11,6 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.background import Background
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder, Entry, Position, fingerprint
 from aforesaid.contracts.listing import all_records
 from aforesaid.errors import Conflict, NotFound, StoreError
@@ -80,7 +80,7 @@ class Indexer:
         self._enqueued_at = -math.inf
         self._queue: dict[IndexTask, ConversationStore] = {}
         self._scanned_owners: set[str] = set()
-        self._progress: OrderedDict[str, Progress] = OrderedDict()
+        self._progress: BoundedDict[str, Progress] = BoundedDict(_MOST_PROGRESS)
         self._background = Background(self._work, lambda: bool(self._queue), name="aforesaid-indexer")
 
     def enqueue(self, owner: str, store: ConversationStore, conversation_id: str | None = None) -> None:
@@ -147,7 +147,7 @@ class Indexer:
             for at in range(0, len(entries), BLOCK):
                 began = time.monotonic()
                 progress = await self._write(store, progress, entries[at : at + BLOCK])
-                self._remember(record.id, progress)
+                self._progress[record.id] = progress
                 self._on_written(owner, record.id)
                 await self._throttle(time.monotonic() - began)
         except (Conflict, NotFound):
@@ -172,12 +172,6 @@ class Indexer:
             if last is not None and last.version == cached.version:
                 return cached
         return await read_progress(store, record, self.embedder)
-
-    def _remember(self, conversation_id: str, progress: Progress) -> None:
-        self._progress[conversation_id] = progress
-        self._progress.move_to_end(conversation_id)
-        if len(self._progress) > _MOST_PROGRESS:
-            self._progress.popitem(last=False)
 
     async def _write(
         self, store: ConversationStore, progress: Progress, entries: Sequence[Entry]

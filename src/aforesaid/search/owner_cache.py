@@ -4,10 +4,11 @@ Every value is a copy that can be rebuilt.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
+
+from aforesaid._internal.bounded import BoundedDict
 
 IDLE = 900.0
 """Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second."""
@@ -19,6 +20,12 @@ class Sized(Protocol):
 
 
 S = TypeVar("S", bound=Sized)
+
+
+class _Entry(Generic[S]):
+    def __init__(self, value: S, used_at: float) -> None:
+        self.value = value
+        self.used_at = used_at
 
 
 class OwnerCache(Generic[S]):
@@ -33,38 +40,37 @@ class OwnerCache(Generic[S]):
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._make = make
-        self._max_size = max_size
         self._idle = idle
         self._now = now
-        self._values: OrderedDict[str, S] = OrderedDict()
-        self._used_at: dict[str, float] = {}
+        self._entries: BoundedDict[str, _Entry[S]] = BoundedDict(
+            max_size, size=lambda entry: entry.value.size
+        )
         self._timer: tuple[asyncio.AbstractEventLoop, asyncio.TimerHandle] | None = None
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._entries)
 
     def get(self, owner: str) -> S | None:
         """Return the value without marking it as used, or None."""
-        return self._values.get(owner)
+        entry = self._entries.get(owner)
+        return None if entry is None else entry.value
 
     def of(self, owner: str) -> S:
         """Return the owner's value, created if necessary, and evict others until the total size fits."""
-        if owner not in self._values:
-            self._values[owner] = self._make()
-        self._values.move_to_end(owner)
-        self._used_at[owner] = self._now()
-        while len(self._values) > 1 and sum(one.size for one in self._values.values()) > self._max_size:
-            self.pop(next(iter(self._values)))
+        entry = self._entries.use(owner)
+        if entry is None:
+            entry = self._entries[owner] = _Entry(self._make(), 0.0)
+        entry.used_at = self._now()
+        self._entries.remeasure()  # values grow after they are cached
         self._schedule_eviction()
-        return self._values[owner]
+        return entry.value
 
     def pop(self, owner: str) -> S | None:
-        self._used_at.pop(owner, None)
-        return self._values.pop(owner, None)
+        entry = self._entries.pop(owner, None)
+        return None if entry is None else entry.value
 
     def clear(self) -> None:
-        self._values.clear()
-        self._used_at.clear()
+        self._entries.clear()
         if self._timer is not None:
             self._timer[1].cancel()
             self._timer = None
@@ -72,7 +78,7 @@ class OwnerCache(Generic[S]):
     def evict_idle(self) -> None:
         """Remove every value that has not been used within the idle time."""
         since = self._now() - self._idle
-        for owner in [owner for owner, used in self._used_at.items() if used <= since]:
+        for owner in [owner for owner, entry in self._entries.items() if entry.used_at <= since]:
             self.pop(owner)
 
     def _schedule_eviction(self) -> None:
@@ -84,5 +90,5 @@ class OwnerCache(Generic[S]):
     def _on_timer(self) -> None:
         self._timer = None
         self.evict_idle()
-        if self._values:
+        if self._entries:
             self._schedule_eviction()

@@ -5,7 +5,6 @@ A `Service` is what all requests of a process share. Below: auth, limits, the ma
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ from litestar import Request
 from litestar.connection import ASGIConnection
 from msgspec import Struct
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.agents.supervisor import SupervisorAgent
 from aforesaid.contracts import Transcriber
 from aforesaid.errors import (
@@ -72,7 +72,7 @@ class Service:
         self._transcriber = transcriber
         self.draining = asyncio.Event()
         """Set when the server is about to stop: nothing new is begun."""
-        self._managers: OrderedDict[tuple[str, str, str], ConversationManager] = OrderedDict()
+        self._managers: BoundedDict[tuple[str, str, str], ConversationManager] = BoundedDict(MOST_MANAGERS)
         self._is_audited = hasattr(memory.backend, "denied")
 
     def manager_for(self, caller: Caller, owner: str, *, source: str = "") -> ConversationManager:
@@ -82,8 +82,6 @@ class Service:
         if manager is None:
             memory = self.memory.acting_as(caller.name, source=source) if self._is_audited else self.memory
             manager = self._managers[key] = memory.of(owner)
-            if len(self._managers) > MOST_MANAGERS:
-                self._managers.popitem(last=False)
         return manager
 
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:

@@ -6,10 +6,11 @@ caller gets as many times the limit.
 """
 
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.errors import TooManyRequests
 
 RouteClass = Literal["read", "write", "search", "ask"]
@@ -26,7 +27,7 @@ class Limits:
     ) -> None:
         self._per_minute = dict(per_minute)
         self._monotonic = monotonic
-        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._buckets: BoundedDict[tuple[str, str], tuple[float, float]] = BoundedDict(MOST_BUCKETS)
 
     def take(self, caller: str, route_class: RouteClass) -> None:
         """Count a request. Raises `TooManyRequests`, which says when the next one passes."""
@@ -42,8 +43,6 @@ class Limits:
                 f"more than {most} requests a minute of the class {route_class}", retry_after=wait
             )
         self._buckets[key] = left - 1, now
-        if len(self._buckets) > MOST_BUCKETS:
-            self._buckets.popitem(last=False)
 
 
 class Openings:

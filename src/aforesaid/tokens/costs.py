@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import TokenCounter
 from aforesaid.dialects import meaning_of
 from aforesaid.model.messages import Message
 from aforesaid.tokens.estimate import Estimator
 from aforesaid.tokens.messages import count_message, count_plain_text
 
-REMEMBERED = 16_384
-"""How many counts are remembered, some 200 bytes each: the reach of four windows."""
+CACHE_SIZE = 16_384
+"""Maximum number of cached counts, about 200 bytes each: enough for four windows."""
 
 LARGEST_BLOCKS = 200_000
 """Characters of blocks up to which a count is cached. Larger content is mostly an image, which has a fixed
@@ -27,7 +28,7 @@ cost and is cheaper to count than to hash.
 
 Key = tuple[str, bytes]
 
-_remembered: dict[Key, int] = {}
+_cache: BoundedDict[Key, int] = BoundedDict(CACHE_SIZE)
 
 
 def storable_counter(counter: TokenCounter) -> TokenCounter:
@@ -81,11 +82,11 @@ def characters_in(value: Any) -> int:
 
 def _count_cached(counter: TokenCounter, message: Message, name: str) -> int:
     key = _key(name, message)
-    cached = None if key is None else _remembered.get(key)
+    cached = None if key is None else _cache.get(key)
     if cached is None:
         cached = count(counter, message)
         if key is not None:
-            _remember(key, cached)
+            _cache[key] = cached
     return cached
 
 
@@ -99,9 +100,3 @@ def _key(name: str, message: Message) -> Key | None:
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None  # the codec cannot encode it, for example an integer with many digits
     return name, blake2b(counted, digest_size=16).digest()
-
-
-def _remember(key: Key, cached: int) -> None:
-    while len(_remembered) >= REMEMBERED:
-        _remembered.pop(next(iter(_remembered)), None)
-    _remembered[key] = cached

@@ -8,7 +8,6 @@ for availability. Tokens are verified without the store.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from hashlib import sha256
@@ -16,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.errors import AccessUnverified, InvalidInput, NotAuthenticated, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.server.auth.callers import Caller
@@ -63,7 +63,7 @@ class Gate:
         self._grace = grace
         self._clock = clock
         self._monotonic = monotonic
-        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._known: BoundedDict[bytes, _Known] = BoundedDict(MOST_REMEMBERED)
         self._open_since: float | None = None
         """When the store last said that there is no key."""
 
@@ -94,8 +94,6 @@ class Gate:
             self._known.setdefault(fingerprint, before)
             return before
         known = self._known[fingerprint] = _Known(caller, at, until)
-        if len(self._known) > MOST_REMEMBERED:
-            self._known.popitem(last=False)
         return known
 
     async def _verified(self, text: str) -> tuple[Caller, datetime | None]:
