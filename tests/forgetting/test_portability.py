@@ -148,7 +148,7 @@ async def test_the_page_shows_what_was_said_and_runs_nothing(
     page = _Page()
     page.feed((tmp_path / "export" / "index.html").read_text())
     text = "".join(page.texts)
-    assert "What is kept about erin <b>" in text
+    assert "Data stored about erin <b>" in text
     for said in ("lemon chicken", "[redacted]", "Dinner", "alert('x')", "search", "3 bytes"):
         assert said in text
     assert not {"script", "iframe", "b>", "i"} & page.tags

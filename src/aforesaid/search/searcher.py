@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 
 from msgspec import Struct
@@ -31,13 +31,12 @@ from aforesaid.model.conversations import Conversation, Query
 from aforesaid.search.encoders import encodable_text, encode_text
 from aforesaid.search.filters import MessageFilter
 from aforesaid.search.memory_index import matches_while_degraded
+from aforesaid.search.passage_reader import PassageReader
 from aforesaid.search.passages import (
     NEIGHBOUR_CHARACTERS,
-    REPLY_WITHIN,
     Passage,
     excerpt,
     passage_of,
-    with_neighbours,
 )
 from aforesaid.search.queries import Filters, analyze_question, local_zone, lookup_terms, sole_period
 from aforesaid.search.ranking import (
@@ -45,7 +44,6 @@ from aforesaid.search.ranking import (
     AnalyzedQuestion,
     Key,
     Neighbour,
-    Ranked,
     Ranking,
     Similarities,
     Weights,
@@ -72,8 +70,6 @@ TYPICAL = 20
 """Assumed number of terms of a message with unknown length."""
 MOST_READ = 400
 """Messages read from the log before the conversations that pass the filters are determined."""
-RELEVANT_SHARE = 0.05
-"""Share of the best score below which results are dropped."""
 BROWSED_AT_ONCE = 50
 """Conversations read together when the question contains nothing but a period."""
 
@@ -163,16 +159,21 @@ class Searcher:
             passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
             return Findings(passages=tuple(_fit_budget(passages, budget, ())))
         ranking = await self.ranking(question, analyzed, filtered=bool(filters))
-        reading = _PassageReader(
-            self, MessageFilter(self.store, filters), zone=zone, now=now, explain=explain
+        reader = PassageReader(
+            self.store,
+            MessageFilter(self.store, filters),
+            zone=zone,
+            now=now,
+            explain=explain,
+            forget=self.forget,
         )
         with timed("search.reading", _reading):
-            passages = await reading.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
+            passages = await reader.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
         if filters and len(passages) < budget.results:
-            among = await reading.message_filter.conversations()
+            among = await reader.message_filter.conversations()
             ranking = await self.ranking(question, analyzed, among=among)
             with timed("search.reading", _reading):
-                passages = await reading.passages(ranking, budget.results)
+                passages = await reader.passages(ranking, budget.results)
         return Findings(
             passages=tuple(_fit_budget(passages, budget, analyzed.terms)),
             by_meaning=ranking.by_meaning,
@@ -337,127 +338,6 @@ class StoreSimilarities:
 
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]
-
-
-class _PassageReader:
-    """Reads ranked entries from the log until there are enough passages."""
-
-    def __init__(
-        self,
-        searcher: Searcher,
-        message_filter: MessageFilter,
-        *,
-        zone: tzinfo,
-        now: datetime,
-        explain: bool,
-    ) -> None:
-        self._searcher = searcher
-        self._store = searcher.store
-        self.message_filter = message_filter
-        self._zone = zone
-        self._now = now
-        self._explain = explain
-        self._records: dict[str, Conversation | None] = {}
-
-    async def passages(self, ranking: Ranking, results: int, *, most: int | None = None) -> list[Passage]:
-        """Return the best passages that exist and pass the filters, among the first `most` candidates."""
-        places = self._relevant(ranking)[:most]
-        found: list[Passage] = []
-        read = 0
-        while len(found) < results and read < len(places):
-            batch = places[read : read + results - len(found)]
-            read += len(batch)
-            shown = frozenset(one.key for one in places[:read])
-            passages = await asyncio.gather(*(self._passage(ranking, one, shown) for one in batch))
-            found += [passage for passage in passages if passage is not None]
-        return found
-
-    def _relevant(self, ranking: Ranking) -> list[Ranked]:
-        """Return the candidates that may pass the filters and score close enough to the best."""
-        places = ranking.ordered
-        if self.message_filter.filters:
-            places = [one for one in places if self.message_filter.may_pass(one)]
-        least = RELEVANT_SHARE * places[0].score if places else 0.0
-        return [one for one in places if one.score > least]
-
-    async def _passage(self, ranking: Ranking, one: Ranked, shown: frozenset[Key]) -> Passage | None:
-        record = await self._record(one.conversation_id)
-        if record is None or not self.message_filter.filters.matches_record(record):
-            return None
-        before, entry, after = await self._around(one)
-        if entry is None or entry.unreadable or not self.message_filter.passes(record, entry):
-            return None
-        return passage_of(
-            entry,
-            record,
-            terms=ranking.question.terms,
-            zone=self._zone,
-            now=self._now,
-            score=one.score,
-            parts=ranking.parts(one) if self._explain else None,
-            before=before if entry.message.role != "user" and _is_new_neighbour(before, shown) else None,
-            after=after if entry.message.role == "user" and _is_new_neighbour(after, shown) else None,
-        )
-
-    async def _record(self, conversation_id: str) -> Conversation | None:
-        if conversation_id not in self._records:
-            self._records[conversation_id] = await self._store.get(conversation_id)
-            if self._records[conversation_id] is None:
-                self._searcher.forget(conversation_id)
-        return self._records[conversation_id]
-
-    async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
-        """Return the entry with its neighbours. Only an entry that follows soon counts as a reply."""
-        try:
-            if one.role in ("user", None):
-                for read in (self._read_by_offset, self._read_until_reply):
-                    around = with_neighbours(await read(one), one.position)
-                    if around[1] is not None:
-                        return around
-            end = Position(one.position.micros, one.position.sequence + 1)
-            return with_neighbours(
-                await self._store.tail(one.conversation_id, limit=2, before=end), one.position
-            )
-        except ConversationNotFound:
-            return None, None, None
-
-    async def _read_by_offset(self, one: Ranked) -> Sequence[Entry]:
-        """Read around the offset that equals the sequence. It is right unless entries arrived late or were
-        removed.
-        """
-        first = one.position.sequence - 2
-        if first > _MAX_OFFSET:
-            return ()
-        entries = await self._store.page(one.conversation_id, limit=4, offset=max(0, first))
-        soon = _later(one.position, REPLY_WITHIN)
-        return [entry for entry in entries if entry.position < soon]
-
-    async def _read_until_reply(self, one: Ranked) -> Sequence[Entry]:
-        soon = _later(one.position, REPLY_WITHIN)
-        return await self._store.tail(one.conversation_id, limit=_REPLY_ENTRIES, before=soon)
-
-
-_MAX_OFFSET = 1_000
-"""Largest offset to try: stores skip entries to reach an offset."""
-_REPLY_ENTRIES = 8
-"""Entries read to find the reply otherwise."""
-
-
-def _later(position: Position, span: timedelta) -> Position:
-    try:
-        return Position(to_micros(from_micros(position.micros) + span), 0)
-    except OverflowError:
-        return Position(position.micros, position.sequence + 1)
-
-
-def _is_new_neighbour(entry: Entry | None, shown: frozenset[Key]) -> bool:
-    """Return whether the entry is readable, spoken, and not among the results itself."""
-    return (
-        entry is not None
-        and entry.unreadable is None
-        and entry.message.role in ("user", "assistant")
-        and (entry.conversation_id, entry.sequence) not in shown
-    )
 
 
 async def _in_groups(

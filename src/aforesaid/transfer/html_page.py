@@ -54,7 +54,7 @@ def page(
 
 
 def _head(owner: str, exported_at: datetime) -> str:
-    title = f"What is kept about {escape(owner)}"
+    title = f"Data stored about {escape(owner)}"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -116,9 +116,9 @@ def _conversation_head(record: Conversation, sessions: Iterable[str], label: str
         "tags": ", ".join(record.tags),
         "notes": record.notes,
         "sessions": ", ".join(sessions),
-        "made": _moment(record.created_at),
+        "created": _moment(record.created_at),
         "last active": _moment(record.last_activity),
-        "kept until": "for ever" if record.expires_at is None else _moment(record.expires_at),
+        "kept until": "forever" if record.expires_at is None else _moment(record.expires_at),
     }
     messages = f"{label}{record.message_count:,} message{'' if record.message_count == 1 else 's'}"
     return (
@@ -130,12 +130,12 @@ def _conversation_head(record: Conversation, sessions: Iterable[str], label: str
 def _entry(entry: Entry, pictures: str) -> str:
     message = entry.message
     who = escape(message.agent_name or message.role)
-    said = "unreadable" if entry.unreadable else message.role
+    css_class = "unreadable" if entry.unreadable else message.role
     labels = "".join(f" #{escape(tag)}" for tag in message.tags)
     head = f"<b>{who}</b> <time>{_moment(message.timestamp)}</time><small>{labels}</small>"
     place = f"{pictures}/{entry.conversation_id}"
     body = f"<p>{escape(entry.unreadable)}</p>" if entry.unreadable else _body(place, message)
-    return f'<div class="said {said}">{head}{body}</div>\n'
+    return f'<div class="said {css_class}">{head}{body}</div>\n'
 
 
 def _body(place: str, message: Message) -> str:

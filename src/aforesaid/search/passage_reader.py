@@ -1,0 +1,138 @@
+"""Read ranked entries from the log and quote them as passages."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, tzinfo
+
+from aforesaid.contracts import ConversationStore, Entry, Position
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.conversations import Conversation
+from aforesaid.search.filters import MessageFilter
+from aforesaid.search.passages import REPLY_WITHIN, Passage, passage_of, with_neighbours
+from aforesaid.search.ranking import Key, Ranked, Ranking
+
+RELEVANT_SHARE = 0.05
+"""Share of the best score below which results are dropped."""
+
+
+class PassageReader:
+    """Reads ranked entries from the log until there are enough passages."""
+
+    def __init__(
+        self,
+        store: ConversationStore,
+        message_filter: MessageFilter,
+        *,
+        zone: tzinfo,
+        now: datetime,
+        explain: bool,
+        forget: Callable[[str], None],
+    ) -> None:
+        self._store = store
+        self._forget = forget
+        self.message_filter = message_filter
+        self._zone = zone
+        self._now = now
+        self._explain = explain
+        self._records: dict[str, Conversation | None] = {}
+
+    async def passages(self, ranking: Ranking, results: int, *, most: int | None = None) -> list[Passage]:
+        """Return the best passages that exist and pass the filters, among the first `most` candidates."""
+        places = self._relevant(ranking)[:most]
+        found: list[Passage] = []
+        read = 0
+        while len(found) < results and read < len(places):
+            batch = places[read : read + results - len(found)]
+            read += len(batch)
+            shown = frozenset(one.key for one in places[:read])
+            passages = await asyncio.gather(*(self._passage(ranking, one, shown) for one in batch))
+            found += [passage for passage in passages if passage is not None]
+        return found
+
+    def _relevant(self, ranking: Ranking) -> list[Ranked]:
+        """Return the candidates that may pass the filters and score close enough to the best."""
+        places = ranking.ordered
+        if self.message_filter.filters:
+            places = [one for one in places if self.message_filter.may_pass(one)]
+        least = RELEVANT_SHARE * places[0].score if places else 0.0
+        return [one for one in places if one.score > least]
+
+    async def _passage(self, ranking: Ranking, one: Ranked, shown: frozenset[Key]) -> Passage | None:
+        record = await self._record(one.conversation_id)
+        if record is None or not self.message_filter.filters.matches_record(record):
+            return None
+        before, entry, after = await self._around(one)
+        if entry is None or entry.unreadable or not self.message_filter.passes(record, entry):
+            return None
+        return passage_of(
+            entry,
+            record,
+            terms=ranking.question.terms,
+            zone=self._zone,
+            now=self._now,
+            score=one.score,
+            parts=ranking.parts(one) if self._explain else None,
+            before=before if entry.message.role != "user" and _is_new_neighbour(before, shown) else None,
+            after=after if entry.message.role == "user" and _is_new_neighbour(after, shown) else None,
+        )
+
+    async def _record(self, conversation_id: str) -> Conversation | None:
+        if conversation_id not in self._records:
+            self._records[conversation_id] = await self._store.get(conversation_id)
+            if self._records[conversation_id] is None:
+                self._forget(conversation_id)
+        return self._records[conversation_id]
+
+    async def _around(self, one: Ranked) -> tuple[Entry | None, Entry | None, Entry | None]:
+        """Return the entry with its neighbours. Only an entry that follows soon counts as a reply."""
+        try:
+            if one.role in ("user", None):
+                for read in (self._read_by_offset, self._read_until_reply):
+                    around = with_neighbours(await read(one), one.position)
+                    if around[1] is not None:
+                        return around
+            end = Position(one.position.micros, one.position.sequence + 1)
+            return with_neighbours(
+                await self._store.tail(one.conversation_id, limit=2, before=end), one.position
+            )
+        except ConversationNotFound:
+            return None, None, None
+
+    async def _read_by_offset(self, one: Ranked) -> Sequence[Entry]:
+        """Read around the offset that equals the sequence. It is right unless entries arrived late or were
+        removed.
+        """
+        first = one.position.sequence - 2
+        if first > _MAX_OFFSET:
+            return ()
+        entries = await self._store.page(one.conversation_id, limit=4, offset=max(0, first))
+        soon = _later(one.position, REPLY_WITHIN)
+        return [entry for entry in entries if entry.position < soon]
+
+    async def _read_until_reply(self, one: Ranked) -> Sequence[Entry]:
+        soon = _later(one.position, REPLY_WITHIN)
+        return await self._store.tail(one.conversation_id, limit=_REPLY_ENTRIES, before=soon)
+
+
+_MAX_OFFSET = 1_000
+"""Largest offset to try: stores skip entries to reach an offset."""
+_REPLY_ENTRIES = 8
+"""Entries read to find the reply otherwise."""
+
+
+def _later(position: Position, span: timedelta) -> Position:
+    try:
+        return Position(to_micros(from_micros(position.micros) + span), 0)
+    except OverflowError:
+        return Position(position.micros, position.sequence + 1)
+
+
+def _is_new_neighbour(entry: Entry | None, shown: frozenset[Key]) -> bool:
+    """Return whether the entry is readable, spoken, and not among the results itself."""
+    return (
+        entry is not None
+        and entry.unreadable is None
+        and entry.message.role in ("user", "assistant")
+        and (entry.conversation_id, entry.sequence) not in shown
+    )
