@@ -247,7 +247,7 @@ async def test_a_damaged_contact_is_set_aside_and_the_others_found(
     await manager.store.put_document(KIND, "no id", b'{"name":"x","created_at":"2026-01-01T00:00:00Z"}')
     await manager.clients.add("Ann Oakley")
     assert await service.identify_client("Ann Oakley called") is not None
-    assert caplog.text.count("set aside") == 2
+    assert caplog.text.count("skipped an unreadable contact") == 2
 
 
 class _Broken(InMemoryBackend):
@@ -315,7 +315,7 @@ async def test_closing_does_not_fail_with_the_store(caplog: pytest.LogCaptureFix
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
     with caplog.at_level(logging.WARNING, "aforesaid.clients"):
         await manager.contact_resources.close()
-    assert "are not looked for: away" in caplog.text
+    assert "skipped client identification on close: away" in caplog.text
 
 
 async def test_an_erased_owner_is_not_looked_for_any_more(
