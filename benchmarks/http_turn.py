@@ -110,7 +110,7 @@ def request_to(path: str, key: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def opened(port: int, key: str, count: int) -> list[str]:
+async def open_memory(port: int, key: str, count: int) -> list[str]:
     """Conversations, one for each connection."""
     ids = []
     for at in range(count):
@@ -145,7 +145,7 @@ async def _measured(*, seconds: float, rounds: int) -> tuple[dict[str, list[Roun
 async def _rounds(
     pid: int, port: int, key: str, seconds: float, rounds: int
 ) -> tuple[dict[str, list[Round]], Quiet]:
-    ids = await opened(port, key, CONNECTIONS)
+    ids = await open_memory(port, key, CONNECTIONS)
     body = json.dumps(TURN).encode()
     requests = {
         "turn": [request_to(f"/v1/conversations/{each}/turns", key, body) for each in ids],
@@ -188,9 +188,9 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
     if given.serve is not None:
-        from aforesaid.server.process import fast_loop
+        from aforesaid.server.process import new_event_loop
 
-        with asyncio.Runner(loop_factory=fast_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run_server(given.serve))
     else:
         asyncio.run(main(seconds=given.seconds, rounds=given.rounds))

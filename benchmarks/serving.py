@@ -38,15 +38,21 @@ async def serve(
 ) -> None:
     """Serve as `aforesaid serve` does; says on stdout where, and with which key."""
     from aforesaid.server.auth.keys import ApiKeys
-    from aforesaid.server.process import Server, bound_socket, configured, opened, settle
+    from aforesaid.server.process import (
+        Server,
+        bind_socket,
+        open_memory,
+        tune_garbage_collector,
+        uvicorn_config,
+    )
 
-    listening = bound_socket("127.0.0.1", 0)
-    async with opened(f"sqlite:///{folder}/turns.db", settings) as memory:
+    listening = bind_socket("127.0.0.1", 0)
+    async with open_memory(f"sqlite:///{folder}/turns.db", settings) as memory:
         key, _ = await ApiKeys(memory.backend).create(owners)
         app = application(memory)
-        config = configured(app, settings.server)
+        config = uvicorn_config(app, settings.server)
         config.app = _beside(app, _bare(memory, owners))
-        settle()
+        tune_garbage_collector()
 
         def started() -> None:
             print(json.dumps({"port": listening.getsockname()[1], "key": key}), flush=True)

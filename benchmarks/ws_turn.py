@@ -327,9 +327,9 @@ if __name__ == "__main__":
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     given = parser.parse_args()
     if given.serve is not None:
-        from aforesaid.server.process import fast_loop
+        from aforesaid.server.process import new_event_loop
 
-        with asyncio.Runner(loop_factory=fast_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run_server(given.serve))
     else:
         asyncio.run(main(seconds=given.seconds, rounds=given.rounds))

@@ -70,7 +70,7 @@ def test_a_key_that_does_not_reach_so_far_is_said_before_anybody_talks(
     key, _ = server.begin(ApiKeys(server.memory.backend).create(["erin"])).result(30)
     monkeypatch.setenv("AFORESAID_KEY", key)
     refused = run("chat", "--url", server.url, "--owner", "sam", standard_input=b"hello\n", code=1)
-    assert "the key does not reach this owner" in refused.stderr
+    assert "the key has no access to this owner" in refused.stderr
     assert not refused.stdout
     run("chat", "--url", server.url, "--owner", "erin", standard_input=b"/quit\n")
 

@@ -15,11 +15,11 @@ import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
 
 import aforesaid
 from aforesaid.server.app import create_app
-from aforesaid.server.auth.callers import Reach
+from aforesaid.server.auth.callers import AccessScope
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.calls import Service
 from aforesaid.server.connections import ConnectionLimits, Connections
-from aforesaid.server.process import Server, configured
+from aforesaid.server.process import Server, uvicorn_config
 from aforesaid.settings import ServerConfig, Settings
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
@@ -43,7 +43,7 @@ class Running:
         service: Service = self.app.state.service
         return service
 
-    async def key(self, *owners: str, scope: Reach = "write", **more: Any) -> dict[str, str]:
+    async def key(self, *owners: str, scope: AccessScope = "write", **more: Any) -> dict[str, str]:
         """The header with a new key for these owners."""
         text, _ = await self.keys.create(owners, scope=scope, **more)
         return {"Authorization": f"Bearer {text}"}
@@ -90,7 +90,7 @@ async def serving_memory(
     """A server over this memory, which is open and stays open."""
     app = create_app(memory, Settings(server=settings), open_without_keys=open_without_keys, **app_options)
     started = asyncio.Event()
-    server: Any = _Quiet(app, configured(app, settings, limits), listening=started.set)
+    server: Any = _Quiet(app, uvicorn_config(app, settings, limits), listening=started.set)
     server.config.host, server.config.port = "127.0.0.1", 0
     task = asyncio.create_task(server.serve())
     try:

@@ -9,9 +9,9 @@ import pytest
 
 from aforesaid.errors import InvalidInput, NotAuthenticated, NotFound, StoreUnavailable
 from aforesaid.server.app import ENDPOINTS
-from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth import authenticator as authenticators
+from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.gate import Gate
 from aforesaid.server.auth.keys import KIND, ApiKeys
 from aforesaid.server.openapi import EXAMPLES, openapi_document
 from aforesaid.server.routes import changes
@@ -101,7 +101,7 @@ async def test_a_key_reaches_no_further_than_its_scope(guarded: Running, scope: 
         if endpoint.path == "/changes":  # an answer without an end
             continue
         answer = await called(guarded, endpoint.method, endpoint.full_path, key)
-        assert (answer.status_code == 403) == (endpoint.reach not in allowed), endpoint.name
+        assert (answer.status_code == 403) == (endpoint.scope not in allowed), endpoint.name
 
 
 async def test_an_owner_is_implied_where_the_key_has_one_and_asked_for_where_it_has_several(
@@ -142,20 +142,20 @@ async def test_a_revoked_key_is_refused_within_the_bound(
     """Also where it was let in just before: what is remembered of it is looked up again in time."""
     now = 0.0
     keys = ApiKeys(guarded.memory.backend)
-    gate = Gate(keys, monotonic=lambda: now)
+    authenticator = Authenticator(keys, monotonic=lambda: now)
     text, key = await keys.create(["erin"])
     headers = {b"authorization": f"Bearer {text}".encode()}
-    assert (await gate.admit(headers)).name == f"key:{key.id}"
+    assert (await authenticator.authenticate(headers)).name == f"key:{key.id}"
     await keys.revoke(key.id)
-    now = gates.REMEMBERED - 0.01
-    await gate.admit(headers)
-    now = gates.REMEMBERED
+    now = authenticators.CACHE_SECONDS - 0.01
+    await authenticator.authenticate(headers)
+    now = authenticators.CACHE_SECONDS
     with pytest.raises(NotAuthenticated):
-        await gate.admit(headers)
+        await authenticator.authenticate(headers)
 
 
 async def test_a_revoked_key_hears_no_more_changes(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "REMEMBERED", 0.0)
+    monkeypatch.setattr(authenticators, "CACHE_SECONDS", 0.0)
     monkeypatch.setattr(changes, "RECHECK_SECONDS", 0.01)
     text, key = await guarded.keys.create(["erin"], scope="read")
     headers = {"Authorization": f"Bearer {text}"}
@@ -176,10 +176,10 @@ async def test_a_stream_of_changes_ends_when_its_key_cannot_be_verified(
         lines = answer.aiter_lines()
         assert await anext(lines) == ": watching"
 
-        async def away(headers: gates.Headers) -> Caller:
+        async def away(headers: authenticators.Headers) -> Caller:
             raise StoreUnavailable
 
-        monkeypatch.setattr(guarded.service.gate, "admit", away)
+        monkeypatch.setattr(guarded.service.authenticator, "authenticate", away)
         assert [line async for line in lines if line.startswith("data: ")] == []
 
 
@@ -210,7 +210,7 @@ async def test_keys_that_make_no_sense_are_not_made(guarded: Running) -> None:
 async def test_the_first_key_closes_the_door(server: Running) -> None:
     assert (await server.client.get("/v1/conversations")).status_code == 200
     key = await server.key("default")
-    server.service.gate._open_since = -gates.REMEMBERED  # as after some seconds
+    server.service.authenticator._open_since = -authenticators.CACHE_SECONDS  # as after some seconds
     assert (await server.client.get("/v1/conversations")).status_code == 401
     assert (await server.client.get("/v1/conversations", headers=key)).status_code == 200
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.server.responses import Streamed
+from aforesaid.server.responses import StreamingResponse
 
 SCOPE: Any = {}
 
@@ -32,7 +32,7 @@ async def test_a_reader_who_has_gone_before_the_first_chunk_leaves_nothing_open(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await Streamed(chunks(3), media=b"text/plain", closing=file.close)(SCOPE, hung_up, send)
+    await StreamingResponse(chunks(3), media=b"text/plain", closing=file.close)(SCOPE, hung_up, send)
     assert file.closed
 
 
@@ -43,5 +43,5 @@ async def test_a_connection_that_breaks_while_the_answer_begins_leaves_nothing_o
         raise OSError("broken pipe")
 
     with pytest.raises(OSError, match="broken pipe"):
-        await Streamed(chunks(3), media=b"text/plain", closing=file.close)(SCOPE, listening, send)
+        await StreamingResponse(chunks(3), media=b"text/plain", closing=file.close)(SCOPE, listening, send)
     assert file.closed

@@ -15,9 +15,9 @@ import pytest
 
 from aforesaid.protocol.live import CloseCode
 from aforesaid.server.connections import (
-    MANY_HANDLES,
+    MAX_HANDLES,
     ConnectionLimits,
-    Held,
+    TimedConnections,
     connection_limits_for,
     file_handles,
 )
@@ -287,7 +287,7 @@ def test_no_connection_is_held_for_longer_or_beyond_the_number(seed: int) -> Non
 
     chance, loop = random.Random(seed), Loop()
     ended: list[One] = []
-    held = Held(ended.append, seconds=10, most=8)
+    held = TimedConnections(ended.append, seconds=10, most=8)
     since: dict[One, float] = {}
     for _ in range(500):
         loop.run_until(loop.now + chance.choice([0, 0.1, 0.5, 3]))
@@ -313,4 +313,4 @@ def test_no_connection_is_held_for_longer_or_beyond_the_number(seed: int) -> Non
 def test_limits_leave_file_handles_for_the_rest() -> None:
     limits = connection_limits_for(ServerConfig())
     assert 1 <= limits.waiting <= max(1, file_handles() // 10)
-    assert file_handles() <= MANY_HANDLES
+    assert file_handles() <= MAX_HANDLES

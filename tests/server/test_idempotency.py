@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.server.idempotency import KIND, REMEMBERED
+from aforesaid.server.idempotency import KEY_LIFETIME, KIND
 from tests.server.running import Running, serving
 
 TURN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
@@ -111,7 +111,7 @@ async def test_old_keys_are_forgotten(server: Running) -> None:
     long_ago = [
         type(each)(
             **{name: getattr(each, name) for name in each.__struct_fields__}
-            | {"updated_at": each.updated_at - REMEMBERED - timedelta(days=1)}
+            | {"updated_at": each.updated_at - KEY_LIFETIME - timedelta(days=1)}
         )
         for each in held
     ]

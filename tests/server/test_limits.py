@@ -96,7 +96,7 @@ async def test_a_key_listens_to_so_many_changes_at_once() -> None:
             assert answer.status_code == 200
             refused = await server.client.get("/v1/changes")
             assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        await comes_true(lambda: server.service.openings._open.total() == 1)
+        await comes_true(lambda: server.service.concurrency._open.total() == 1)
         async with server.client.stream("GET", "/v1/changes") as answer:
             assert answer.status_code == 200
 

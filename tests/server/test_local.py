@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from aforesaid.errors import NotAllowed
 from aforesaid.protocol.live import CloseCode
-from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth import authenticator as authenticators
 from aforesaid.server.auth.local import check_address, check_headers, check_request
 from tests.server.live.sockets import Serving, live_serving
 from tests.server.running import Running, serving
@@ -119,7 +119,7 @@ async def test_a_key_works_through_a_proxy_at_once() -> None:
     async with serving() as server:
         assert (await server.client.get("/v1/conversations")).status_code == 200
         key = await server.key("erin")
-        server.service.gate._open_since = -gates.REMEMBERED  # as after some seconds
+        server.service.authenticator._open_since = -authenticators.CACHE_SECONDS  # as after some seconds
         forwarded = key | {"X-Forwarded-For": "192.0.2.60", "Host": "memory.example.org"}
         assert (await server.client.get("/v1/conversations", headers=forwarded)).status_code == 200
         assert (await server.client.get("/v1/conversations")).status_code == 401

@@ -14,15 +14,15 @@ from aforesaid.layers.encrypted import Encryption, encrypted
 from aforesaid.layers.resilient import ResilientBackend
 from aforesaid.memory.opening import Memory
 from aforesaid.server.app import create_app
-from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth import authenticator as authenticators
+from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.gate import Gate
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.settings import ServerConfig, Settings
 from aforesaid.stores.memory import InMemoryBackend
 from tests.layers.failing import Failing
 
-LATER = gates.REMEMBERED
+LATER = authenticators.CACHE_SECONDS
 """Seconds after which a cached key counts no more."""
 
 
@@ -37,8 +37,8 @@ class Outage:
         self.keys = ApiKeys(self.backend)
         self.now = 1000.0
 
-    def gate(self, **options: Any) -> Gate:
-        return Gate(self.keys, monotonic=lambda: self.now, **options)
+    def authenticator(self, **options: Any) -> Authenticator:
+        return Authenticator(self.keys, monotonic=lambda: self.now, **options)
 
     def end(self) -> None:
         self.store.up()
@@ -59,79 +59,79 @@ def shown(text: str) -> dict[bytes, bytes]:
 
 
 async def test_a_cached_key_counts_for_its_time_and_no_longer(outage: Outage) -> None:
-    gate = outage.gate()
+    authenticator = outage.authenticator()
     text, key = await outage.keys.create(["erin"])
     never_shown, _ = await outage.keys.create(["erin"])
-    await gate.admit(shown(text))
+    await authenticator.authenticate(shown(text))
     await outage.keys.find(never_shown)  # the resilient layer knows it from now on
     outage.store.down()
     outage.now += LATER - 0.01
-    assert (await gate.admit(shown(text))).name == f"key:{key.id}"
+    assert (await authenticator.authenticate(shown(text))).name == f"key:{key.id}"
     outage.now += 0.01
     for _ in range(3):
         for each in (text, never_shown):
             with pytest.raises(StoreUnavailable, match="verified"):
-                await gate.admit(shown(each))
+                await authenticator.authenticate(shown(each))
         outage.now += 30
     outage.end()
-    assert (await gate.admit(shown(text))).name == f"key:{key.id}"
+    assert (await authenticator.authenticate(shown(text))).name == f"key:{key.id}"
 
 
 async def test_a_key_that_was_revoked_meanwhile_is_refused_when_the_store_is_back(outage: Outage) -> None:
-    gate = outage.gate()
+    authenticator = outage.authenticator()
     text, key = await outage.keys.create(["erin"])
-    await gate.admit(shown(text))
+    await authenticator.authenticate(shown(text))
     await outage.keys.revoke(key.id)
     outage.store.down()
     outage.now += LATER
     with pytest.raises(StoreUnavailable):
-        await gate.admit(shown(text))
+        await authenticator.authenticate(shown(text))
     outage.end()
     with pytest.raises(NotAuthenticated):
-        await gate.admit(shown(text))
+        await authenticator.authenticate(shown(text))
 
 
 async def test_a_grace_period_prefers_availability_for_as_long_as_it_says(outage: Outage) -> None:
-    gate = outage.gate(grace=60.0)
+    authenticator = outage.authenticator(grace=60.0)
     text, _ = await outage.keys.create(["erin"])
     unseen, _ = await outage.keys.create(["erin"])
-    await gate.admit(shown(text))
+    await authenticator.authenticate(shown(text))
     outage.store.down()
     outage.now += LATER + 59.9
-    assert (await gate.admit(shown(text))).owners == frozenset({"erin"})
+    assert (await authenticator.authenticate(shown(text))).owners == frozenset({"erin"})
     with pytest.raises(StoreUnavailable):
-        await gate.admit(shown(unseen))
+        await authenticator.authenticate(shown(unseen))
     outage.now += 0.2
     with pytest.raises(StoreUnavailable):
-        await gate.admit(shown(text))
+        await authenticator.authenticate(shown(text))
 
 
 @pytest.mark.parametrize("grace", [0.0, 60.0])
 async def test_a_server_without_keys_fails_closed_too(outage: Outage, grace: float) -> None:
     """The first key, made elsewhere, closes the door; a server that cannot look must not hold it open."""
-    gate = outage.gate(open_for="default", grace=grace)
-    await gate.admit({})
+    authenticator = outage.authenticator(open_for="default", grace=grace)
+    await authenticator.authenticate({})
     outage.store.down()
     outage.now += LATER + grace - 0.01
-    await gate.admit({})
+    await authenticator.authenticate({})
     outage.now += 0.02
     with pytest.raises(StoreUnavailable):
-        await gate.admit({})
+        await authenticator.authenticate({})
 
 
 class SomeTokens:
     """Tokens that hold, as an issuer's do, whatever becomes of the store."""
 
     async def caller(self, text: str) -> tuple[Caller, None]:
-        return Caller(name="token", owners=frozenset({"erin"}), reach="write", owner="erin"), None
+        return Caller(name="token", owners=frozenset({"erin"}), scope="write", owner="erin"), None
 
 
 async def test_tokens_go_on_working(outage: Outage) -> None:
-    gate = Gate(outage.keys, SomeTokens(), monotonic=lambda: outage.now)  # type: ignore[arg-type]
+    authenticator = Authenticator(outage.keys, SomeTokens(), monotonic=lambda: outage.now)  # type: ignore[arg-type]
     outage.store.down()
     for _ in range(5):
         outage.now += LATER
-        assert (await gate.admit(shown("a.b.c"))).owner == "erin"
+        assert (await authenticator.authenticate(shown("a.b.c"))).owner == "erin"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -140,7 +140,7 @@ async def test_no_history_lets_a_revoked_key_in_late(outage: Outage, seed: int) 
     import random
 
     chance = random.Random(seed)
-    gate = outage.gate()
+    authenticator = outage.authenticator()
     made = [await outage.keys.create(["erin"]) for _ in range(4)]
     revoked: dict[str, float] = {}
     away = False
@@ -156,7 +156,7 @@ async def test_no_history_lets_a_revoked_key_in_late(outage: Outage, seed: int) 
             revoked.setdefault(key.id, outage.now)
         else:
             try:
-                await gate.admit(shown(text))
+                await authenticator.authenticate(shown(text))
                 let_in = True
             except (AccessError, StoreUnavailable) as error:
                 let_in = False
@@ -167,9 +167,9 @@ async def test_no_history_lets_a_revoked_key_in_late(outage: Outage, seed: int) 
 
 
 @asynccontextmanager
-async def asking(outage: Outage, gate: Gate) -> AsyncIterator[httpx.AsyncClient]:
+async def asking(outage: Outage, authenticator: Authenticator) -> AsyncIterator[httpx.AsyncClient]:
     memory = Memory(outage.backend, sweep_every=None, warm=False)
-    app: Any = create_app(memory, Settings(server=ServerConfig()), gate=gate)
+    app: Any = create_app(memory, Settings(server=ServerConfig()), authenticator=authenticator)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=120) as client:
         yield client
@@ -179,7 +179,7 @@ async def test_requests_get_503_and_are_told_to_come_back(outage: Outage) -> Non
     text, _ = await outage.keys.create(["erin"])
     turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hi"}]}
     headers = {"Authorization": f"Bearer {text}"}
-    async with asking(outage, outage.gate()) as client:
+    async with asking(outage, outage.authenticator()) as client:
         assert (await client.post("/v1/sessions/turns", json=turn, headers=headers)).status_code == 201
         outage.store.down()
         outage.now += LATER

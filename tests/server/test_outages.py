@@ -11,7 +11,7 @@ from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.opening import Memory
 from aforesaid.model.messages import Message
-from aforesaid.server.auth.gate import Gate
+from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.stores.memory import InMemoryBackend
 from tests.layers.conftest import World
@@ -55,7 +55,9 @@ async def away(tmp_path: Path) -> AsyncIterator[Away]:
     await memory.start()
     keys = InMemoryBackend()
     await keys.open()
-    async with serving_memory(memory, gate=Gate(ApiKeys(keys), open_for=OWNERS[0])) as server:
+    async with serving_memory(
+        memory, authenticator=Authenticator(ApiKeys(keys), open_for=OWNERS[0])
+    ) as server:
         found = Away(world, server, long, short)
         await memory.of(OWNERS[0]).load_context(long)
         await memory.of(OWNERS[0]).messages(short)

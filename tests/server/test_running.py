@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import aforesaid
 from aforesaid.cli.app import app
 from aforesaid.errors import InvalidSetting, StoreUnavailable
-from aforesaid.server.process import bound_socket, check_guarded, check_workers, is_loopback
+from aforesaid.server.process import bind_socket, check_keys, check_workers, is_loopback
 from aforesaid.settings import ServerConfig
 from tests.server.running import serving
 from tests.servers.ports import free_port
@@ -156,10 +156,10 @@ def test_a_port_that_is_none_is_refused(port: str) -> None:
 
 
 def test_a_port_that_is_taken_is_said_so() -> None:
-    with bound_socket("127.0.0.1", 0) as taken:
+    with bind_socket("127.0.0.1", 0) as taken:
         taken.listen()
         with pytest.raises(StoreUnavailable, match="cannot listen"):
-            bound_socket("127.0.0.1", taken.getsockname()[1])
+            bind_socket("127.0.0.1", taken.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ async def test_with_a_key_it_may_listen_anywhere() -> None:
 
     async with aforesaid.open("memory://", warm=False, embedder=None) as memory:
         with pytest.raises(InvalidSetting, match="keys create"):
-            await check_guarded(memory, ServerConfig(), "0.0.0.0")
-        assert await check_guarded(memory, ServerConfig(), "127.0.0.1") is True
+            await check_keys(memory, ServerConfig(), "0.0.0.0")
+        assert await check_keys(memory, ServerConfig(), "127.0.0.1") is True
         await ApiKeys(memory.backend).create(["erin"])
-        assert await check_guarded(memory, ServerConfig(), "0.0.0.0") is False
+        assert await check_keys(memory, ServerConfig(), "0.0.0.0") is False
 
 
 def test_no_workers_is_no_server() -> None:

@@ -53,7 +53,7 @@ def tokens(jwks: Path) -> Tokens:
 @pytest.mark.parametrize("alg", KEYS)
 async def test_a_token_names_its_owner(tokens: Tokens, alg: str) -> None:
     caller, until = await tokens.caller(signed(alg))
-    assert caller == Caller(name="token:erin", owners=frozenset({"erin"}), reach="write", owner="erin")
+    assert caller == Caller(name="token:erin", owners=frozenset({"erin"}), scope="write", owner="erin")
     assert until.timestamp() > time.time()
 
 
@@ -69,7 +69,7 @@ async def test_a_token_names_its_owner(tokens: Tokens, alg: str) -> None:
 )
 async def test_a_token_may_name_its_scope(tokens: Tokens, scope: Any, reach: str) -> None:
     caller, _ = await tokens.caller(signed(scope=scope))
-    assert caller.reach == reach
+    assert caller.scope == reach
 
 
 def _public_pem() -> bytes:

@@ -69,7 +69,7 @@ async def test_metrics_want_a_key_that_reaches_everybody_once_there_are_keys() -
     async with serving() as server:
         assert (await server.client.get("/metrics")).status_code == 200
         erins, everybodys = await server.key("erin", scope="admin"), await server.key("*", scope="read")
-        server.service.gate._open_since = -1e9  # the door is looked at anew, as after a few seconds
+        server.service.authenticator._open_since = -1e9  # the door is looked at anew, as after a few seconds
         assert (await server.client.get("/metrics")).status_code == 401
         assert (await server.client.get("/metrics", headers=erins)).status_code == 403
         assert (await server.client.get("/metrics", headers=everybodys)).status_code == 200

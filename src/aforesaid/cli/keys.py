@@ -209,13 +209,13 @@ def create(
     """Create an API key and print it once; only its digest is stored."""
 
     async def work() -> "tuple[str, ApiKey]":
-        from aforesaid.server.auth.callers import parse_reach
+        from aforesaid.server.auth.callers import parse_scope
         from aforesaid.server.auth.keys import ApiKeys
 
         span = None if expires is None else parse_span(expires)
         async with memory_at(url, create=True, by_meaning=False) as memory:
             return await ApiKeys(memory.backend).create(
-                owner, scope=parse_reach(scope), name=name, expires_in=span
+                owner, scope=parse_scope(scope), name=name, expires_in=span
             )
 
     text, key = run(work)

@@ -95,12 +95,12 @@ def _check_installed() -> None:
 
 async def _plan(load: Callable[[], tuple[Settings, str, str, int, int]]) -> _Plan:
     """Check that the store opens and that access is restricted; return the plan."""
-    from aforesaid.server.process import check_guarded, check_workers, is_loopback, opened
+    from aforesaid.server.process import check_keys, check_workers, is_loopback, open_memory
 
     settings, url, host, port, workers = await asyncio.to_thread(load)
     check_workers(url, workers)
-    async with opened(url, settings) as memory:
-        is_open = await check_guarded(memory, settings.server, host)
+    async with open_memory(url, settings) as memory:
+        is_open = await check_keys(memory, settings.server, host)
     return _Plan(
         settings=settings,
         url=url,
@@ -112,13 +112,13 @@ async def _plan(load: Callable[[], tuple[Settings, str, str, int, int]]) -> _Pla
 
 
 async def _bind(plan: _Plan) -> socket.socket:
-    from aforesaid.server.process import bound_socket
+    from aforesaid.server.process import bind_socket
 
-    return bound_socket(plan.host, plan.port)
+    return bind_socket(plan.host, plan.port)
 
 
 def _serve(plan: _Plan, listening: socket.socket) -> None:
-    from aforesaid.server.process import fast_loop, serve_here, serve_with_workers, watched
+    from aforesaid.server.process import new_event_loop, serve_here, serve_with_workers, with_telemetry
 
     address = f"http://{_in_url(plan.host)}:{listening.getsockname()[1]}"
     announce = partial(_announce, plan, address)
@@ -126,9 +126,9 @@ def _serve(plan: _Plan, listening: socket.socket) -> None:
     def work() -> Awaitable[None]:
         return serve_here(plan.url, plan.settings, listening, loopback=plan.is_open, started=announce)
 
-    with watched(plan.settings.telemetry):
+    with with_telemetry(plan.settings.telemetry):
         if plan.workers == 1:
-            run(work, loop_factory=fast_loop)
+            run(work, loop_factory=new_event_loop)
             return
         announce()
         serve_with_workers(plan.url, plan.settings, listening, workers=plan.workers, loopback=plan.is_open)

@@ -1,4 +1,4 @@
-"""The application: every route and what stands around them. Below: routes, auth. Above: running."""
+"""Build the application from routes, authentication, limits and telemetry."""
 
 import asyncio
 import time
@@ -16,17 +16,17 @@ from aforesaid.contracts import Transcriber
 from aforesaid.errors import AforesaidError
 from aforesaid.memory.opening import Memory
 from aforesaid.server import problems
-from aforesaid.server.assistants import assistants_for, closing
-from aforesaid.server.auth.callers import parse_reach
-from aforesaid.server.auth.gate import Gate
+from aforesaid.server.assistants import assistants_for, close_with_server
+from aforesaid.server.auth.authenticator import Authenticator
+from aforesaid.server.auth.callers import parse_scope
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.auth.tokens import TokenRules, Tokens
 from aforesaid.server.calls import Assistant, Service
 from aforesaid.server.connections import connection_limits_for, file_handles
 from aforesaid.server.endpoints import Endpoint, route_handler
 from aforesaid.server.guard import local_only
-from aforesaid.server.instrumentation import Observing
-from aforesaid.server.limits import Limits, Openings
+from aforesaid.server.instrumentation import Instrumentation
+from aforesaid.server.limits import ConcurrencyLimit, Limits
 from aforesaid.server.live.handler import live_handler
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.limits import LiveLimits
@@ -66,14 +66,16 @@ NOUNS = (
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
-"""Every route under the prefix."""
+"""Every route under `/v1`."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 
 
 class Application(Litestar):
-    """The framework for our own routes, which know msgspec's values alone. What else is installed that it
-    could serve, for other reasons, is not loaded: some ten megabytes."""
+    """Litestar with the msgspec plugin only.
+
+    By default Litestar imports every supported library that is installed, which costs about 10 MB.
+    """
 
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
@@ -84,7 +86,7 @@ def create_app(
     memory: Memory,
     settings: Settings | None = None,
     *,
-    gate: Gate | None = None,
+    authenticator: Authenticator | None = None,
     assistant: Assistant | None = None,
     transcriber: Transcriber | None = None,
     live_limits: LiveLimits | None = None,
@@ -93,44 +95,55 @@ def create_app(
     middleware: Sequence[Middleware] = (),
     lifespan: Sequence[Lifespan] = (),
 ) -> Litestar:
-    """The server as an application, over a memory that somebody else opened and closes.
+    """Return the server as an application. The caller opens and closes the memory.
 
-    `assistant` gives who answers for an owner, `transcriber` understands what is said by voice; without
-    them, those whom the settings name. `open_without_keys`: whether a server for which no key was made
-    answers programs on this machine. `app.state.service` is what its routes share, `app.state.live` what its
-    WebSocket connections do.
+    - `assistant` creates the assistant of an owner. Default: from the settings.
+    - `transcriber` transcribes audio. Default: from the settings.
+    - `open_without_keys` accepts local requests without a key until the first key is created.
+
+    `app.state.service` is shared by all routes, `app.state.live` by all WebSocket connections.
     """
     settings = settings or Settings()
-    hosts = assistants_for(settings)
+    assistants = assistants_for(settings)
     live_limits = live_limits or live_limits_for(settings.server)
     service = Service(
         memory,
         settings,
-        gate=gate or gate_for(memory, settings.server, open_without_keys=open_without_keys),
+        authenticator=authenticator
+        or authenticator_for(memory, settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
-        openings=Openings(live_limits.connections_per_key),
-        assistant=assistant or hosts.assistants.of,
-        transcriber=transcriber or hosts.transcriber,
+        concurrency=ConcurrencyLimit(live_limits.connections_per_key),
+        assistant=assistant or assistants.assistants.of,
+        transcriber=transcriber or assistants.transcriber,
     )
-    numbers = SharedNumbers(folder_from_environment())
+    metrics = SharedNumbers(folder_from_environment())
     live = Hub(
-        ServerServices(service), service.gate, live_limits, rates=service.limits, openings=service.openings
+        ServerServices(service),
+        service.authenticator,
+        live_limits,
+        rates=service.limits,
+        concurrency=service.concurrency,
     )
     app = (Litestar if route_handlers else Application)(
         route_handlers=[
-            *operations(service, numbers),
+            *operations(service, metrics),
             *pages(openapi_document(ENDPOINTS)),
             *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
             live_handler(live),
             *route_handlers,
         ],
         middleware=list(middleware),
-        guards=[local_only(service)] if service.gate.may_be_open else [],
-        lifespan=[_sharing(numbers), open_while_serving(live), closing(hosts), *lifespan],
+        guards=[local_only(service)] if service.authenticator.may_be_open else [],
+        lifespan=[
+            _share_metrics(metrics),
+            open_while_serving(live),
+            close_with_server(assistants),
+            *lifespan,
+        ],
         exception_handlers={
             HTTPException: problems.from_framework,
-            AforesaidError: problems.from_us,
-            Exception: problems.unexpected,
+            AforesaidError: problems.from_aforesaid,
+            Exception: problems.from_unexpected,
         },
         request_max_body_size=settings.server.max_body_kb * 1024,
         openapi_config=None,
@@ -138,17 +151,17 @@ def create_app(
     )
     app.state.service = service
     app.state.live = live
-    app.asgi_handler = Observing(app.asgi_handler)
-    _introduce()
+    app.asgi_handler = Instrumentation(app.asgi_handler)
+    _register_process_gauges()
     return app
 
 
-def _sharing(numbers: SharedNumbers) -> Lifespan:
-    """This process's numbers are there for whichever process is asked for them, while the server runs."""
+def _share_metrics(metrics: SharedNumbers) -> Lifespan:
+    """Return a lifespan that shares this process's metrics with the other workers."""
 
     @asynccontextmanager
     async def sharing(_: Litestar) -> AsyncIterator[None]:
-        writing = asyncio.create_task(numbers.keep_writing(), name="aforesaid-metrics")
+        writing = asyncio.create_task(metrics.keep_writing(), name="aforesaid-metrics")
         try:
             yield
         finally:
@@ -157,16 +170,16 @@ def _sharing(numbers: SharedNumbers) -> Lifespan:
     return sharing
 
 
-def _introduce() -> None:
-    """What a scraper should know of this process besides its numbers."""
+def _register_process_gauges() -> None:
+    """Register the gauges for version and start time."""
     began = time.time()
     telemetry.gauge("aforesaid_build_info", "", lambda: 1.0, version=VERSION)
     telemetry.gauge("aforesaid_start_time_seconds", "", lambda: began)
 
 
-def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Gate:
-    """Who is let in, by the settings and the keys in the store."""
-    return Gate(
+def authenticator_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Authenticator:
+    """Return the authenticator for the settings and the keys in the store."""
+    return Authenticator(
         ApiKeys(memory.backend),
         tokens_for(settings),
         open_for=settings.owner if open_without_keys and not settings.require_keys else None,
@@ -175,7 +188,7 @@ def gate_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool)
 
 
 def tokens_for(settings: ServerConfig) -> Tokens | None:
-    """JSON Web Tokens, where the settings name an issuer."""
+    """Return the token verifier, or None if the settings name no issuer."""
     if not (settings.jwt_issuer or settings.jwt_jwks or settings.jwt_audience):
         return None
     rules = TokenRules(
@@ -183,13 +196,13 @@ def tokens_for(settings: ServerConfig) -> Tokens | None:
         audience=settings.jwt_audience,
         jwks=settings.jwt_jwks,
         leeway=settings.jwt_leeway,
-        scope=parse_reach(settings.jwt_scope),
+        scope=parse_scope(settings.jwt_scope),
     )
     return Tokens(rules)
 
 
 def live_limits_for(settings: ServerConfig) -> LiveLimits:
-    """What a WebSocket connection may take, by the settings."""
+    """Return the WebSocket limits of the settings."""
     return LiveLimits(
         frame_bytes=settings.live_frame_kb * 1024,
         frames_per_second=float(settings.live_rate),

@@ -1,4 +1,4 @@
-"""Who answers and who understands what is said, by the settings. Below: agents, voice."""
+"""Assistants and transcriber of a server, built from the settings."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,7 +12,7 @@ from aforesaid.voice import transcriber_for
 
 
 class ServerAssistants:
-    """The assistants of all owners, and the one transcriber, if there is one; closed with the server."""
+    """The assistants of all owners and the optional transcriber."""
 
     def __init__(self, assistants: Assistants, transcriber: Transcriber | None) -> None:
         self.assistants = assistants
@@ -25,18 +25,20 @@ class ServerAssistants:
 
 
 def assistants_for(settings: Settings) -> ServerAssistants:
-    """Those whom the settings name: without any, the recall agent, and English on board."""
+    """Build assistants and transcriber. Defaults: the recall agent and the local English transcriber."""
     return ServerAssistants(Assistants(settings.agent), transcriber_for(settings.voice))
 
 
-def closing(hosts: ServerAssistants) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
-    """For the application's lifespan: what the hosts hold is let go with it."""
+def close_with_server(
+    assistants: ServerAssistants,
+) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
+    """Return a lifespan that closes the assistants when the application ends."""
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await hosts.close()
+            await assistants.close()
 
     return lifespan

@@ -1,7 +1,4 @@
-"""One request on its way: whose data it is about, what it says, and the manager that does it.
-
-A `Service` is what all requests of a process share. Below: auth, limits, the manager. Above: the routes.
-"""
+"""`Call`, one authenticated request, and `Service`, the state that all requests of a process share."""
 
 import asyncio
 import logging
@@ -27,9 +24,9 @@ from aforesaid.errors import (
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.protocol import OWNER_HEADER, from_json
+from aforesaid.server.auth.authenticator import Authenticator, Headers, wanted_owner
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.gate import Gate, Headers, wanted_owner
-from aforesaid.server.limits import Limits, Openings
+from aforesaid.server.limits import ConcurrencyLimit, Limits
 from aforesaid.telemetry import describe
 from aforesaid.voice import VoiceAssistant
 
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("aforesaid.server")
 
 Assistant: TypeAlias = Callable[[ConversationManager], SupervisorAgent]
-"""Who answers for an owner, given their handle."""
+"""Creates the assistant for an owner's handle."""
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -49,34 +46,34 @@ _OWNER = OWNER_HEADER.encode()
 
 
 class Service:
-    """What the requests of a process share."""
+    """State that all requests of a process share."""
 
     def __init__(
         self,
         memory: Memory,
         settings: "Settings",
         *,
-        gate: Gate,
+        authenticator: Authenticator,
         limits: Limits,
-        openings: Openings,
+        concurrency: ConcurrencyLimit,
         assistant: "Assistant | None" = None,
         transcriber: Transcriber | None = None,
     ) -> None:
         self.memory = memory
         self.settings = settings
-        self.gate = gate
+        self.authenticator = authenticator
         self.limits = limits
-        self.openings = openings
+        self.concurrency = concurrency
         self.body_limit = settings.server.max_body_kb * 1024
         self._assistant = assistant
         self._transcriber = transcriber
         self.draining = asyncio.Event()
-        """Set when the server is about to stop: nothing new is begun."""
+        """Set when the server is stopping and accepts no more work."""
         self._managers: BoundedDict[tuple[str, str, str], ConversationManager] = BoundedDict(MOST_MANAGERS)
         self._is_audited = hasattr(memory.backend, "denied")
 
     def manager_for(self, caller: Caller, owner: str, *, source: str = "") -> ConversationManager:
-        """The handle of this owner, its use noted under the caller's name where there is a trail."""
+        """Return the handle of an owner. The audit trail, if any, records the caller's name."""
         key = (caller.name, source, owner) if self._is_audited else ("", "", owner)
         manager = self._managers.get(key)
         if manager is None:
@@ -85,34 +82,34 @@ class Service:
         return manager
 
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:
-        """Who answers for this owner. Raises `AgentUnavailable` where nobody does."""
+        """Return the assistant of an owner. Raises `AgentUnavailable`."""
         if self._assistant is None:
-            raise AgentUnavailable("no assistant is set up on this server")
+            raise AgentUnavailable("no assistant is configured on this server")
         return self._assistant(manager)
 
     def voice(self, manager: ConversationManager) -> VoiceAssistant:
-        """Who answers what this owner says by voice. Raises `TranscriberUnavailable` where nobody listens."""
+        """Return the voice assistant of an owner. Raises `TranscriberUnavailable`."""
         if self._transcriber is None:
-            raise TranscriberUnavailable("nobody on this server understands what is said")
+            raise TranscriberUnavailable("no transcriber is configured on this server")
         least = self.settings.voice.least_confidence_percent / 100
         return VoiceAssistant(self.assistant(manager), self._transcriber, least_confidence=least)
 
     async def note_refusal(self, action: str, error: AccessError, *, source: str, owner: str = "") -> None:
-        """Write a refusal to the audit trail, where there is one. HTTP routes and WebSockets both call this.
+        """Write a refusal to the audit trail, if there is one. HTTP routes and WebSockets both call this.
 
-        A trail that fails is logged: it must not turn a refusal into a server error.
+        Log a failing trail: it must not turn a refusal into a server error.
         """
         if not self._is_audited:
             return
         acting = self.memory.acting_as(type(error).__name__, source=source)
         try:
             await acting.backend.denied(action, owner)  # type: ignore[attr-defined]
-        except AforesaidError as failed:
-            log.warning("a refusal could not be noted: %s", describe(failed))
+        except AforesaidError as failure:
+            log.warning("a refusal cannot be written to the audit trail: %s", describe(failure))
 
 
 class Call(Generic[B, Q]):
-    """A request that was let in. `body` and `query` are values already; `raw` is the body as it came."""
+    """An authenticated request with decoded `body` and `query`. `raw` has the bytes of the body."""
 
     __slots__ = ("body", "caller", "headers", "manager", "path", "query", "raw", "request", "service")
 
@@ -145,74 +142,80 @@ class Call(Generic[B, Q]):
 
     @property
     def expected_revision(self) -> int | None:
-        """The revision that the caller insists on, by `If-Match`."""
+        """The revision in `If-Match`."""
         return parse_etag(self.headers.get(b"if-match"), header="If-Match")
 
-    def has_seen(self, revision: int) -> bool:
-        """Whether the caller has this revision already, by `If-None-Match`."""
-        seen = self.headers.get(b"if-none-match")
-        return seen is not None and any(_bare(each) in (b"%d" % revision, b"*") for each in seen.split(b","))
+    def has_revision(self, revision: int) -> bool:
+        """Return whether `If-None-Match` names this revision."""
+        etags = self.headers.get(b"if-none-match")
+        return etags is not None and any(
+            _etag_value(etag) in (b"%d" % revision, b"*") for etag in etags.split(b",")
+        )
 
 
 def parse_etag(value: bytes | None, *, header: str) -> int | None:
-    """The revision that an ETag of ours names; None where there is none, or any will do."""
-    bare = None if value is None else _bare(value)
+    """Return the revision of an ETag; None if it is missing or `*`."""
+    bare = None if value is None else _etag_value(value)
     if bare is None or bare == b"*":
         return None
     if not bare.isdigit() or len(bare) > 15:
         raise InvalidInput(
-            f"{header} must be the ETag of an earlier answer; got {shown(bare.decode('latin-1'))}",
+            f"{header} must be the ETag of an earlier response; got {shown(bare.decode('latin-1'))}",
             field=header,
             value=bare.decode("latin-1"),
         )
     return int(bare)
 
 
-def _bare(etag: bytes) -> bytes:
+def _etag_value(etag: bytes) -> bytes:
     return etag.strip().removeprefix(b"W/").strip(b'"')
 
 
 def owner_of(caller: Caller, headers: Headers) -> str:
-    """Whose data the request is about."""
+    """Return the owner of a request."""
     return caller.owner_for(wanted_owner(headers, _OWNER))
 
 
 def source_of(connection: "ASGIConnection[Any, Any, Any, Any]") -> str:
-    """Where a request or a WebSocket comes from, for the audit trail."""
+    """Return the client address of a request or WebSocket for the audit trail."""
     client = connection.scope.get("client")
     return "" if client is None else str(client[0])
 
 
-# From bytes to values
+# Decoding
 
 
-def decoded(raw: bytes, decoder: "msgspec.json.Decoder[B]", kind: type[B]) -> B:
-    """The body as a value. Raises `InvalidInput` with the name of the field, or `Malformed`."""
+def decode_body(raw: bytes, decoder: "msgspec.json.Decoder[B]", kind: type[B]) -> B:
+    """Decode a body. Raises `InvalidInput` with the name of the field, or `Malformed`."""
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise validation_error(error) from None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return converted(from_json(raw), kind)
+        # `from_json` also accepts lone surrogates, and raises `Malformed` for anything else.
+        return convert(from_json(raw), kind)
 
 
-def converted(document: Any, kind: type[B], *, strict: bool = True) -> B:
-    """The document as a value of this kind."""
+def convert(document: Any, kind: type[B], *, strict: bool = True) -> B:
+    """Convert a document to this type. Raises `InvalidInput`."""
     try:
         return msgspec.convert(document, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise invalid(error) from None
+        raise validation_error(error) from None
     except RecursionError:
-        raise InvalidInput("the body is nested too deep", field="body") from None
+        raise InvalidInput("the body is nested too deeply", field="body") from None
     except UnicodeEncodeError:
-        # Content keeps it; what msgspec compares with a name, or reads a value from, it wants in UTF-8.
+        # Message content may have lone surrogates. msgspec needs UTF-8 for field names, enums and datetimes.
         raise InvalidInput(
-            "the body has half of a surrogate pair in a place that does not take any text", field="body"
+            "the body has a lone surrogate in a field that does not accept arbitrary text", field="body"
         ) from None
 
 
-def invalid(error: msgspec.ValidationError) -> InvalidInput:
-    """What is wrong with a value, with the name of its field; what we said ourselves stays as it was said."""
+def validation_error(error: msgspec.ValidationError) -> InvalidInput:
+    """Return the validation error with the name of its field.
+
+    An `InvalidInput` from a type stays as it is.
+    """
     if isinstance(error.__cause__, InvalidInput):
         return error.__cause__
     words, _, place = str(error).partition(" - at `")
@@ -221,8 +224,8 @@ def invalid(error: msgspec.ValidationError) -> InvalidInput:
 
 
 class NoBody(Struct, frozen=True):
-    """Nothing is said."""
+    """No request body."""
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is asked for in particular."""
+    """No query parameters."""

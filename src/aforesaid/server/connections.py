@@ -1,16 +1,17 @@
-"""Bound what a connection costs before anybody is let in: time, bytes and file handles.
+"""Limit the time, bytes and file handles of connections before authentication.
 
-uvicorn closes connections that are idle between two requests. Everything else would stay open for as long as
-the other side likes: half of a request, a body that never ends, an answer that nobody reads. The limits:
+uvicorn closes connections that are idle between requests. A client could keep others open forever: an
+incomplete request, an endless body, an unread response. The limits:
 
-- a connection waits `request_seconds` for the head of a request, and for the rest of an answered body;
+- a connection waits `request_seconds` for the head of a request, and for the rest of a body after its
+  response;
 - a head has at most `head_bytes`;
-- a body, or an answer, that makes no progress for `stall_seconds` ends its connection;
-- at most `waiting` connections are in each of these states. One more closes the oldest, so that file handles
-  are left for requests that are complete, for the store, and for health checks.
+- a body or response without progress for `stall_seconds` closes its connection;
+- at most `waiting` connections are in each of these states. One more closes the oldest, which leaves file
+  handles for complete requests, the store and health checks.
 
-The application refuses a request without a key before it reads the body. So a connection that answers nothing
-is either idle or not let in, and no other bookkeeping is needed.
+The application authenticates a request before it reads the body. A connection without a request in progress
+is therefore idle or unauthenticated, and needs no other bookkeeping.
 """
 
 import asyncio
@@ -30,9 +31,9 @@ except ImportError:  # Windows, which has no such limit
     resource = None  # type: ignore[assignment]
 
 SWEEP_SECONDS = 1.0
-FAREWELL_SECONDS = 2.0
-"""How long a WebSocket client may take to confirm that it is over."""
-MANY_HANDLES = 1_000_000
+CLOSE_SECONDS = 2.0
+"""Seconds that a WebSocket client has to confirm a close."""
+MAX_HANDLES = 1_000_000
 
 _HttpProtocol: Any = AutoHTTPProtocol
 _CLOSING = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -41,7 +42,7 @@ _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large" + _CLOSING
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """What connections may take."""
+    """Limits of connections."""
 
     request_seconds: float = 10.0
     stall_seconds: float = 60.0
@@ -50,24 +51,27 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 def file_handles() -> int:
-    """How many files and sockets this process may have open."""
+    """Return the number of files and sockets that this process may open."""
     if resource is None:
-        return MANY_HANDLES
+        return MAX_HANDLES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MANY_HANDLES if soft == resource.RLIM_INFINITY else min(soft, MANY_HANDLES)
+    return MAX_HANDLES if soft == resource.RLIM_INFINITY else min(soft, MAX_HANDLES)
 
 
 def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
-    """The limits by the settings. Each state has at most a tenth of the file handles: there are five of them,
-    with WebSockets before their hello, and the rest is for requests under way and for the store."""
+    """Return the limits of the settings.
+
+    Each of five states, including WebSockets before their hello, gets at most a tenth of the file handles.
+    The rest is for requests in progress and the store.
+    """
     return ConnectionLimits(
         request_seconds=float(settings.request_seconds),
         waiting=max(1, min(settings.waiting_connections, file_handles() // 10)),
     )
 
 
-class Held:
-    """Connections in one state, the oldest first, each for a limited time. `most`: 0 is any number."""
+class TimedConnections:
+    """Connections in one state, oldest first, each for a limited time. `most`: 0 means no limit."""
 
     def __init__(self, end: Callable[[Any], None], *, seconds: float, most: int = 0) -> None:
         self._end = end
@@ -83,7 +87,7 @@ class Held:
         return connection in self._since
 
     def put(self, connection: Any) -> None:
-        """Note that a connection is in this state from now on."""
+        """Add a connection, or restart its time."""
         self._since.pop(connection, None)
         self._since[connection] = connection.loop.time()
         if self._most and len(self._since) > self._most:
@@ -103,7 +107,10 @@ class Held:
         self._sweeping = loop.call_later(min(SWEEP_SECONDS, self._seconds), self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End what has been here for too long. The rest is younger than the first that has not."""
+        """End connections that exceed their time.
+
+        The dict is in order of age, so stop at the first younger one.
+        """
         self._sweeping = None
         while self._since and loop.time() - next(iter(self._since.values())) >= self._seconds:
             self._end_oldest()
@@ -112,57 +119,57 @@ class Held:
 
 
 class Connections:
-    """The connections of a process, by what they wait for."""
+    """The connections of a process by state."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.waiting = Held(_expire, seconds=limits.request_seconds, most=limits.waiting)
-        """For a request."""
-        self.receiving = Held(_abort, seconds=limits.stall_seconds, most=limits.waiting)
-        """For more of a body that the application reads. Every piece that comes makes it the youngest."""
-        self.unread = Held(_abort, seconds=limits.stall_seconds, most=limits.waiting)
-        """For the other side to read."""
-        self.parting = Held(_abort, seconds=FAREWELL_SECONDS, most=limits.waiting)
-        """For a WebSocket client to confirm that it is over."""
+        self.waiting = TimedConnections(_expire, seconds=limits.request_seconds, most=limits.waiting)
+        """Waiting for a request."""
+        self.receiving = TimedConnections(_abort, seconds=limits.stall_seconds, most=limits.waiting)
+        """Waiting for more of a body. Every chunk restarts the time."""
+        self.unread = TimedConnections(_abort, seconds=limits.stall_seconds, most=limits.waiting)
+        """Waiting for the client to read."""
+        self.closing = TimedConnections(_abort, seconds=CLOSE_SECONDS, most=limits.waiting)
+        """Waiting for a WebSocket client to confirm a close."""
 
     def drop(self, connection: Any) -> None:
-        for held in (self.waiting, self.receiving, self.unread, self.parting):
-            held.drop(connection)
+        for state in (self.waiting, self.receiving, self.unread, self.closing):
+            state.drop(connection)
 
 
 class BoundedConfig(uvicorn.Config):
-    """The configuration of a server whose connections are bounded."""
+    """uvicorn configuration with connection limits."""
 
     def __init__(self, app: Any, *, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(app, http=BoundedHttp, ws=BoundedWebSocket, **options)
         self.connections = Connections(limits)
 
 
-class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # which of two it is, uvicorn decides
-    """uvicorn's protocol, each of whose states ends in time."""
+class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # uvicorn chooses the implementation
+    """uvicorn's HTTP protocol with a time limit on every state."""
 
     def __init__(self, config: BoundedConfig, *arguments: Any, **options: Any) -> None:
         super().__init__(config, *arguments, **options)
-        self._held = config.connections
+        self._connections = config.connections
         self._in_head = True
         self._head = 0
-        """Bytes of the head that is being received."""
+        """Received bytes of the current head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._held.waiting.put(self)
+        self._connections.waiting.put(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._held.drop(self)
+        self._connections.drop(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
         super().data_received(data)
-        if self._in_head and self._head > self._held.limits.head_bytes:
+        if self._in_head and self._head > self._connections.limits.head_bytes:
             self.refuse(_HEAD_TOO_LARGE)
         elif not self.transport.is_closing():
-            self._settle()
+            self._update_state()
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
@@ -175,65 +182,65 @@ class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # which of two it is, u
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self.transport.is_closing():
-            self._settle()
+            self._update_state()
 
     def handle_websocket_upgrade(self, *arguments: Any) -> None:
-        self._held.drop(self)
+        self._connections.drop(self)
         super().handle_websocket_upgrade(*arguments)
 
-    def _settle(self) -> None:
-        """Note what the connection waits for now."""
+    def _update_state(self) -> None:
+        """Move the connection to its current state."""
         if self.transport.get_protocol() is not self:
-            return  # it is a WebSocket by now
+            return  # upgraded to a WebSocket
         if self.cycle is None or self.cycle.response_complete:
-            self._held.receiving.drop(self)
-            if self not in self._held.waiting:  # what trickles in wins no time
-                self._held.waiting.put(self)
+            self._connections.receiving.drop(self)
+            if self not in self._connections.waiting:  # slow bytes must not restart the time
+                self._connections.waiting.put(self)
         else:
-            self._held.waiting.drop(self)
+            self._connections.waiting.drop(self)
             if self.cycle.more_body and not self.flow.read_paused:
-                self._held.receiving.put(self)
+                self._connections.receiving.put(self)
             else:
-                self._held.receiving.drop(self)
+                self._connections.receiving.drop(self)
 
     def pause_writing(self) -> None:
-        self._held.unread.put(self)
+        self._connections.unread.put(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._held.unread.drop(self)
+        self._connections.unread.drop(self)
         super().resume_writing()
 
     def expire(self) -> None:
-        """End a connection on which no request came in time."""
-        is_half_sent = self.cycle is None and self._head > 0
-        self.refuse(_TIMED_OUT if is_half_sent else b"")
+        """Close a connection without a complete request in time."""
+        is_incomplete = self.cycle is None and self._head > 0
+        self.refuse(_TIMED_OUT if is_incomplete else b"")
 
-    def refuse(self, answer: bytes) -> None:
-        """Send the last words and close. What the other side has not read by now it does not get."""
-        self._held.drop(self)
+    def refuse(self, response: bytes) -> None:
+        """Send a response and close. Abort instead if the client has not read earlier data."""
+        self._connections.drop(self)
         if self.transport.get_write_buffer_size():
             self.transport.abort()
             return
-        if answer:
-            self.transport.write(answer)
+        if response:
+            self.transport.write(response)
         self.transport.close()
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, which does not wait long for a client that does not part."""
+    """uvicorn's WebSocket protocol with a time limit on closing."""
 
     def __init__(self, config: BoundedConfig, *arguments: Any, **options: Any) -> None:
         super().__init__(config, *arguments, **options)
-        self._held = config.connections
+        self._connections = config.connections
 
     async def send(self, message: Any) -> None:
         await super().send(message)
         if message["type"] == "websocket.close" and not self.transport.is_closing():
-            self._held.parting.put(self)
+            self._connections.closing.put(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._held.drop(self)
+        self._connections.drop(self)
         super().connection_lost(exc)
 
 

@@ -1,12 +1,13 @@
-"""What a route is: its path, what it takes, what it answers, and who may. Below: calls, answers.
+"""Routes: declaration, request parsing and error handling.
 
     routes = Routes("conversations")
 
-    @routes.get("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
-    async def look(call: Call[NoBody, NoQuery]) -> Reply: ...
+    @routes.get("/conversations/{conversation_id}", response=ConversationBody, revised=True)
+    async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply: ...
 
-The OpenAPI document is made from these, and so is the application. A request is let in, counted, read and
-answered here, in this order: what is not let in costs nothing more, and never reaches any data.
+Application and OpenAPI document are generated from the endpoints. Each request is authenticated, rate-
+limited, parsed and handled, in this order, so that an unauthenticated request costs little and never reaches
+data.
 """
 
 import logging
@@ -33,45 +34,45 @@ from aforesaid.errors import (
     StoreError,
     TooLarge,
 )
-from aforesaid.server.auth.callers import Caller, Reach
-from aforesaid.server.auth.gate import Headers
+from aforesaid.server.auth.authenticator import Headers
+from aforesaid.server.auth.callers import AccessScope, Caller
 from aforesaid.server.calls import (
     Call,
     NoBody,
     NoQuery,
     Service,
-    converted,
-    decoded,
+    convert,
+    decode_body,
     owner_of,
     source_of,
 )
 from aforesaid.server.limits import RouteClass
-from aforesaid.server.responses import Answer, Streamed, as_degraded, as_problem
+from aforesaid.server.responses import Response, StreamingResponse, mark_degraded, problem_response
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server")
 
-Reply: TypeAlias = Answer | Streamed
+Reply: TypeAlias = Response | StreamingResponse
 Handler: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Reply]]
 
 PREFIX = "/v1"
-NOBODY = "aforesaid.nobody"
-"""Whose handle a route gets that is about no owner in particular: it has nothing."""
+NO_OWNER = "aforesaid.no-owner"
+"""The owner of the handle that routes without an owner get. It has no data."""
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class Media(Struct, frozen=True, kw_only=True):
-    """An answer or a body that is not JSON."""
+    """A response or request body that is not JSON."""
 
     type: str
     description: str
-    such_as: tuple[str, ...] = ()
-    """Types that are taken, where `type` stands for several."""
+    examples: tuple[str, ...] = ()
+    """Accepted types, if `type` is a wildcard."""
 
     @property
     def types(self) -> tuple[str, ...]:
-        return self.such_as or (self.type,)
+        return self.examples or (self.type,)
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -84,28 +85,28 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     summary: str
     description: str
     handler: Handler
-    reach: Reach
+    scope: AccessScope
     route_class: RouteClass
     query: type = NoQuery
     body: type = NoBody
     body_media: Media | None = None
-    """Where the body is no JSON."""
+    """Set if the body is not JSON."""
     body_optional: bool = False
     raw: bool = False
-    """Whether the handler reads the body itself."""
-    answer: Any = None
-    """What the body of a good answer is: a type, a `Media`, or None for no body."""
+    """Whether the handler parses the body."""
+    response: Any = None
+    """The body of a successful response: a type, a `Media`, or None for no body."""
     status: int = 200
     revised: bool = False
-    """Whether answers have an ETag, and `If-Match` is heeded on writes."""
+    """Whether responses have an ETag and writes support `If-Match`."""
     idempotent: bool = False
-    """Whether `Idempotency-Key` is heeded."""
+    """Whether the route supports `Idempotency-Key`."""
     errors: tuple[int, ...] = ()
-    """What else it may answer, beside what every route does."""
+    """Error statuses in addition to those of every route."""
     needs_owner: bool = True
-    """Whether it is about one owner's data."""
+    """Whether the route accesses the data of one owner."""
     body_limit: int | None = None
-    """Bytes, where the general limit does not fit."""
+    """Bytes; None selects the limit of the settings."""
 
     @property
     def full_path(self) -> str:
@@ -128,7 +129,7 @@ class Routes:
         self.endpoints: list[Endpoint] = []
 
     def get(self, path: str, **more: Any) -> Callable[[Handler], Handler]:
-        return self._route("GET", path, **{"reach": "read", "route_class": "read", **more})
+        return self._route("GET", path, **{"scope": "read", "route_class": "read", **more})
 
     def post(self, path: str, **more: Any) -> Callable[[Handler], Handler]:
         return self._route("POST", path, **more)
@@ -145,7 +146,7 @@ class Routes:
     def _route(self, method: str, path: str, **more: Any) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
             summary, _, description = (handler.__doc__ or "").strip().partition("\n\n")
-            fields = {"reach": "write", "route_class": "write", **_types_of(handler), **more}
+            fields = {"scope": "write", "route_class": "write", **_types_of(handler), **more}
             self.endpoints.append(
                 Endpoint(
                     method=method,
@@ -164,72 +165,73 @@ class Routes:
 
 
 def _types_of(handler: Handler) -> dict[str, type]:
-    """What a handler takes, as the type of its call says: `Call[Body, Query]`."""
+    """Return body and query type of a handler from its annotation `Call[Body, Query]`."""
     call = get_type_hints(handler)["call"]
     assert get_origin(call) is Call, f"{handler.__name__} must take a Call[body, query]"
     body, query = get_args(call)
     return {"body": body, "query": query}
 
 
-# From an endpoint to a handler of the framework
+# Litestar handlers
 
 
 def route_handler(endpoint: Endpoint, service: Service) -> HTTPRouteHandler:
-    """The endpoint as a handler of the framework."""
-    answer = _answering(endpoint, service)
+    """Return the endpoint as a Litestar handler."""
+    handle = _request_handler(endpoint, service)
     path = _PARAMETER.sub(r"{\1:str}", endpoint.full_path)
     return HTTPRouteHandler(
         path,
         http_method=endpoint.method,  # type: ignore[arg-type]
         name=endpoint.name,
-        status_code=200,  # what is answered says its own
+        status_code=200,  # unused: the response has its own status
         include_in_schema=False,
-        before_request=answer,
-    )(_answered_before)
+        # Litestar would parse the request before it calls the handler. `before_request` runs first, and a
+        # response from it ends the request.
+        before_request=handle,
+    )(_unreachable)
 
 
-async def _answered_before() -> ASGIApp:
-    """What the framework would call last: the answer is given before it reads a thing."""
-    raise AssertionError("a request came past its answer")
+async def _unreachable() -> ASGIApp:
+    raise AssertionError("before_request must have returned a response")
 
 
-def _answering(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
-    read = _Reader(endpoint)
+def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
+    parse = _Parser(endpoint)
 
-    async def answer(request: Request) -> ASGIApp:  # type: ignore[type-arg]
+    async def handle(request: Request) -> ASGIApp:  # type: ignore[type-arg]
         headers: Headers = dict(request.scope["headers"])
         try:
-            caller = await service.gate.admit(headers)
-            caller.check(endpoint.reach)
-            owner = owner_of(caller, headers) if endpoint.needs_owner else NOBODY
+            caller = await service.authenticator.authenticate(headers)
+            caller.check(endpoint.scope)
+            owner = owner_of(caller, headers) if endpoint.needs_owner else NO_OWNER
             service.limits.take(caller.name, endpoint.route_class)
             manager = service.manager_for(caller, owner, source=source_of(request))
-            call = await read(service, request, headers, caller, manager)
+            call = await parse(service, request, headers, caller, manager)
             with noting_freshness() as seen:
                 reply = await endpoint.handler(call)
-            return as_degraded(reply) if seen.degraded else reply
+            return mark_degraded(reply) if seen.degraded else reply
         except AccessError as error:
             action = f"{endpoint.method} {endpoint.path}"
             await service.note_refusal(action, error, source=source_of(request))
-            return as_problem(error)
+            return problem_response(error)
         except RevisionConflict as error:
-            return as_problem(error, status=412 if b"if-match" in headers else 409)
+            return problem_response(error, status=412 if b"if-match" in headers else 409)
         except AforesaidError as error:
-            return _told(error, endpoint)
+            return _error_response(error, endpoint)
 
-    return answer
+    return handle
 
 
-def _told(error: AforesaidError, endpoint: Endpoint) -> Answer:
-    answer = as_problem(error)
-    if answer.status >= 500:
+def _error_response(error: AforesaidError, endpoint: Endpoint) -> Response:
+    response = problem_response(error)
+    if response.status >= 500:
         level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
         log.log(level, "%s %s: %s", endpoint.method, endpoint.path, describe(error))
-    return answer
+    return response
 
 
-class _Reader:
-    """Reads what a request says: path, query, body."""
+class _Parser:
+    """Parse path, query and body of a request."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -270,9 +272,9 @@ class _Reader:
         )
 
     def _path(self, raw_path: bytes) -> dict[str, str]:
-        """The parameters, from the path as it was sent.
+        """Return the path parameters from the raw path.
 
-        The framework takes an encoded slash for one that separates; no name of ours holds one.
+        Litestar decodes the path before it splits it, so an encoded slash would separate segments.
         """
         segments = [each for each in raw_path.split(b"/") if each]
         if len(segments) != self._segments:
@@ -292,7 +294,7 @@ class _Reader:
                 given.setdefault(name, []).append(value)
             else:
                 given[name] = value
-        return converted(given, self._endpoint.query, strict=False)
+        return convert(given, self._endpoint.query, strict=False)
 
     async def _raw(self, service: Service, request: "Request[Any, Any, Any]", headers: Headers) -> bytes:
         limit = self._endpoint.body_limit or service.body_limit
@@ -313,20 +315,20 @@ class _Reader:
             return None
         if not raw and self._endpoint.body_optional:
             return self._no_body
-        return decoded(raw, self._decoder, self._endpoint.body)
+        return decode_body(raw, self._decoder, self._endpoint.body)
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The body, as long as it is no longer than that. Raises `TooLarge`, `Malformed`."""
-    said = headers.get(b"content-length", b"")
-    if said.isdigit() and int(said) > limit:
+    """Read the body. Raises `TooLarge`, `Malformed`."""
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
     pieces: list[bytes] = []
     length = 0
     while True:
         message: Any = await receive()
         if message["type"] == "http.disconnect":
-            raise Malformed("the body breaks off", field="body")
+            raise Malformed("the body is incomplete", field="body")
         piece: bytes = message["body"]
         length += len(piece)
         if length > limit:
@@ -339,7 +341,7 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body has more than the {limit:,} bytes that are taken here", field="body")
+    return TooLarge(f"the body must have at most {limit:,} bytes", field="body")
 
 
 def _unquoted(segment: bytes, name: str) -> str:

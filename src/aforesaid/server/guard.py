@@ -1,7 +1,7 @@
-"""Refuse requests from elsewhere on every route of a server without keys, also on routes that need no key.
+"""Refuse requests that are not local on every route of a server without keys.
 
-The gate refuses them too, where a route asks it. This guard covers the rest: pages, and routes that a program
-adds to the application. A new route is covered without doing anything for it.
+The authenticator refuses them on routes that authenticate. This guard covers the others: pages, and routes
+that a program adds to the application.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ from aforesaid.errors import NotAllowed
 from aforesaid.server.auth.local import check_address, check_request
 from aforesaid.server.calls import Service, source_of
 
-ANSWERS_EVERYBODY = {"answers_everybody": True}
-"""`opt` of routes that answer whoever asks: health checks, which come through proxies."""
+PUBLIC = {"public": True}
+"""`opt` of routes without access control: health checks, which come through proxies."""
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 def local_only(service: Service) -> Guard:
-    """The guard of an application that may be open without keys."""
+    """Return the guard of an application that accepts requests without keys."""
 
     async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
-        if not service.gate.may_be_open or handler.opt.get("answers_everybody"):
+        if not service.authenticator.may_be_open or handler.opt.get("public"):
             return
         try:
             _check(connection)
         except NotAllowed as error:
-            if await service.gate.is_open():
+            if await service.authenticator.is_open():
                 await service.note_refusal(_action(connection), error, source=source_of(connection))
                 raise
 
@@ -38,7 +38,7 @@ def local_only(service: Service) -> Guard:
 
 
 def _check(connection: Connection) -> None:
-    """The headers of a WebSocket are checked with its hello, which can bring a key."""
+    """Check the origin. A WebSocket's headers are checked with its hello, which may contain a key."""
     if connection.scope["type"] == ScopeType.WEBSOCKET:
         check_address(connection.scope)
     else:
@@ -46,6 +46,6 @@ def _check(connection: Connection) -> None:
 
 
 def _action(connection: Connection) -> str:
-    """The method and the template of the route: a path may hold what somebody looks for."""
+    """Return method and route template. The path itself may contain a search query."""
     method = connection.scope.get("method", "WS")
     return f"{method} {connection.scope.get('path_template', '')}".replace(" /v1/", " /")

@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a write that is sent again is done once and answered alike. Below: the manager.
+"""`Idempotency-Key`: execute a repeated write once and return the same response.
 
-Messages without an id get one that follows from the owner, the key and their place, so that a repeat finds
-them stored, in this process or another, now or after a restart. What was sent under a key is remembered for
-a day, as a digest that only the key can be compared with: the same key with another body is refused.
+Messages without an id get one derived from owner, key and index, so that every process recognises a repeat,
+even after a restart. The store keeps a digest of key and body for a day, to refuse the same key with another
+body.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,54 +16,54 @@ from aforesaid.model.messages import Message
 from aforesaid.server.calls import Call
 
 KIND = "idempotency"
-REMEMBERED = timedelta(days=1)
+KEY_LIFETIME = timedelta(days=1)
 LONGEST_KEY = 255
 _DIGEST = 32
-_LOOKED_AT = 50
-"""Other keys that are looked at when one is remembered, to forget those that are old."""
+_CLEANUP_BATCH = 50
+"""Keys to check for expiry in one cleanup."""
 
 Append = Callable[[Sequence[Message]], Awaitable[Appended]]
 
 
-def may_be_repeated(call: Call[Any, Any]) -> bool:
-    """Whether the request has a key by which it is known again."""
+def has_idempotency_key(call: Call[Any, Any]) -> bool:
+    """Return whether the request has an `Idempotency-Key`."""
     return b"idempotency-key" in call.headers
 
 
-async def once(
+async def append_once(
     call: Call[Any, Any], messages: Sequence[Message], append: Append, *, conversation_id: str | None = None
 ) -> Appended:
-    """Append, or find that it was done before under the request's key.
+    """Append, or return the result of an earlier request with the same key.
 
-    Where the request does not name the conversation, the key remembers it.
+    The key's document stores the conversation if the request does not name it.
     """
     header = call.headers.get(b"idempotency-key")
     if header is None:
         return await append(messages)
     manager, key = call.manager, _fingerprint(call.manager.owner, header)
     digest = sha256(header + b"\0" + call.request.scope["raw_path"] + b"\0" + call.raw).digest()
-    given = with_ids(messages, key)
+    identified = with_ids(messages, key)
     earlier = await _claim(manager.store, key, digest)
     if earlier:
-        return _alike(await manager.append(earlier, given))
-    stored = await append(given)
+        return _as_first_response(await manager.append(earlier, identified))
+    stored = await append(identified)
     if conversation_id is not None:
-        # The first attempt may have come without its key: what is known may be what it stored.
-        return _alike(stored)
+        # An earlier attempt may have stored the messages without a key.
+        return _as_first_response(stored)
     await manager.store.put_document(KIND, key, digest + stored.conversation.id.encode())
-    return stored if earlier is None else _alike(stored)
+    return stored if earlier is None else _as_first_response(stored)
 
 
 def with_ids(messages: Sequence[Message], key: str) -> list[Message]:
-    """The messages, those without an id with one that follows from the key and their place."""
+    """Return the messages, with derived ids for messages without one."""
     return [
         message if message.message_id is not None else message.with_(message_id=f"once~{key}~{at}")
         for at, message in enumerate(messages)
     ]
 
 
-def _alike(stored: Appended) -> Appended:
-    """What was known is told as what is new: the answer to a repeat is that to the first."""
+def _as_first_response(stored: Appended) -> Appended:
+    """Report known entries as new, so that a repeat gets the first response."""
     entries = sorted((*stored.known, *stored.new), key=lambda entry: entry.sequence)
     return Appended(conversation=stored.conversation, new=tuple(entries))
 
@@ -77,9 +77,9 @@ def _fingerprint(owner: str, header: bytes) -> str:
 
 
 async def _claim(store: ConversationStore, key: str, digest: bytes) -> str | None:
-    """The conversation that this was stored in before, empty where none is known; None where the key is new.
+    """Claim a key. Return None if it is new, else the conversation of the first request, empty if unknown.
 
-    Refuses another body under the key.
+    Raises `KeyReused` for another body.
     """
     try:
         await store.put_document(KIND, key, digest, expected_version=0)
@@ -88,13 +88,13 @@ async def _claim(store: ConversationStore, key: str, digest: bytes) -> str | Non
         if found is not None and found.data[:_DIGEST] != digest:
             raise KeyReused from None
         return "" if found is None else found.data[_DIGEST:].decode()
-    if key.startswith("0"):  # now and then
-        await _forget_old(store, key)
+    if key.startswith("0"):  # clean up on one of sixteen requests
+        await _delete_expired(store, key)
     return None
 
 
-async def _forget_old(store: ConversationStore, key: str) -> None:
-    """Forget some old keys. Their order is as good as random, so that in time each is looked at."""
-    for document in await store.documents(KIND, after=key, limit=_LOOKED_AT):
-        if document.updated_at < store.now() - REMEMBERED:
+async def _delete_expired(store: ConversationStore, key: str) -> None:
+    """Delete some expired keys. Keys are random, so every key is checked eventually."""
+    for document in await store.documents(KIND, after=key, limit=_CLEANUP_BATCH):
+        if document.updated_at < store.now() - KEY_LIFETIME:
             await store.delete_document(KIND, document.key)

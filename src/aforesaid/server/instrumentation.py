@@ -1,9 +1,8 @@
-"""Every request and connection, counted, timed, traced and logged, under an id. Around: the application.
+"""Count, time, trace and log every request and connection.
 
-The outermost part of the server, so that it also sees what the framework refuses. A request is known by its
-method, the template of its route and its status: never by its path, its query or its body. Its id is the
-caller's `X-Request-ID` if that is a sane one, else a new one; it goes back in the answer, into every line
-that is logged meanwhile, and into exemplars.
+This is the outermost ASGI layer, so it also sees requests that the framework refuses. Metrics, logs and
+traces have method, route template and status, never path, query or body. The request id is the caller's
+`X-Request- ID` if it is valid, else a new one. It is in the response, in log lines and in exemplars.
 """
 
 import logging
@@ -22,23 +21,23 @@ log = logging.getLogger("aforesaid.requests")
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 UNMATCHED = "(none)"
-"""The route of a request that has none."""
+"""The route label of a request that matches no route."""
 CODES = frozenset({*range(1000, 1016), *range(4400, 4600)})
-"""With which connections are closed. A client may make up others: those are `other`."""
+"""Close codes with a metric label. Clients may send any code; others are counted as `other`."""
 _TRACING = (b"traceparent", b"tracestate")
 
 
-class Observing:
-    """The application inside, observed."""
+class Instrumentation:
+    """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, *, metrics: Telemetry = telemetry) -> None:
         self._app = app
         self._metrics = metrics
-        self._answered: dict[tuple[str, str, int], Counter] = {}
+        self._requests: dict[tuple[str, str, int], Counter] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
         self._running = 0
         self._opened = metrics.counter("aforesaid_live_opened_total")
-        self._heard, self._said = _Frames(metrics, "in"), _Frames(metrics, "out")
+        self._received, self._sent = _Frames(metrics, "in"), _Frames(metrics, "out")
         metrics.gauge("aforesaid_http_requests_in_progress", "", lambda: float(self._running))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,14 +50,14 @@ class Observing:
 
     async def _request(self, scope: Any, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope["headers"])
-        given_back = (b"x-request-id", request_id.encode())
+        request_id_header = (b"x-request-id", request_id.encode())
         status = 500
 
-        async def answered(message: Message) -> None:
+        async def send_response(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], given_back]
+                message["headers"] = [*message["headers"], request_id_header]
             await send(message)
 
         began = perf_counter()
@@ -66,9 +65,9 @@ class Observing:
         token = current.set(Request(request_id))
         try:
             if tracing.tracer is None:
-                await self._app(scope, receive, answered)
+                await self._app(scope, receive, send_response)
             else:
-                await self._traced(scope, receive, answered, request_id)
+                await self._traced(scope, receive, send_response, request_id)
         finally:
             self._running -= 1
             self._note(scope, status, perf_counter() - began)
@@ -86,12 +85,12 @@ class Observing:
 
     def _note(self, scope: Any, status: int, seconds: float) -> None:
         method, route = _method(scope), _route(scope)
-        counter = self._answered.get((method, route, status))
+        counter = self._requests.get((method, route, status))
         if counter is None:
             counter = self._metrics.counter(
                 "aforesaid_http_requests_total", method=method, route=route, status=str(status)
             )
-            self._answered[method, route, status] = counter
+            self._requests[method, route, status] = counter
         counter.add()
         self._histogram(method, route).observe(seconds)
         level = logging.WARNING if status >= 500 else logging.INFO
@@ -110,30 +109,30 @@ class Observing:
 
     async def _connection(self, scope: Any, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope["headers"])
-        code = 1006  # as of a connection that ends without a word
+        code = 1006  # abnormal closure: no close frame
 
-        async def heard() -> Any:
+        async def receive_frame() -> Any:
             nonlocal code
             message = await receive()
             if message["type"] == "websocket.receive":
-                self._heard.of(message).value += 1
+                self._received.of(message).value += 1
             elif message["type"] == "websocket.disconnect":
                 code = message.get("code") or code
             return message
 
-        async def said(message: Message) -> None:
+        async def send_frame(message: Message) -> None:
             nonlocal code
             if message["type"] == "websocket.send":
-                self._said.of(message).value += 1
+                self._sent.of(message).value += 1
             elif message["type"] == "websocket.close":
                 code = message.get("code") or code
             await send(message)
 
         self._opened.add()
         token = current.set(Request(request_id))
-        event(log, logging.INFO, "connection_opened", "a connection was opened")
+        event(log, logging.INFO, "connection_opened", "connection opened")
         try:
-            await self._app(scope, heard, said)
+            await self._app(scope, receive_frame, send_frame)
         finally:
             self._closed(code)
             current.reset(token)
@@ -141,7 +140,7 @@ class Observing:
     def _closed(self, code: int) -> None:
         label = str(code) if code in CODES else "other"
         self._metrics.counter("aforesaid_live_closed_total", code=label).add()
-        event(log, logging.INFO, "connection_closed", "a connection came to its end", code=label)
+        event(log, logging.INFO, "connection_closed", "connection closed", code=label)
 
 
 def _request_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -161,12 +160,12 @@ def _method(scope: Any) -> str:
 
 
 def _route(scope: Any) -> str:
-    """The template of the route, as in `/v1/conversations/{conversation_id}`."""
+    """Return the route template, such as `/v1/conversations/{conversation_id}`."""
     return scope.get("path_template") or UNMATCHED
 
 
 class _Frames:
-    """Frames in one direction, by their kind."""
+    """Frame counters of one direction by kind."""
 
     def __init__(self, metrics: Telemetry, direction: str) -> None:
         self._text, self._binary = (

@@ -1,6 +1,6 @@
-"""Remove folders that killed exports and imports of earlier releases left in the temporary folder.
+"""Remove temporary folders that killed exports and imports of earlier releases left behind.
 
-This release keeps what passes through in `aforesaid.scratch`, which leaves nothing behind.
+Current exports and imports use `_internal/scratch.py`, which leaves nothing behind.
 """
 
 import os
@@ -13,7 +13,7 @@ _LEFTOVER = re.compile(r"aforesaid-(export|import)-[0-9a-f]{16}", re.ASCII)
 
 
 def remove_leftovers() -> int:
-    """Remove such folders of this user; returns how many there were. Blocks."""
+    """Remove this user's leftover folders and return their number. Blocks."""
     found = [path for path in Path(tempfile.gettempdir()).iterdir() if _is_leftover(path)]
     for path in found:
         shutil.rmtree(path, ignore_errors=True)

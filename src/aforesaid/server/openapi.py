@@ -125,7 +125,7 @@ def _types(endpoints: Iterable[Endpoint]) -> list[Any]:
     found: dict[str, Any] = {_key(each): each for each in (MessageBody, ProblemBody, HealthBody, ReadyBody)}
     for endpoint in endpoints:
         bodies = () if endpoint.body is NoBody else (endpoint.body,)
-        for kind in (*bodies, *_members(endpoint.answer)):
+        for kind in (*bodies, *_members(endpoint.response)):
             found.setdefault(_key(kind), kind)
         for field in msgspec.structs.fields(endpoint.query):
             found.setdefault(_key(field.type), field.type)
@@ -160,7 +160,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> Document:
 
 
 def _description(endpoint: Endpoint) -> str:
-    needs = f"Requires a key with the scope `{endpoint.reach}`."
+    needs = f"Requires a key with the scope `{endpoint.scope}`."
     return f"{endpoint.description} {needs}".strip()
 
 
@@ -260,20 +260,20 @@ def _success(endpoint: Endpoint, schemas: _Schemas) -> Document:
     headers: Document = {}
     if endpoint.revised and endpoint.status != 204:
         headers["ETag"] = {"description": "The revision.", "schema": {"type": "string"}}
-    if endpoint.answer is not None:
+    if endpoint.response is not None:
         headers["Aforesaid-Degraded"] = {
             "description": "`true` if the response was read from the last known state.",
             "schema": {"type": "string"},
         }
-    if endpoint.answer is None:
+    if endpoint.response is None:
         return {"description": description}
-    if isinstance(endpoint.answer, Media):
-        media = endpoint.answer
+    if isinstance(endpoint.response, Media):
+        media = endpoint.response
         return {
             "description": media.description,
             "content": {media.type: {"schema": {"type": "string", "format": "binary"}}},
         }
-    kinds = [schemas.of(kind) for kind in _members(endpoint.answer)]
+    kinds = [schemas.of(kind) for kind in _members(endpoint.response)]
     schema = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     good: Document = {"description": description, "content": {JSON: {"schema": schema}}}
     return good | ({"headers": headers} if headers else {})

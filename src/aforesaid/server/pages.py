@@ -1,7 +1,6 @@
-"""The page that shows the interface, and the document behind it. Below: openapi.
+"""Serve the OpenAPI document and an HTML page of it.
 
-The page is made here, from the document: no script, nothing from another host, so that it works on a machine
-that is off the net and shows the same to everybody.
+The page has no scripts and loads nothing from other hosts, so that it works offline.
 """
 
 import re
@@ -14,7 +13,7 @@ from litestar.types import ASGIApp
 
 from aforesaid.protocol import to_json
 from aforesaid.server.openapi import Document
-from aforesaid.server.responses import Answer
+from aforesaid.server.responses import Response
 
 HTML = b"text/html; charset=utf-8"
 _POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
@@ -33,29 +32,29 @@ pre { background: #f4f4ef; padding: .6rem; border-radius: .4rem; overflow-x: aut
 
 
 def pages(document: Document) -> list[HTTPRouteHandler]:
-    """The routes of the document and of the page that shows it."""
-    as_json, as_page = to_json(document), rendered(document).encode()
+    """Return the routes of the document and the page."""
+    json_response, as_page = to_json(document), render_page(document).encode()
 
     @get("/schema/openapi.json", include_in_schema=False)
     async def openapi_json() -> ASGIApp:
-        return Answer(as_json)
+        return Response(json_response)
 
     @get("/schema", include_in_schema=False)
     async def openapi_page() -> ASGIApp:
-        return Answer(as_page, media=HTML, headers=(_POLICY,))
+        return Response(as_page, media=HTML, headers=(_POLICY,))
 
     return [openapi_json, openapi_page]
 
 
-def rendered(document: Document) -> str:
-    """The document as a page."""
+def render_page(document: Document) -> str:
+    """Render the document as HTML."""
     info = document["info"]
     sections = "".join(_section(document, tag) for tag in document["tags"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
         f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
-        f"<p>{_words(info['description'])}</p>"
+        f"<p>{_inline_code(info['description'])}</p>"
         '<p><a href="/schema/openapi.json">openapi.json</a></p>'
         f"{sections}</html>"
     )
@@ -68,33 +67,34 @@ def _section(document: Document, tag: dict[str, str]) -> str:
         for method, operation in methods.items()
         if tag["name"] in operation["tags"]
     )
-    return f"<h2>{escape(tag['name'])}</h2><p>{_words(tag['description'])}</p>{operations}"
+    return f"<h2>{escape(tag['name'])}</h2><p>{_inline_code(tag['description'])}</p>{operations}"
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     rows = "".join(_parameter(each) for each in operation.get("parameters", ()))
     statuses = "".join(
-        f"<tr><td>{escape(status)}</td><td>{_words(each['description'])}</td></tr>"
+        f"<tr><td>{escape(status)}</td><td>{_inline_code(each['description'])}</td></tr>"
         for status, each in operation["responses"].items()
     )
     return (
         f'<details><summary><span class="method">{method.upper()}</span><code>{escape(path)}</code> '
-        f"{_words(operation['summary'])}</summary><p>{_words(operation.get('description', ''))}</p>"
+        f"{_inline_code(operation['summary'])}</summary>"
+        f"<p>{_inline_code(operation.get('description', ''))}</p>"
         f"<table>{rows}</table>{_body(operation)}<table>{statuses}</table></details>"
     )
 
 
 def _parameter(parameter: dict[str, Any]) -> str:
-    needed = " (needed)" if parameter["required"] else ""
-    place = f"{parameter['in']}{needed}"
+    required = " (required)" if parameter["required"] else ""
+    place = f"{parameter['in']}{required}"
     return (
         f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(place)}</td>"
-        f"<td>{_words(parameter.get('description', ''))}</td></tr>"
+        f"<td>{_inline_code(parameter.get('description', ''))}</td></tr>"
     )
 
 
-def _words(text: str) -> str:
-    """Words of the document, with what stands between backticks as code."""
+def _inline_code(text: str) -> str:
+    """Escape a text and render backticks as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

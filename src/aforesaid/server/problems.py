@@ -1,6 +1,6 @@
-"""What the framework itself refuses, and what nobody expected, as problems. Below: answers.
+"""Exception handlers: convert errors outside of routes to problems.
 
-The edge of the server: an error that is none of ours is logged whole and told in general words.
+Unexpected errors are logged with traceback; the response has a general message.
 """
 
 import logging
@@ -15,40 +15,40 @@ from aforesaid.protocol import PROBLEM_JSON, problem_of, to_json
 log = logging.getLogger("aforesaid.server")
 
 _TITLES = {
-    404: "There is no such route.",
-    405: "The route does not know this method.",
-    415: "The body is of a type that is not taken here.",
+    404: "The route does not exist.",
+    405: "The route does not support this method.",
+    415: "The content type is not supported.",
 }
 
 
 def from_framework(_: "Request[Any, Any, Any]", error: HTTPException) -> Response[bytes]:
-    """What the framework refuses: an unknown route, an unknown method, too large a body."""
+    """Convert an error of the framework: unknown route or method, or a body that is too large."""
     status = error.status_code
     if status == 413:
-        return rendered(problem_of(TooLarge("the body is larger than the server takes", field="body")))
+        return problem_response(problem_of(TooLarge("the body is too large", field="body")))
     if status == 400:
-        return rendered(problem_of(Malformed(str(error.detail))))
+        return problem_response(problem_of(Malformed(str(error.detail))))
     if status >= 500:
-        log.error("the framework failed", exc_info=error)
+        log.error("the framework raised an error", exc_info=error)
     title = _TITLES.get(status, "The request failed.")
     detail = str(error.detail) if status < 500 else title
     problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return rendered(problem, headers=dict(error.headers or {}))
+    return problem_response(problem, headers=dict(error.headers or {}))
 
 
-def from_us(_: "Request[Any, Any, Any]", error: AforesaidError) -> Response[bytes]:
-    """One of our errors that came up outside of a route."""
-    return rendered(problem_of(error))
+def from_aforesaid(_: "Request[Any, Any, Any]", error: AforesaidError) -> Response[bytes]:
+    """Convert one of our errors that was raised outside of a route."""
+    return problem_response(problem_of(error))
 
 
-def unexpected(_: "Request[Any, Any, Any]", error: Exception) -> Response[bytes]:
-    """What should not have happened: logged with its trace, told without."""
-    # Not the path: what somebody looks for may be in it.
+def from_unexpected(_: "Request[Any, Any, Any]", error: Exception) -> Response[bytes]:
+    """Log an unexpected error and return a general problem."""
+    # Do not log the path: it may contain a search query.
     log.error("a request failed", exc_info=error)
-    return rendered(problem_of(AforesaidError()))
+    return problem_response(problem_of(AforesaidError()))
 
 
-def rendered(problem: dict[str, Any], *, headers: dict[str, str] | None = None) -> Response[bytes]:
+def problem_response(problem: dict[str, Any], *, headers: dict[str, str] | None = None) -> Response[bytes]:
     return Response(
         to_json(problem),
         status_code=problem["status"],

@@ -1,8 +1,7 @@
-"""Processes, sockets, and the way down. Below: the application, the memory. Above: `aforesaid serve`.
+"""Run the server: checks, sockets, processes, signals, graceful shutdown.
 
-The way down is the same for Ctrl-C and for SIGTERM: `/ready` turns 503 at once, so that whoever distributes
-requests sends no more; what is running finishes, within the time that the settings give; the memory closes
-last, when nobody needs it any more.
+SIGINT and SIGTERM shut down in three steps: `/ready` returns 503, so that load balancers send no more
+requests; requests in progress finish within `drain_seconds`; the memory closes.
 """
 
 import asyncio
@@ -41,21 +40,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.server")
 
-LARGEST_FRAME = 2 * 1024 * 1024
-"""Bytes of a WebSocket frame that are read at all: beyond it the connection is closed with 1009. Below it
-and above the limits, a frame is refused and the connection stays."""
+MAX_FRAME_BYTES = 2 * 1024 * 1024
+"""Bytes. A larger WebSocket frame closes the connection with 1009. A smaller frame above the configured limit
+is refused and the connection stays open."""
 
-LAST_PORT = 65_535
+MAX_PORT = 65_535
 
-ALONE = ("memory", "file")
-"""Stores that one process has to itself."""
+SINGLE_PROCESS_STORES = ("memory", "file")
+"""Stores that only one process can use."""
 
 
-# Before anything listens
+# Checks and sockets
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can come in by this address."""
+    """Return whether only programs on this machine can connect to this address."""
     if host == "localhost":
         return True
     try:
@@ -65,47 +64,44 @@ def is_loopback(host: str) -> bool:
 
 
 def check_workers(url: str, workers: int) -> None:
-    """Refuse several processes on a store that only one can have."""
+    """Refuse several workers on a store that only one process can use."""
     scheme = parse_url(url).scheme
     if workers < 1:
         raise InvalidSetting(f"workers must be 1 or more; got {workers}", field="workers", value=workers)
-    if workers > 1 and scheme in ALONE:
+    if workers > 1 and scheme in SINGLE_PROCESS_STORES:
         raise InvalidSetting(
-            f"a {scheme}: store is for one process: use --workers 1, or a store that several can share "
+            f"a {scheme}: store supports one process: use --workers 1, or a shared store "
             "(sqlite:, postgresql:, redis:)",
             field="workers",
             value=workers,
         )
 
 
-async def check_guarded(memory: aforesaid.Memory, settings: ServerConfig, host: str) -> bool:
-    """Refuse to listen beyond this machine while anybody would be let in; whether no key is needed."""
+async def check_keys(memory: aforesaid.Memory, settings: ServerConfig, host: str) -> bool:
+    """Refuse to listen on a public address without keys. Return whether no key is required."""
     if tokens_for(settings) is not None or await ApiKeys(memory.backend).any():
         return False
     if is_loopback(host) and not settings.require_keys:
         return True
     advice = (
-        "make one with `aforesaid keys create --owner NAME`, or name the issuer of your tokens "
+        "create one with `aforesaid keys create --owner NAME`, or configure a token issuer "
         "(AFORESAID_JWT_ISSUER, AFORESAID_JWT_AUDIENCE, AFORESAID_JWT_JWKS)"
     )
     if settings.require_keys:
         raise InvalidSetting(
-            f"AFORESAID_REQUIRE_KEYS is set, and there is no key: {advice}", field="require_keys", value=True
+            f"AFORESAID_REQUIRE_KEYS is set but no key exists: {advice}", field="require_keys", value=True
         )
     raise InvalidSetting(
-        f"the server would listen on {host}, beyond this machine, and there is no key: {advice}; "
-        "or listen on 127.0.0.1",
+        f"{host} is not a loopback address and no key exists: {advice}; or listen on 127.0.0.1",
         field="server_host",
         value=host,
     )
 
 
-def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; several processes may share it."""
-    if not 0 <= port <= LAST_PORT:
-        raise InvalidSetting(
-            f"the port must be 0 to {LAST_PORT}; got {port}", field="server_port", value=port
-        )
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a bound socket that worker processes can inherit."""
+    if not 0 <= port <= MAX_PORT:
+        raise InvalidSetting(f"the port must be 0 to {MAX_PORT}; got {port}", field="server_port", value=port)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -120,12 +116,12 @@ def bound_socket(host: str, port: int) -> socket.socket:
     return listening
 
 
-# What is seen of it
+# Telemetry
 
 
 @contextlib.contextmanager
-def watched(settings: TelemetryConfig) -> Iterator[None]:
-    """The block's log goes where people or machines read it, and its spans to whoever collects them."""
+def with_telemetry(settings: TelemetryConfig) -> Iterator[None]:
+    """Configure logging and tracing for the duration of the block."""
     share = settings.traces_percent / 100
     with (
         logging_to(sys.stderr, form=settings.log, level=settings.log_level),
@@ -137,21 +133,23 @@ def watched(settings: TelemetryConfig) -> Iterator[None]:
 # One process
 
 
-UNDER_WAY = 20_000
-"""Objects that may come and not go before the collector looks: more than a hundred turns under way have."""
+GC_THRESHOLD = 20_000
+"""Allocations before a garbage collection: more than a hundred concurrent turns have."""
 
 
-def settle() -> None:
-    """What is there when the server starts stays: the collector need not look through it again and again,
-    which is a pause of some ten milliseconds for everybody each time. Nor need it look through what turns
-    under way hold, time and again until they end: that is a twentieth of a turn."""
+def tune_garbage_collector() -> None:
+    """Reduce garbage collection pauses.
+
+    Freezing the objects that exist at startup saves pauses of about ten milliseconds. A higher threshold
+    avoids scanning the objects of concurrent turns repeatedly, which costs about 5 % of a turn.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(UNDER_WAY)
+    gc.set_threshold(GC_THRESHOLD)
 
 
-def fast_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of a server: uvloop's, where there is one."""
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return a uvloop event loop if uvloop is installed, else the default one."""
     try:
         import uvloop
     except ImportError:
@@ -161,17 +159,19 @@ def fast_loop() -> asyncio.AbstractEventLoop:
 
 
 @asynccontextmanager
-async def opened(url: str, settings: Settings) -> AsyncIterator[aforesaid.Memory]:
-    """The memory that a server serves, by the settings."""
-    kept = settings.retention
-    folder = kept.archive_folder
+async def open_memory(url: str, settings: Settings) -> AsyncIterator[aforesaid.Memory]:
+    """Open the memory of a server by the settings."""
+    retention = settings.retention
+    folder = retention.archive_folder
     async with aforesaid.open(
         url,
         config=settings.conversation,
-        ttl=kept.ttl,
-        retention=kept.retention,
+        ttl=retention.ttl,
+        retention=retention.retention,
         blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(archive_folder, folder, kept.archive_key_file) if folder else None,
+        archives=await asyncio.to_thread(archive_folder, folder, retention.archive_key_file)
+        if folder
+        else None,
         resilience=resilience_in(settings.resilience, url),
         observe=True,
         **{name: value for name, value in layers_in(settings).items() if name != "resilience"},
@@ -180,7 +180,7 @@ async def opened(url: str, settings: Settings) -> AsyncIterator[aforesaid.Memory
 
 
 class Server(uvicorn.Server):
-    """A server that tells when it has started, and tells its application when it is about to stop."""
+    """A uvicorn server that reports its start and drains its application before it stops."""
 
     def __init__(
         self, app: "Litestar", config: uvicorn.Config, *, listening: Callable[[], None] = lambda: None
@@ -196,13 +196,16 @@ class Server(uvicorn.Server):
             self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answers under way on WebSockets are finished before their connections are closed."""
+        """Finish answers on WebSockets before closing their connections."""
         await self._app.state.live.drain()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals end the server, and nothing else: whoever started it goes on to tidy up."""
+        """Stop the server on a signal.
+
+        Unlike uvicorn, do not raise it again, so that the caller can clean up.
+        """
         loop = asyncio.get_running_loop()
         kinds = (signal.SIGINT, signal.SIGTERM)
         for kind in kinds:
@@ -214,13 +217,13 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(kind)
 
     def stop(self) -> None:
-        """Stop: first gracefully, and at once when asked again."""
+        """Stop gracefully; the second call stops immediately."""
         self._app.state.service.draining.set()
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
-def configured(
+def uvicorn_config(
     app: "Litestar", settings: ServerConfig, limits: ConnectionLimits | None = None
 ) -> BoundedConfig:
     return BoundedConfig(
@@ -230,7 +233,7 @@ def configured(
         log_config=None,
         access_log=False,
         server_header=False,
-        ws_max_size=LARGEST_FRAME,
+        ws_max_size=MAX_FRAME_BYTES,
         ws_per_message_deflate=False,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
@@ -244,16 +247,16 @@ async def serve_here(
     loopback: bool,
     started: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve in this process until a signal says otherwise."""
-    async with opened(url, settings) as memory:
+    """Serve in this process until a signal stops it."""
+    async with open_memory(url, settings) as memory:
         app = application(memory, settings, loopback=loopback)
-        settle()
-        server = Server(app, configured(app, settings.server), listening=started)
+        tune_garbage_collector()
+        server = Server(app, uvicorn_config(app, settings.server), listening=started)
         await server.serve(sockets=[listening])
 
 
 def application(memory: aforesaid.Memory, settings: Settings, *, loopback: bool) -> "Litestar":
-    """The application that `aforesaid serve` serves."""
+    """Return the application of `aforesaid serve`."""
     return create_app(memory, settings, open_without_keys=loopback)
 
 
@@ -263,7 +266,7 @@ def application(memory: aforesaid.Memory, settings: Settings, *, loopback: bool)
 def serve_with_workers(
     url: str, settings: Settings, listening: socket.socket, *, workers: int, loopback: bool
 ) -> None:
-    """Serve in several processes that share a socket and add up their numbers. One that dies is replaced."""
+    """Serve in several processes that share a socket and metrics. Replace a worker that dies."""
     with shared_folder():
         _serve_with_workers(url, settings, listening, workers=workers, loopback=loopback)
 
@@ -296,12 +299,12 @@ def _serve_with_workers(
         wait([process.sentinel for process in running], timeout=1.0)
         for at, process in enumerate(running):
             if not process.is_alive() and not stopping:
-                log.error("worker %s ended with %s; another takes its place", process.pid, process.exitcode)
+                log.error("worker %s exited with %s; starting another", process.pid, process.exitcode)
                 running[at] = start()
     for process in running:
         process.join()
 
 
 def _worker(url: str, settings: Settings, listening: socket.socket, loopback: bool) -> None:
-    with watched(settings.telemetry), asyncio.Runner(loop_factory=fast_loop) as runner:
+    with with_telemetry(settings.telemetry), asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve_here(url, settings, listening, loopback=loopback))

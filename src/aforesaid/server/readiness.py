@@ -1,8 +1,7 @@
-"""Whether the server should be sent requests, and why not. Below: the memory. Above: `/ready`.
+"""Decide whether a server should get requests.
 
-What is told says nothing about anybody and names no place: it is open to all. A store that is away is no
-reason to turn callers off where turns are accepted in its stead: every server of the house would turn them
-off at once. It is one where nothing is accepted, or where the spool is full.
+The route is public, so the result has no owner data, paths or hosts. A server with an unavailable store is
+ready while its spool accepts turns; otherwise all servers of a deployment would become unready at once.
 """
 
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -19,37 +18,37 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 2.0
 FULL = 0.95
-"""The share of the spool's limit from which on it counts as full: what comes then may not fit."""
+"""The share of the spool's limit from which it counts as full."""
 FILLING = 0.5
 
 State = Literal["well", "warning", "problem"]
 
 
 @runtime_checkable
-class Sealed(Protocol):
-    """The encrypted layer. A server that encrypts nothing does not load its module."""
+class ChecksMasterKey(Protocol):
+    """The encrypted layer. A protocol avoids importing its module on servers without encryption."""
 
     async def check_master_key(self) -> "MasterKeyCheck": ...
 
 
 async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
-    """Look at the store and the spool."""
+    """Check store, spool and master key."""
     if draining:
-        return ReadyBody(status="draining", checks=(_check("server", "problem", "it is about to stop"),))
-    answers = await _answers(memory)
+        return ReadyBody(status="draining", checks=(_check("server", "problem", "stopping"),))
+    available = await _is_store_available(memory)
     health = await memory.health()
-    checks = [_store(answers, health), *([] if health is None else [_spool(health)])]
+    checks = [_store(available, health), *([] if health is None else [_spool(health)])]
     checks += await _master_key(memory)
     ready = all(check.state != "problem" for check in checks)
     return ReadyBody(
         status="ready" if ready else "away",
-        degraded=not answers or (health is not None and health.degraded),
+        degraded=not available or (health is not None and health.degraded),
         checks=tuple(checks),
     )
 
 
-async def _answers(memory: Memory) -> bool:
-    """Whether the store answers a small question in time."""
+async def _is_store_available(memory: Memory) -> bool:
+    """Return whether the store answers a small read in time."""
     try:
         await within(PROBE_SECONDS, memory.backend.of(JOURNAL).get_document("ready", "probe"))
     except (AforesaidError, TimeoutError):
@@ -58,35 +57,35 @@ async def _answers(memory: Memory) -> bool:
 
 
 async def _master_key(memory: Memory) -> list[CheckBody]:
-    """Whether the master key opens what is stored. Nothing is said while the store cannot be asked."""
-    sealed = memory.layer(Sealed)  # type: ignore[type-abstract]
-    if sealed is None:
+    """Check the master key against stored keys. Skip the check while the store is unavailable."""
+    layer = memory.layer(ChecksMasterKey)  # type: ignore[type-abstract]
+    if layer is None:
         return []
     try:
-        found = await within(PROBE_SECONDS, sealed.check_master_key())
+        found = await within(PROBE_SECONDS, layer.check_master_key())
     except (AforesaidError, TimeoutError):
         return []
     if found.is_wrong:
-        return [_check("encryption", "problem", "the master key does not open what is stored")]
+        return [_check("encryption", "problem", "the master key cannot decrypt stored data")]
     if found.failed:
-        return [_check("encryption", "warning", "the master key does not open the keys of some owners")]
-    return [_check("encryption", "well", "the master key opens what is stored")]
+        return [_check("encryption", "warning", "the master key cannot decrypt the data keys of some owners")]
+    return [_check("encryption", "well", "the master key decrypts stored data")]
 
 
-def _store(answers: bool, health: Health | None) -> CheckBody:
-    if answers and (health is None or not health.degraded):
-        return _check("store", "well", "it answers")
+def _store(available: bool, health: Health | None) -> CheckBody:
+    if available and (health is None or not health.degraded):
+        return _check("store", "well", "available")
     if health is not None and health.spool_limit:
-        return _check("store", "warning", "it is away, or catches up; turns are accepted")
-    return _check("store", "problem", "it does not answer")
+        return _check("store", "warning", "unavailable or replaying; the spool accepts turns")
+    return _check("store", "problem", "unavailable")
 
 
 def _spool(health: Health) -> CheckBody:
     if not health.spool_limit:
-        return _check("spool", "well", "there is none")
+        return _check("spool", "well", "not configured")
     share = health.spool_bytes / health.spool_limit
     state: State = "problem" if share >= FULL else "warning" if share >= FILLING else "well"
-    return _check("spool", state, f"{share:.0%} full, {health.spool_operations} operations wait")
+    return _check("spool", state, f"{share:.0%} full, {health.spool_operations} operations waiting")
 
 
 def _check(about: str, state: State, found: str) -> CheckBody:

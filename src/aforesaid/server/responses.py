@@ -1,4 +1,4 @@
-"""What goes back: status, headers and body, sent as it is. Below: the wire's forms."""
+"""HTTP responses as ASGI applications."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -23,11 +23,11 @@ _UNCACHED: Header = (b"cache-control", b"no-store")
 _REVALIDATED: Header = (b"cache-control", b"private, no-cache")
 
 RETRY_AFTER = 1
-"""Seconds after which trying again is worth it when a store was away and nobody knows better."""
+"""Default of `Retry-After` in seconds."""
 
 
-class Answer:
-    """An answer with its body at hand. An ASGI application, so that the framework passes it on as it is."""
+class Response:
+    """A response with a complete body. Litestar sends ASGI applications without processing them."""
 
     __slots__ = ("body", "caching", "headers", "media", "status")
 
@@ -54,8 +54,8 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 
 
-class Streamed:
-    """An answer that is made while it is sent."""
+class StreamingResponse:
+    """A response that is generated while it is sent."""
 
     __slots__ = ("chunks", "closing", "headers", "status")
 
@@ -67,24 +67,26 @@ class Streamed:
         headers: Iterable[Header] = (),
         closing: Callable[[], None] = lambda: None,
     ) -> None:
-        """`closing` is called at the end whatever happened, also when no chunk was ever asked for: a
-        generator that was not begun has no end of its own."""
+        """Call `closing` at the end in any case.
+
+        A generator that never started would not run its `finally`.
+        """
         self.chunks = chunks
         self.closing = closing
         self.status = 200
         self.headers = [*_ALWAYS, *headers, (b"content-type", media), _UNCACHED]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send piece by piece; when the other side hangs up, what makes the pieces is stopped."""
+        """Send chunk by chunk. Cancel the generator when the client disconnects."""
         sending = asyncio.create_task(self._send(send))
-        gone = asyncio.create_task(_hung_up(receive))
+        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
         try:
-            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            disconnect.cancel()
             if not sending.done():
                 sending.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
+            await asyncio.gather(sending, disconnect, return_exceptions=True)
             self.closing()
         if not sending.cancelled():
             sending.result()
@@ -99,46 +101,46 @@ class Streamed:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _hung_up(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
 
 
-def as_json(document: Any, *, status: int = 200, headers: Iterable[Header] = ()) -> Answer:
-    """The document."""
-    return Answer(to_json(document), status=status, headers=headers)
+def json_response(document: Any, *, status: int = 200, headers: Iterable[Header] = ()) -> Response:
+    """Return a JSON response."""
+    return Response(to_json(document), status=status, headers=headers)
 
 
-def at_revision(document: Any, revision: int, *, status: int = 200) -> Answer:
-    """The document of something that has revisions; its ETag is the revision."""
-    return Answer(to_json(document), status=status, headers=(_etag(revision),), caching=_REVALIDATED)
+def revision_response(document: Any, revision: int, *, status: int = 200) -> Response:
+    """Return a JSON response with the revision as ETag."""
+    return Response(to_json(document), status=status, headers=(_etag(revision),), caching=_REVALIDATED)
 
 
-def as_degraded(reply: "Answer | Streamed") -> "Answer | Streamed":
-    """The answer, marked as degraded in a header and, where its body is a JSON object, in the body."""
+def mark_degraded(reply: "Response | StreamingResponse") -> "Response | StreamingResponse":
+    """Mark a response as degraded in a header and, if its body is a JSON object, in the body."""
     mark: Header = (DEGRADED.encode(), b"true")
-    if isinstance(reply, Streamed):
+    if isinstance(reply, StreamingResponse):
         reply.headers.append(mark)
         return reply
     document = from_json(reply.body) if reply.body and reply.media == JSON else None
     body = to_json({**document, "degraded": True}) if isinstance(document, dict) else reply.body
     headers = (*reply.headers, mark)
-    return Answer(body, status=reply.status, media=reply.media, headers=headers, caching=reply.caching)
+    return Response(body, status=reply.status, media=reply.media, headers=headers, caching=reply.caching)
 
 
-def unchanged(revision: int) -> Answer:
-    """What the caller has is what there is."""
-    return Answer(status=304, headers=(_etag(revision),), caching=_REVALIDATED)
+def not_modified(revision: int) -> Response:
+    """Return 304."""
+    return Response(status=304, headers=(_etag(revision),), caching=_REVALIDATED)
 
 
-NOTHING = Answer(status=204)
-"""Done, and there is nothing to say."""
+NO_CONTENT = Response(status=204)
+"""Success without a body."""
 
 
-def as_problem(error: AforesaidError, *, status: int | None = None) -> Answer:
-    """The problem that tells of an error."""
+def problem_response(error: AforesaidError, *, status: int | None = None) -> Response:
+    """Return the problem response of an error."""
     code = status_of(error) if status is None else status
-    return Answer(
+    return Response(
         to_json(problem_of(error, status=code)),
         status=code,
         media=PROBLEM_JSON.encode(),

@@ -7,13 +7,13 @@ import json
 import aforesaid
 from aforesaid.server.app import create_app
 from aforesaid.server.live.limits import LiveLimits
-from aforesaid.server.process import Server, bound_socket, configured
+from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings
 from tests.server.live.parts import Parrot, assistant_of
 
 
 async def serve(url: str) -> None:
-    listening = bound_socket("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     settings = Settings()
     async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
         app = create_app(
@@ -27,7 +27,7 @@ async def serve(url: str) -> None:
         def started() -> None:
             print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
 
-        await Server(app, configured(app, settings.server), listening=started).serve(sockets=[listening])
+        await Server(app, uvicorn_config(app, settings.server), listening=started).serve(sockets=[listening])
 
 
 if __name__ == "__main__":

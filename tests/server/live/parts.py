@@ -66,7 +66,7 @@ class Keys:
     def __init__(self, **callers: Caller) -> None:
         self.callers = callers
 
-    async def admit(self, headers: Mapping[bytes, bytes]) -> Caller:
+    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Caller:
         key = headers.get(b"authorization", b"").removeprefix(b"Bearer ").decode()
         if key not in self.callers:
             raise NotAuthenticated
@@ -77,10 +77,10 @@ def callers(owner: str) -> dict[str, Caller]:
     """Keys, and who holds them: the owner's own, one that may only read, another's, and one for both."""
     other = f"not {owner}"
     return {
-        "erin": Caller(name="key:erin", owners=frozenset({owner}), reach="write", owner=owner),
-        "reader": Caller(name="key:reader", owners=frozenset({owner}), reach="read", owner=owner),
-        "sam": Caller(name="key:sam", owners=frozenset({other}), reach="write", owner=other),
-        "both": Caller(name="key:both", owners=frozenset({owner, other}), reach="write"),
+        "erin": Caller(name="key:erin", owners=frozenset({owner}), scope="write", owner=owner),
+        "reader": Caller(name="key:reader", owners=frozenset({owner}), scope="read", owner=owner),
+        "sam": Caller(name="key:sam", owners=frozenset({other}), scope="write", owner=other),
+        "both": Caller(name="key:both", owners=frozenset({owner, other}), scope="write"),
     }
 
 
@@ -167,11 +167,17 @@ class Room:
     """A room, and what it is made of."""
 
     def __init__(
-        self, live: Hub, memory: aforesaid.Memory, agent: Parrot, clock: Clock, gate: Keys, owner: str
+        self,
+        live: Hub,
+        memory: aforesaid.Memory,
+        agent: Parrot,
+        clock: Clock,
+        authenticator: Keys,
+        owner: str,
     ) -> None:
         self.live = live
         self.memory = memory
-        self.gate = gate
+        self.authenticator = authenticator
         self.owner = owner
         self.erin = memory.of(owner)
         self.agent = agent
@@ -193,17 +199,17 @@ async def a_room(
 ) -> AsyncIterator[Room]:
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     agent, clock = Parrot(), Clock()
-    gate = Keys(**callers(owner))
+    authenticator = Keys(**callers(owner))
     async with aforesaid.open(url, **options) as memory:
         live = Hub(
             Services(memory, agent, transcribe),
-            gate,
+            authenticator,
             LiveLimits(**({"poll_seconds": 0.01} | limits)),
             rates=rates,
             metrics=Telemetry(),
         )
         try:
-            yield Room(live, memory, agent, clock, gate, owner)
+            yield Room(live, memory, agent, clock, authenticator, owner)
         finally:
             await live.close()
 

@@ -12,11 +12,11 @@ from websockets.exceptions import ConnectionClosed
 import aforesaid
 from aforesaid.contracts import Transcriber
 from aforesaid.server.app import create_app
-from aforesaid.server.auth.callers import Reach
+from aforesaid.server.auth.callers import AccessScope
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.limits import LiveLimits
-from aforesaid.server.process import Server, bound_socket, configured
+from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings, VoiceConfig
 from tests.server.live.parts import PATIENCE, Parrot, assistant_of
 
@@ -78,7 +78,7 @@ class Serving:
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/ws"
 
-    async def key(self, *owners: str, scope: Reach = "write", **more: Any) -> str:
+    async def key(self, *owners: str, scope: AccessScope = "write", **more: Any) -> str:
         text, _ = await self.keys.create(owners, scope=scope, **more)
         return text
 
@@ -108,7 +108,7 @@ async def live_serving(
 ) -> AsyncIterator[Serving]:
     """A server as `aforesaid serve` runs it, over the memory at this URL; it ends with the block."""
     agent = agent or Parrot()
-    listening = bound_socket("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     given = Settings(voice=voice or VoiceConfig())
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     async with aforesaid.open(url, **options) as memory:
@@ -121,7 +121,7 @@ async def live_serving(
             open_without_keys=True,
         )
         started = asyncio.Event()
-        server = Server(app, configured(app, given.server), listening=started.set)
+        server = Server(app, uvicorn_config(app, given.server), listening=started.set)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             waiting = asyncio.create_task(started.wait())

@@ -674,7 +674,7 @@ async def test_a_key_that_ends_ends_its_connections() -> None:
     async with a_room(recheck_seconds=0.01) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
-        del hub.gate.callers["erin"]
+        del hub.authenticator.callers["erin"]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.NOT_AUTHENTICATED
 
 
@@ -687,7 +687,7 @@ async def test_a_key_that_cannot_be_verified_ends_its_connections() -> None:
         async def away(headers: Mapping[bytes, bytes]) -> Caller:
             raise StoreUnavailable
 
-        hub.gate.admit = away  # type: ignore[method-assign]
+        hub.authenticator.authenticate = away  # type: ignore[method-assign]
         assert await asyncio.wait_for(the_end(client), PATIENCE) == CloseCode.TRY_LATER
 
 
@@ -697,17 +697,17 @@ async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> Non
         await erin.hello(session_id="kitchen")
         await sam.hello(key="sam", session_id="kitchen")
         stumbled = asyncio.Event()
-        admit = hub.gate.admit
+        authenticate = hub.authenticator.authenticate
 
         async def stumbling(headers: Mapping[bytes, bytes]) -> Caller:
             if headers[b"authorization"] == b"Bearer erin":
                 stumbled.set()
                 raise KeyError("keys")
-            return await admit(headers)
+            return await authenticate(headers)
 
-        hub.gate.admit = stumbling  # type: ignore[method-assign]
+        hub.authenticator.authenticate = stumbling  # type: ignore[method-assign]
         await asyncio.wait_for(stumbled.wait(), PATIENCE)
-        del hub.gate.callers["sam"]
+        del hub.authenticator.callers["sam"]
         assert await asyncio.wait_for(the_end(sam), PATIENCE) == CloseCode.NOT_AUTHENTICATED
         assert erin.connection.ending is None
 

@@ -10,7 +10,7 @@ import pytest
 
 from aforesaid.audit import AuditTrail
 from aforesaid.protocol.live import CloseCode
-from aforesaid.server.auth import gate as gates
+from aforesaid.server.auth import authenticator as authenticators
 from aforesaid.server.live.limits import LiveLimits
 from aforesaid.settings import ServerConfig
 from tests.server.live.sockets import Connecting, connecting
@@ -89,7 +89,7 @@ async def test_a_page_of_somebody_elses_is_noted(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_ends_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "REMEMBERED", 0.01)
+    monkeypatch.setattr(authenticators, "CACHE_SECONDS", 0.01)
     async with audited(tmp_path, recheck_seconds=0.01) as server:
         text, key = await server.keys.create(["erin"])
         async with connect(server) as client:

@@ -104,7 +104,7 @@ async def test_an_open_server_answers_no_page_of_somebody_elses() -> None:
 
 
 async def test_a_revoked_key_ends_its_connections_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aforesaid.server.auth.gate.REMEMBERED", 0.05)
+    monkeypatch.setattr("aforesaid.server.auth.authenticator.CACHE_SECONDS", 0.05)
     async with live_serving(recheck_seconds=0.05) as server:
         text, key = await server.keys.create(["erin"])
         async with server.connect() as client:
@@ -164,7 +164,7 @@ async def test_connections_that_drop_free_what_they_held() -> None:
                 client.drop()
             await comes_true(lambda: not server.live._peers)
         assert len(server.live.feeds) == 0
-        assert not server.live._openings._open
+        assert not server.live._concurrency._open
 
 
 async def test_a_client_that_is_silent_is_dropped() -> None:

@@ -234,7 +234,7 @@ async def test_connections_that_leave_leave_nothing_behind(hub: Room) -> None:
     assert len(hub.live.feeds) == 0
     assert len(hub.live.turns) == 0
     assert not hub.live._present
-    assert not hub.live._openings._open
+    assert not hub.live._concurrency._open
 
 
 @pytest.mark.parametrize("seed", range(4))

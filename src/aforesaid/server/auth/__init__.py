@@ -1,7 +1,8 @@
-"""Who asks, and for whom they may: API keys and JSON Web Tokens. Below: the store. Above: the routes.
+"""Authentication and authorization.
 
-callers.py   who a request comes from, and how far they reach
-keys.py      API keys: made, listed, revoked, looked up
-tokens.py    JSON Web Tokens and the keys that sign them
-gate.py      from the headers of a request to a caller
+callers.py         an authenticated caller with its owners and scope
+keys.py            API keys
+tokens.py          JSON Web Tokens
+local.py           requests from this machine on a server without keys
+authenticator.py   from request headers to a caller
 """

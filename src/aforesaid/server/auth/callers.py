@@ -1,4 +1,4 @@
-"""Who a request comes from, and how far they reach. Pure. Below: errors."""
+"""Authenticated callers and their permissions."""
 
 from typing import Literal, get_args
 
@@ -6,45 +6,45 @@ from msgspec import Struct
 
 from aforesaid.errors import InvalidInput, NotAllowed
 
-Reach = Literal["read", "write", "admin"]
-"""What a key allows: to read; to write, too; to decide how long things are kept, to export and to erase."""
-REACHES: tuple[Reach, ...] = get_args(Reach)
+AccessScope = Literal["read", "write", "admin"]
+"""What a key permits; each scope includes the previous. `admin` adds retention, export and erasure."""
+SCOPES: tuple[AccessScope, ...] = get_args(AccessScope)
 
-EVERYBODY = "*"
-"""In the place of owners: all of them."""
+ALL_OWNERS = "*"
+"""Stands for all owners of a key."""
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Somebody who was let in."""
+    """An authenticated caller."""
 
     name: str
-    """As the audit trail and the limits know them; no secret."""
+    """The name in the audit trail and in limits; not secret."""
     owners: frozenset[str] | None
-    """Whose data they may touch; None is everybody's."""
-    reach: Reach
+    """The owners that the caller may access; None means all."""
+    scope: AccessScope
     owner: str | None = None
-    """Whose data it is about when the request does not say."""
+    """The owner of requests that name none."""
 
     def owner_for(self, wanted: str | None) -> str:
-        """Whose data the request is about. One out of reach is refused, there or not, in the same words."""
+        """Return the owner of a request. Raises the same error whether or not a forbidden owner exists."""
         owner = self.owner if wanted is None else wanted
         if owner is None:
             raise InvalidInput(
-                "the key reaches several owners: name one in the header Aforesaid-Owner",
+                "the key is for several owners: name one in the header Aforesaid-Owner",
                 field="Aforesaid-Owner",
             )
         if self.owners is not None and owner not in self.owners:
-            raise NotAllowed("the key does not reach this owner")
+            raise NotAllowed("the key has no access to this owner")
         return owner
 
-    def check(self, needed: Reach) -> None:
-        """Refuse what the key does not allow."""
-        if REACHES.index(self.reach) < REACHES.index(needed):
-            raise NotAllowed(f"this needs a key with the scope {needed}; this one has {self.reach}")
+    def check(self, needed: AccessScope) -> None:
+        """Raise `NotAllowed` unless the key has this scope."""
+        if SCOPES.index(self.scope) < SCOPES.index(needed):
+            raise NotAllowed(f"this needs a key with the scope {needed}; this one has {self.scope}")
 
 
-def parse_reach(value: object) -> Reach:
-    for reach in REACHES:
-        if value == reach:
-            return reach
-    raise InvalidInput.not_in("scope", value, REACHES)
+def parse_scope(value: object) -> AccessScope:
+    for scope in SCOPES:
+        if value == scope:
+            return scope
+    raise InvalidInput.not_in("scope", value, SCOPES)

@@ -1,8 +1,8 @@
-"""API keys: made, listed, revoked, looked up. Below: the store, which keeps them. Above: the gate.
+"""Create, list, revoke and verify API keys.
 
-A key is `ak_<id>_<secret>`: the id finds it, the secret proves it. The secret is 256 random bits, so that
-guessing is hopeless and a fast hash is enough: only a BLAKE2b digest, keyed by the id, is kept. Keys are
-documents of the store's own owner (`JOURNAL`): every process on the store sees the same ones.
+A key is `ak_<id>_<secret>`. The secret has 256 random bits, so a fast hash is safe: the store keeps only a
+BLAKE2b digest, keyed by the id. Keys are documents of the internal owner `JOURNAL`, which all processes on a
+store share.
 """
 
 import hmac
@@ -20,38 +20,38 @@ from aforesaid.errors import DocumentConflict, InvalidInput, NotFound, StoreDama
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import parse_text
-from aforesaid.server.auth.callers import EVERYBODY, Caller, Reach, parse_reach
+from aforesaid.server.auth.callers import ALL_OWNERS, AccessScope, Caller, parse_scope
 
 KIND = "api-key"
 PREFIX = "ak"
 PAGE = 100
 SIBLINGS = 16
-"""Keys that differ in the last hexadecimal digit of their id only."""
+"""Number of ids that differ only in the last hexadecimal digit."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """What is kept of a key: all but its secret."""
+    """The stored part of a key: everything except the secret."""
 
     id: str
     name: str
     owners: tuple[str, ...]
-    scope: Reach
+    scope: AccessScope
     digest: str
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 
     def holds(self, now: datetime) -> bool:
-        """Whether the key is good at this moment."""
+        """Return whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property
     def caller(self) -> Caller:
-        everybody = EVERYBODY in self.owners
+        everybody = ALL_OWNERS in self.owners
         return Caller(
             name=f"key:{self.id}",
             owners=None if everybody else frozenset(self.owners),
-            reach=self.scope,
+            scope=self.scope,
             owner=self.owners[0] if len(self.owners) == 1 and not everybody else None,
         )
 
@@ -60,7 +60,7 @@ class ApiKeys:
     """The keys of a store."""
 
     def __init__(self, backend: Backend) -> None:
-        # Below the audit trail: a look at a key is no look at anybody's data, and there are many.
+        # Bypass the audit layer: key lookups are frequent and read no owner's data.
         self._backend: Backend = getattr(backend, "inner", backend) if hasattr(backend, "denied") else backend
 
     @property
@@ -71,15 +71,15 @@ class ApiKeys:
         self,
         owners: Sequence[str],
         *,
-        scope: Reach = "write",
+        scope: AccessScope = "write",
         name: str = "",
         expires_in: timedelta | None = None,
     ) -> tuple[str, ApiKey]:
-        """A new key: the text to hand out, which is shown this once, and what is kept of it."""
+        """Create a key. Return its text, which is not stored, and the stored part."""
         checked = tuple(dict.fromkeys(parse_name(owner, field="owner") for owner in owners))
         if not checked or JOURNAL in checked:
             raise InvalidInput(
-                f"a key needs owners, or {EVERYBODY} for all of them; got {shown(owners)}", field="owner"
+                f"a key must have owners, or {ALL_OWNERS} for all; got {shown(owners)}", field="owner"
             )
         check_span(expires_in, field="expires")
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -88,7 +88,7 @@ class ApiKeys:
             id=key_id,
             name=parse_text(name, field="name"),
             owners=checked,
-            scope=parse_reach(scope),
+            scope=parse_scope(scope),
             digest=_digest(key_id, secret),
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,
@@ -97,7 +97,7 @@ class ApiKeys:
         return f"{PREFIX}_{key_id}_{secret}", key
 
     async def list(self) -> "list_[ApiKey]":
-        """Every key, revoked and expired ones too, the oldest first."""
+        """Return all keys, including revoked and expired ones, oldest first."""
         found: list_[ApiKey] = []
         after: str | None = None
         while documents := await self._store.documents(KIND, after=after, limit=PAGE):
@@ -106,11 +106,11 @@ class ApiKeys:
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
     async def any(self) -> bool:
-        """Whether there is a key, good or not: then nobody gets in without one."""
+        """Return whether any key exists, valid or not."""
         return bool(await self._store.documents(KIND, limit=1))
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """Make a key worthless. Done twice, it is done once."""
+        """Revoke a key. Repeating has no effect."""
         while True:
             document = await self._store.get_document(KIND, parse_name(key_id, field="id"))
             if document is None:
@@ -128,21 +128,21 @@ class ApiKeys:
             return revoked
 
     async def find(self, text: str) -> ApiKey | None:
-        """The key that this text is, good or not any more; None when it is no key."""
+        """Return the key of a text, valid or not; None if the text is not a key."""
         prefix, _, rest = text.partition("_")
         key_id, _, secret = rest.partition("_")
         if prefix != PREFIX or not (key_id.isascii() and key_id.isalnum()) or len(key_id) != 12:
             return None
         document = await self._stored(key_id)
         key = None if document is None else _decoded(document.data)
-        kept = _UNKNOWN if key is None else key.digest
-        return key if hmac.compare_digest(kept, _digest(key_id, secret)) else None
+        expected = _UNKNOWN if key is None else key.digest
+        return key if hmac.compare_digest(expected, _digest(key_id, secret)) else None
 
     async def _stored(self, key_id: str) -> Document | None:
-        """Read a key from the store itself. Raises `StoreUnavailable` while the store is away.
+        """Read a key from the store itself. Raises `StoreUnavailable`.
 
-        `get_document` may answer from the last known state, in which a revoked key still holds. A listing
-        never does. It begins right before the key: a prefix sorts before all texts that begin with it.
+        `get_document` may answer from the last known state, in which a revoked key is still valid; a listing
+        never does. The listing starts directly before the key, because a prefix sorts before longer texts.
         """
         listed = await self._store.documents(KIND, after=key_id[:-1], limit=SIBLINGS)
         return next((document for document in listed if document.key == key_id), None)
@@ -156,7 +156,7 @@ def _digest(key_id: str, secret: str) -> str:
 
 
 _UNKNOWN = "0" * 64
-"""What an unknown key is compared with, so that it takes as long as a wrong secret."""
+"""The digest for unknown keys, so that their verification takes as long as with a wrong secret."""
 
 
 def _decoded(data: bytes) -> ApiKey:
@@ -167,4 +167,4 @@ def _decoded(data: bytes) -> ApiKey:
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in type, which the method `list` hides inside the class."""

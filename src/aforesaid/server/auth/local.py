@@ -1,13 +1,13 @@
 """Decide whether a request to a server without keys comes from a program on this machine.
 
-A server without keys listens on loopback only. Three kinds of requests reach it all the same and are refused:
+A server without keys listens on loopback only. Three kinds of other requests can still reach it and are
+refused:
 
-- forwarded ones: a reverse proxy, a tunnel or a CDN in front of the server makes every request look local;
-- those that a web page of another site makes a browser send: `Origin`, `Sec-Fetch-Site`, or a foreign name in
-  `Host` that an attacker made to point here;
-- those from another address, where a program of its own serves the application on one.
+- forwarded requests: behind a reverse proxy, tunnel or CDN every request looks local;
+- cross-site requests of a browser, by `Origin`, `Sec-Fetch-Site`, or a foreign `Host` (DNS rebinding);
+- requests from another address, if a program serves the application on a public one.
 
-A forwarder that adds no header and speaks HTTP/1.1 cannot be recognised.
+A proxy that adds no header and uses HTTP/1.1 cannot be detected.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ FORWARDED = frozenset(
         b"x-arr-log-id",
     }
 )
-"""Headers that only a forwarder adds."""
+"""Headers that only proxies add."""
 FORWARDED_PREFIXES = (
     b"x-forwarded",
     b"x-original-",
@@ -56,15 +56,15 @@ FORWARDED_PREFIXES = (
     b"tailscale-",
     b"ngrok-",
 )
-"""How such headers begin."""
+"""Prefixes of headers that only proxies add."""
 OWN_SITE = (b"same-origin", b"none")
-"""Values of `Sec-Fetch-Site` of requests that a page of this server, or the person at the browser, makes."""
+"""Values of `Sec-Fetch-Site` for requests of this server's pages or of the user."""
 
 _PROXIED = (
-    "without keys, the server answers no request that came through a proxy: make a key with "
+    "without keys, the server refuses requests through a proxy: create a key with "
     "`aforesaid keys create --owner NAME`"
 )
-_FOREIGN = "without keys, the server answers programs on this machine only"
+_FOREIGN = "without keys, the server accepts requests from this machine only"
 
 
 def check_address(scope: Mapping[str, Any]) -> None:
@@ -77,13 +77,13 @@ def check_address(scope: Mapping[str, Any]) -> None:
 def check_request(scope: Mapping[str, Any]) -> None:
     """Refuse a request that does not come from a program on this machine. Raises `NotAllowed`."""
     if scope.get("http_version") == "1.0":
-        raise NotAllowed(_PROXIED)  # what nginx sends unless its configuration says otherwise
+        raise NotAllowed(_PROXIED)  # the default of nginx
     check_headers({name.lower(): value for name, value in scope["headers"]})
     check_address(scope)
 
 
 def check_headers(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse headers that no program on this machine sends. Names are in lower case. Raises `NotAllowed`."""
+    """Refuse headers of proxies and other sites. Names are in lower case. Raises `NotAllowed`."""
     if is_forwarded(headers):
         raise NotAllowed(_PROXIED)
     host = headers.get(b"host", b"localhost").decode("latin-1")
@@ -98,7 +98,7 @@ def check_headers(headers: Mapping[bytes, bytes]) -> None:
 
 
 def is_forwarded(names: Iterable[bytes]) -> bool:
-    """Whether one of these headers shows that a proxy forwarded the request."""
+    """Return whether one of these headers was added by a proxy."""
     return any(name in FORWARDED or name.startswith(FORWARDED_PREFIXES) for name in names)
 
 

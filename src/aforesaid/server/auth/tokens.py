@@ -1,8 +1,8 @@
-"""JSON Web Tokens: who issued them, for whom, and the keys that sign them. Below: PyJWT. Above: the gate.
+"""Verify JSON Web Tokens.
 
-Only asymmetric signatures are taken, each with the kind of key that it belongs to: a public key can never
-be passed off as a shared secret. The keys come from a JWKS, a file or a URL, and are kept; a token that
-names a key which is not known has them fetched again, but not more often than the settings allow.
+Only asymmetric algorithms are accepted, each with its key type, so that a public key cannot be used as a
+shared secret. The signing keys come from a JWKS file or URL and are cached. A token with an unknown key id
+triggers a refetch, at most every `refetch_after` seconds.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 from msgspec import Struct
 
 from aforesaid.errors import InvalidSetting, MissingExtra, NotAuthenticated
-from aforesaid.server.auth.callers import REACHES, Caller, Reach
+from aforesaid.server.auth.callers import SCOPES, AccessScope, Caller
 from aforesaid.telemetry import describe
 
 if TYPE_CHECKING:
@@ -29,41 +29,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("aforesaid.server.auth")
 
 ALGORITHMS = {"RS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
-"""The signatures that are taken, and the kind of key that each belongs to."""
+"""Accepted algorithms and their key types."""
 SCOPE_PREFIX = "aforesaid:"
 LARGEST_JWKS = 1_000_000
 _NO_JWKS = (OSError, ValueError, TypeError, RecursionError, HTTPException)
-"""What comes of reading a JWKS where there is none: nobody answers, or not with HTTP, or not with keys."""
+"""Errors of reading a JWKS: no connection, no HTTP, or no keys."""
 FETCH_SECONDS = 5.0
 
 
 class TokenRules(Struct, frozen=True, kw_only=True):
-    """Which tokens are taken."""
+    """The accepted tokens."""
 
     issuer: str
     audience: str
     jwks: str
-    """A file or an https URL with the issuer's public keys."""
+    """File or https URL of the issuer's public keys."""
     leeway: int = 30
-    """Seconds that clocks may differ."""
+    """Tolerated clock difference in seconds."""
     refetch_after: int = 30
-    """Seconds between two looks at the JWKS at least, whatever tokens name."""
+    """Minimum seconds between two fetches of the JWKS."""
     keep_for: int = 3600
-    """Seconds after which the keys are looked up again in any case, so that a withdrawn one goes."""
-    scope: Reach = "write"
-    """What a token allows that does not say: in its claim `scope`, as `aforesaid:read` and so on."""
+    """Maximum age of the cached keys in seconds, after which withdrawn keys are dropped."""
+    scope: AccessScope = "write"
+    """The scope of tokens whose claim `scope` has no `aforesaid:read`, `aforesaid:write` or
+    `aforesaid:admin`."""
 
     def __post_init__(self) -> None:
         for field in ("issuer", "audience", "jwks"):
             if not getattr(self, field):
-                raise InvalidSetting(f"jwt_{field} is needed for JSON Web Tokens", field=f"jwt_{field}")
+                raise InvalidSetting(f"jwt_{field} is required for JSON Web Tokens", field=f"jwt_{field}")
         url = urlsplit(self.jwks)
         if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
             raise InvalidSetting("jwt_jwks must be a file or an https URL", field="jwt_jwks", value=self.jwks)
 
 
 class Tokens:
-    """Checks tokens by the rules."""
+    """Verify tokens by the rules."""
 
     def __init__(self, rules: TokenRules, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.rules = rules
@@ -73,7 +74,7 @@ class Tokens:
         self._monotonic = monotonic
 
     async def caller(self, token: str) -> tuple[Caller, datetime]:
-        """Whose token this is, and until when it holds. Raises `NotAuthenticated`, for whatever reason."""
+        """Return caller and expiry of a token. Raises `NotAuthenticated` for every failure."""
         jwt = _pyjwt()
         try:
             header = jwt.get_unverified_header(token)
@@ -89,7 +90,7 @@ class Tokens:
             )
             return self._admitted(claims)
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError, OSError) as error:
-            log.debug("a token was refused: %s", type(error).__name__)
+            log.debug("token refused: %s", type(error).__name__)
             raise NotAuthenticated from None
 
     def _admitted(self, claims: dict[str, Any]) -> tuple[Caller, datetime]:
@@ -100,15 +101,15 @@ class Tokens:
         caller = Caller(
             name=f"token:{owner}",
             owners=frozenset({owner}),
-            reach=self._reach(claims.get("scope")),
+            scope=self._scope(claims.get("scope")),
             owner=owner,
         )
         return caller, until
 
-    def _reach(self, scope: object) -> Reach:
-        """The furthest that the claim names, or what the rules say where it names none."""
-        words = scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else []
-        named = [reach for reach in REACHES if SCOPE_PREFIX + reach in words]
+    def _scope(self, claim: object) -> AccessScope:
+        """Return the highest scope in the claim, else the default of the rules."""
+        words = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else []
+        named = [scope for scope in SCOPES if SCOPE_PREFIX + scope in words]
         return named[-1] if named else self.rules.scope
 
     async def _key(self, header: dict[str, Any]) -> "PyJWK":
@@ -133,8 +134,7 @@ class Tokens:
                 document = await asyncio.to_thread(_read_jwks, self.rules.jwks)
                 self._keys = _keys_of(document)
             except _NO_JWKS as error:
-                # Those that are known go on to hold: an issuer that is away, or that talks nonsense, locks
-                # nobody out.
+                # Keep the cached keys: an issuer that is down must not lock callers out.
                 log.warning("the JWKS cannot be read: %s", describe(error))
 
     def _is_older_than(self, seconds: float) -> bool:
@@ -150,14 +150,14 @@ def _read_jwks(place: str) -> Any:
 
 
 def _keys_of(document: Any) -> "dict[str, PyJWK]":
-    """The keys that we can use, by their id. Shared secrets are none of them. Raises `TypeError`.
+    """Return the usable keys by id, without shared secrets. Raises `TypeError`.
 
-    A list is believed, also an empty one: that is how an issuer withdraws its keys.
+    An empty list is valid: an issuer withdraws its keys with it.
     """
     jwt = _pyjwt()
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise TypeError("a JWKS has a list of keys")
+        raise TypeError("a JWKS must have a list of keys")
     keys: dict[str, PyJWK] = {}
     for each in listed:
         if (

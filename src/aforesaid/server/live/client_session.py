@@ -68,7 +68,7 @@ async def _conversation(
 ) -> Conversation:
     if hello.session_id is None and hello.conversation_id is not None:
         return await manager.get_conversation(hello.conversation_id)
-    if caller.reach == "read":
+    if caller.scope == "read":
         return await _known(manager, hello, session_id)
     sessions = SessionManager(manager)
     begun = await sessions.create_session(

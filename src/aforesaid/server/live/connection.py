@@ -30,7 +30,7 @@ from aforesaid.protocol import live
 from aforesaid.protocol.documents import conversation_document
 from aforesaid.protocol.live import CloseCode, Outgoing, Place, failure
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.decoding import told_turn
+from aforesaid.server.decoding import parse_frame_turn
 from aforesaid.server.live.client_session import ClientSession
 from aforesaid.server.live.diff import place_of
 from aforesaid.server.live.feeds import FIRST_LOOK
@@ -205,7 +205,7 @@ class Connection:
         """Who they are, and whose data it is about. Counted once, however often they try."""
         if hello.key is not None:
             self._headers[b"authorization"] = b"Bearer " + hello.key.encode()
-        caller = await self._hub.gate.admit(self._headers)
+        caller = await self._hub.authenticator.authenticate(self._headers)
         owner = caller.owner_for(hello.owner if hello.owner is not None else self._owner)
         if self.caller is None:
             self._hub.admit(caller)
@@ -249,7 +249,7 @@ class Connection:
         conversation_id = self._spoken_in(client_session, frame.conversation_id)
         if (conversation_id, frame.id) in self._outbox.listening:
             raise InvalidInput(f"{shown(frame.id)} is under way already", field="id", value=frame.id)
-        messages = told_turn(frame)
+        messages = parse_frame_turn(frame)
         self._hub.rates.take(client_session.caller.name, "write")
         turn = Turn(
             client_session.owner,
@@ -494,7 +494,7 @@ class Connection:
         """See whether the key still holds. Raises `AccessError`."""
         if self.caller is not None and self._client_session is not None:
             try:
-                caller = await self._hub.gate.admit(self._headers)
+                caller = await self._hub.authenticator.authenticate(self._headers)
                 caller.owner_for(self._client_session.owner)
             except AccessError as error:
                 await self._note_refusal("recheck", error)

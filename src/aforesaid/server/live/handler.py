@@ -25,7 +25,7 @@ from aforesaid.protocol.live import (
     CloseCode,
     write_frame,
 )
-from aforesaid.server.auth.gate import wanted_owner
+from aforesaid.server.auth.authenticator import wanted_owner
 from aforesaid.server.calls import source_of
 from aforesaid.server.live.connection import Connection
 from aforesaid.server.live.hub import Hub

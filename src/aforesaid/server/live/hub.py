@@ -14,7 +14,7 @@ from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.protocol.live import CloseCode, Outgoing
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.limits import Limits, Openings
+from aforesaid.server.limits import ConcurrencyLimit, Limits
 from aforesaid.server.live.feeds import Feeds
 from aforesaid.server.live.limits import LiveLimits
 from aforesaid.server.live.speech import Transcribe
@@ -27,10 +27,10 @@ TICK_SECONDS = 0.25
 """How often connections are looked after, or more often where a limit is shorter."""
 
 
-class Authenticator(Protocol):
+class RequestAuthenticator(Protocol):
     """Who knows whom to let in: the server's gate."""
 
-    async def admit(self, headers: Mapping[bytes, bytes]) -> Caller: ...
+    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Caller: ...
 
 
 class Peer(Protocol):
@@ -73,15 +73,15 @@ class Hub:
     def __init__(
         self,
         services: Services,
-        gate: Authenticator,
+        authenticator: RequestAuthenticator,
         limits: LiveLimits | None = None,
         *,
         rates: Limits | None = None,
-        openings: Openings | None = None,
+        concurrency: ConcurrencyLimit | None = None,
         metrics: Telemetry = telemetry,
     ) -> None:
         self.services = services
-        self.gate = gate
+        self.authenticator = authenticator
         self.limits = limits or LiveLimits()
         self.rates = rates or Limits({})
         """Shared with HTTP: a question costs the same, whichever way it comes."""
@@ -91,7 +91,7 @@ class Hub:
         self._strangers: dict[Peer, None] = {}
         """Connections that were not let in yet, the oldest first, and some that were let in since."""
         self._left = asyncio.Event()
-        self._openings = openings or Openings(self.limits.connections_per_key)
+        self._concurrency = concurrency or ConcurrencyLimit(self.limits.connections_per_key)
         self._present: dict[tuple[str, str], set[Peer]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self.is_draining = False
@@ -134,7 +134,7 @@ class Hub:
 
     def admit(self, caller: Caller) -> None:
         """Count a connection under its key. Raises `TooManyRequests`."""
-        self._openings.begin(caller.name)
+        self._concurrency.acquire(caller.name)
 
     def leave(self, peer: Peer) -> None:
         """Forget a connection. Its turns go on."""
@@ -143,7 +143,7 @@ class Hub:
         self._peers.discard(peer)
         self._strangers.pop(peer, None)
         if peer.caller is not None:
-            self._openings.end(peer.caller.name)
+            self._concurrency.release(peer.caller.name)
         if not self._peers:
             self._left.set()
 

@@ -13,17 +13,17 @@ from aforesaid.contracts import Change
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.protocol import HEARTBEAT, to_json
 from aforesaid.protocol.bodies import Uuid
-from aforesaid.server.auth.gate import REMEMBERED
+from aforesaid.server.auth.authenticator import CACHE_SECONDS
 from aforesaid.server.calls import Call, NoBody, source_of
 from aforesaid.server.endpoints import Media, Reply, Routes
-from aforesaid.server.responses import Streamed
+from aforesaid.server.responses import StreamingResponse
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server")
 
 routes = Routes("changes")
 
-RECHECK_SECONDS = REMEMBERED
+RECHECK_SECONDS = CACHE_SECONDS
 """Seconds between two checks of the key; the authenticator caches keys for as long."""
 
 
@@ -35,7 +35,7 @@ class ChangesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @routes.get(
     "/changes",
-    answer=Media(
+    response=Media(
         type="text/event-stream",
         description="One event per change: the conversation and its revision, or null if it was deleted.",
     ),
@@ -47,10 +47,10 @@ async def watch_changes(call: Call[NoBody, ChangesQuery]) -> Reply:
     quick succession may be one event. Read the conversation to see what changed.
     """
     watching = call.manager.watch(call.query.conversation_id)
-    openings, name = call.service.openings, call.caller.name
-    openings.begin(name)
-    return Streamed(
-        _event_stream(watching, call), media=b"text/event-stream", closing=partial(openings.end, name)
+    concurrency, name = call.service.concurrency, call.caller.name
+    concurrency.acquire(name)
+    return StreamingResponse(
+        _event_stream(watching, call), media=b"text/event-stream", closing=partial(concurrency.release, name)
     )
 
 
@@ -78,7 +78,7 @@ async def _wait_for_end(call: Call[NoBody, ChangesQuery]) -> None:
 async def _has_access(call: Call[NoBody, ChangesQuery]) -> bool:
     """Return whether the key is still valid. A key that cannot be verified is not."""
     try:
-        caller = await call.service.gate.admit(call.headers)
+        caller = await call.service.authenticator.authenticate(call.headers)
         caller.owner_for(call.manager.owner)
     except AccessError as error:
         await call.service.note_refusal("GET /changes", error, source=source_of(call.request))

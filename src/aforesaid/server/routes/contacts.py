@@ -11,7 +11,7 @@ from aforesaid.model.contacts import Contact
 from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
-from aforesaid.server.responses import NOTHING, as_json
+from aforesaid.server.responses import NO_CONTENT, json_response
 from aforesaid.server.routes.conversations import link_to_next
 
 routes = Routes("clients")
@@ -26,26 +26,26 @@ class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: Uuid | None = None
 
 
-@routes.get("/clients", answer=ContactPage)
+@routes.get("/clients", response=ContactPage)
 async def list_clients(call: Call[NoBody, PageQuery]) -> Reply:
     """List contacts in order of creation."""
     page = await call.manager.clients.list(call.query.limit, call.query.after)
-    return as_json(page, headers=link_to_next(call, "after", page.next))
+    return json_response(page, headers=link_to_next(call, "after", page.next))
 
 
-@routes.post("/clients", answer=Contact, status=201, errors=(409,))
+@routes.post("/clients", response=Contact, status=201, errors=(409,))
 async def add_client(call: Call[NewContact, NoQuery]) -> Reply:
     """Create a contact. Answers 409 if the given `client_id` is taken."""
-    return as_json(await call.manager.clients.add(**asdict(call.body)), status=201)
+    return json_response(await call.manager.clients.add(**asdict(call.body)), status=201)
 
 
-@routes.get("/clients/{client_id}", answer=Contact)
+@routes.get("/clients/{client_id}", response=Contact)
 async def get_client(call: Call[NoBody, NoQuery]) -> Reply:
     """Return a contact."""
-    return as_json(await call.manager.clients.get(call.path["client_id"]))
+    return json_response(await call.manager.clients.get(call.path["client_id"]))
 
 
-@routes.patch("/clients/{client_id}", answer=Contact)
+@routes.patch("/clients/{client_id}", response=Contact)
 async def update_client(call: Call[ContactChanges, NoQuery]) -> Reply:
     """Change a contact. Linked conversations get a new name too.
 
@@ -54,18 +54,18 @@ async def update_client(call: Call[ContactChanges, NoQuery]) -> Reply:
     fields = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
     clear = [name for name, value in fields.items() if value is None]
     changes = {name: value for name, value in fields.items() if value is not None}
-    return as_json(await call.manager.clients.update(call.path["client_id"], **changes, clear=clear))
+    return json_response(await call.manager.clients.update(call.path["client_id"], **changes, clear=clear))
 
 
 @routes.delete("/clients/{client_id}")
 async def remove_client(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove a contact. Its conversations stay and have no client."""
     await call.manager.clients.remove(call.path["client_id"])
-    return NOTHING
+    return NO_CONTENT
 
 
 @routes.post(
-    "/clients/import", answer=Imported, body_media=Media(type=CSV, description="A CSV file in UTF-8.")
+    "/clients/import", response=Imported, body_media=Media(type=CSV, description="A CSV file in UTF-8.")
 )
 async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
     """Import contacts from a CSV file. The response lists invalid lines with the reason."""
@@ -73,24 +73,24 @@ async def import_clients(call: Call[NoBody, NoQuery]) -> Reply:
         text = call.raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Malformed("the file must be UTF-8", field="body") from None
-    return as_json(await call.manager.clients.import_csv(text))
+    return json_response(await call.manager.clients.import_csv(text))
 
 
-@routes.post("/clients/find", answer=ContactPage, reach="read", route_class="search")
+@routes.post("/clients/find", response=ContactPage, scope="read", route_class="search")
 async def find_clients(call: Call[ContactQuery, NoQuery]) -> Reply:
     """Find contacts by parts of names, companies, addresses and numbers, best match first.
 
     Tolerates misspellings.
     """
     found = await call.manager.clients.find(call.body.query, limit=call.body.limit)
-    return as_json(ContactPage(contacts=tuple(found)))
+    return json_response(ContactPage(contacts=tuple(found)))
 
 
-@routes.post("/clients/identify", answer=ClientMatch, reach="read", route_class="search")
+@routes.post("/clients/identify", response=ClientMatch, scope="read", route_class="search")
 async def identify_client(call: Call[ClientText, NoQuery]) -> Reply:
     """Identify the client that a text names.
 
     Returns one client, several candidates if the name is ambiguous, or neither.
     """
     match = await call.manager.association.identify_client(call.body.text, by_ear=call.body.by_ear)
-    return as_json(match or NO_MATCH)
+    return json_response(match or NO_MATCH)

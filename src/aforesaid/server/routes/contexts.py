@@ -19,7 +19,7 @@ from aforesaid.protocol.bodies import (
 )
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import as_json
+from aforesaid.server.responses import json_response
 from aforesaid.tokens import counter_named
 from aforesaid.windows import WindowPolicy
 
@@ -36,7 +36,7 @@ class ContextLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dialect: Dialect | None = None
 
 
-@routes.get("/conversations/{conversation_id}/context", answer=ContextBody | RequestBody)
+@routes.get("/conversations/{conversation_id}/context", response=ContextBody | RequestBody)
 async def get_context(call: Call[NoBody, ContextLimits]) -> Reply:
     """Return the context for a model: the latest messages that fit.
 
@@ -52,8 +52,8 @@ async def get_context(call: Call[NoBody, ContextLimits]) -> Reply:
 
 @routes.post(
     "/conversations/{conversation_id}/context",
-    answer=ContextBody | RequestBody,
-    reach="read",
+    response=ContextBody | RequestBody,
+    scope="read",
     route_class="read",
 )
 async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
@@ -66,14 +66,14 @@ async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
     )
 
 
-@routes.post("/context", answer=ContextBody, reach="read", route_class="read")
+@routes.post("/context", response=ContextBody, scope="read", route_class="read")
 async def first_context(call: Call[FirstContextQuery, NoQuery]) -> Reply:
     """Return the context of a conversation that does not exist yet: notes and pending messages."""
     body = call.body
     policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
     manager = _with_counter(call, body.counter)
-    return as_json(context_document(await manager.first_context(pending, policy=policy)))
+    return json_response(context_document(await manager.first_context(pending, policy=policy)))
 
 
 def _with_counter(call: Call[Any, Any], counter: str | None) -> ConversationManager:
@@ -85,9 +85,9 @@ async def _context(
 ) -> Reply:
     manager = _with_counter(call, counter)
     if dialect is None:
-        return as_json(context_document(await manager.load_context(call.conversation_id, **options)))
+        return json_response(context_document(await manager.load_context(call.conversation_id, **options)))
     request = await manager.load_request(call.conversation_id, dialect, **options)
-    return as_json({"messages": request.messages, "system": request.system})
+    return json_response({"messages": request.messages, "system": request.system})
 
 
 def policy_of(body: PolicyBody | None) -> WindowPolicy | None:

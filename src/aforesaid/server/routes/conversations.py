@@ -22,7 +22,7 @@ from aforesaid.protocol.bodies import (
 from aforesaid.protocol.documents import seconds
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import NOTHING, Header, as_json, at_revision, unchanged
+from aforesaid.server.responses import NO_CONTENT, Header, json_response, not_modified, revision_response
 
 routes = Routes("conversations")
 
@@ -44,7 +44,7 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     after: Cursor | None = None
 
 
-@routes.get("/conversations", answer=ConversationsPage)
+@routes.get("/conversations", response=ConversationsPage)
 async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
     """List conversations, most recently active first.
 
@@ -64,28 +64,28 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
         limit=query.limit,
         after=query.after,
     )
-    return as_json(page_document(page), headers=link_to_next(call, "after", page.next))
+    return json_response(page_document(page), headers=link_to_next(call, "after", page.next))
 
 
-@routes.post("/conversations", answer=ConversationBody, revised=True)
+@routes.post("/conversations", response=ConversationBody, revised=True)
 async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
     """Return the conversation of a session with its latest messages. Create it if there is none."""
     body = call.body
     manager = with_idle_time(call.manager, body.idle_after)
     record = await manager.get_or_create_conversation(body.session_id, body.client_id, body.channel)
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.get("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
+@routes.get("/conversations/{conversation_id}", response=ConversationBody, revised=True)
 async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the record of a conversation without messages. The ETag is the revision."""
     record = await call.manager.get_conversation(call.conversation_id)
-    if call.has_seen(record.revision):
-        return unchanged(record.revision)
-    return at_revision(conversation_document(record), record.revision)
+    if call.has_revision(record.revision):
+        return not_modified(record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.patch("/conversations/{conversation_id}", answer=ConversationBody, revised=True)
+@routes.patch("/conversations/{conversation_id}", response=ConversationBody, revised=True)
 async def update_conversation(call: Call[ChangesBody, NoQuery]) -> Reply:
     """Change a record.
 
@@ -95,7 +95,7 @@ async def update_conversation(call: Call[ChangesBody, NoQuery]) -> Reply:
     record = await call.manager.update_metadata(
         call.conversation_id, **changes, clear=clear, expected_revision=call.expected_revision
     )
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
 def _changes(body: ChangesBody) -> tuple[dict[str, Any], list[str]]:
@@ -111,36 +111,36 @@ def _changes(body: ChangesBody) -> tuple[dict[str, Any], list[str]]:
 async def delete_conversation(call: Call[NoBody, NoQuery]) -> Reply:
     """Delete a conversation. A conversation that does not exist is not an error."""
     await call.manager.delete_conversation(call.conversation_id, expected_revision=call.expected_revision)
-    return NOTHING
+    return NO_CONTENT
 
 
-@routes.post("/conversations/{conversation_id}/read", answer=ConversationBody)
+@routes.post("/conversations/{conversation_id}/read", response=ConversationBody)
 async def mark_read(call: Call[NoBody, NoQuery]) -> Reply:
     """Set the unread count to 0."""
     record = await call.manager.mark_read(call.conversation_id)
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.put("/conversations/{conversation_id}/client", answer=ConversationBody)
+@routes.put("/conversations/{conversation_id}/client", response=ConversationBody)
 async def link_client(call: Call[ClientLink, NoQuery]) -> Reply:
     """Link the conversation to a client."""
     record = await call.manager.associate_client(
         call.conversation_id, call.body.client_id, call.body.client_name
     )
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.delete("/conversations/{conversation_id}/client", answer=ConversationBody, status=200)
+@routes.delete("/conversations/{conversation_id}/client", response=ConversationBody, status=200)
 async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove the client. Later messages do not link the conversation automatically."""
     record = await call.manager.association.unlink_conversation(call.conversation_id)
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.get("/conversations/{conversation_id}/lifetime", answer=LifetimeBody)
+@routes.get("/conversations/{conversation_id}/lifetime", response=LifetimeBody)
 async def get_lifetime(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the lifetime of a conversation and the rule it follows from."""
-    return as_json(lifetime_document(await call.manager.lifetime(call.conversation_id)))
+    return json_response(lifetime_document(await call.manager.lifetime(call.conversation_id)))
 
 
 def with_idle_time(manager: ConversationManager, idle_after: float | None) -> ConversationManager:

@@ -30,11 +30,11 @@ from aforesaid.protocol.bodies import (
     SessionTurnBody,
     TurnBody,
 )
-from aforesaid.server.calls import Call, NoBody, NoQuery, converted
-from aforesaid.server.decoding import given_message, given_turn
+from aforesaid.server.calls import Call, NoBody, NoQuery, convert
+from aforesaid.server.decoding import parse_message, parse_turn
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.idempotency import Append, may_be_repeated, once
-from aforesaid.server.responses import as_json, at_revision
+from aforesaid.server.idempotency import Append, append_once, has_idempotency_key
+from aforesaid.server.responses import json_response, revision_response
 from aforesaid.server.routes.conversations import link_to_next, with_idle_time
 
 routes = Routes("messages")
@@ -48,7 +48,7 @@ class LogPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     before: Annotated[str, Meta(description="`latest`, or the `next` of an earlier page.")] | None = None
 
 
-@routes.get("/conversations/{conversation_id}/messages", answer=EntriesPage)
+@routes.get("/conversations/{conversation_id}/messages", response=EntriesPage)
 async def list_messages(call: Call[NoBody, LogPage]) -> Reply:
     """Return part of the log, oldest message first.
 
@@ -71,7 +71,7 @@ async def _page_from_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:
         "entries": [entry_document(entry) for entry in found[:limit]],
         "next": None if following is None else str(following),
     }
-    return as_json(document, headers=link_to_next(call, "offset", following))
+    return json_response(document, headers=link_to_next(call, "offset", following))
 
 
 async def _page_from_newest(call: Call[NoBody, LogPage], before: str) -> Reply:
@@ -80,7 +80,7 @@ async def _page_from_newest(call: Call[NoBody, LogPage], before: str) -> Reply:
     entries = found[-limit:]
     cursor = f"{entries[0].position.micros}:{entries[0].position.sequence}" if len(found) > limit else None
     document = {"entries": [entry_document(entry) for entry in entries], "next": cursor}
-    return as_json(document, headers=link_to_next(call, "before", cursor))
+    return json_response(document, headers=link_to_next(call, "before", cursor))
 
 
 def _position(cursor: str) -> Position | None:
@@ -97,7 +97,7 @@ def _position(cursor: str) -> Position | None:
 
 @routes.post(
     "/conversations/{conversation_id}/messages",
-    answer=AppendedBody,
+    response=AppendedBody,
     status=201,
     raw=True,
     revised=True,
@@ -105,12 +105,12 @@ def _position(cursor: str) -> Position | None:
 )
 async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
     """Store one message. A repeat with the same id or `Idempotency-Key` is stored once."""
-    return await _append(call, [given_message(call.raw)], None)
+    return await _append(call, [parse_message(call.raw)], None)
 
 
 @routes.post(
     "/conversations/{conversation_id}/turns",
-    answer=AppendedBody,
+    response=AppendedBody,
     status=201,
     raw=True,
     revised=True,
@@ -123,14 +123,14 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     stored again. An `Idempotency-Key` does the same for messages without ids. With `If-Match` or
     `expected_revision`, the revision must be unchanged.
     """
-    messages, expected = given_turn(call.raw)
+    messages, expected = parse_turn(call.raw)
     return await _append(call, messages, expected)
 
 
-@routes.post("/sessions/turns", answer=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
+@routes.post("/sessions/turns", response=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
 async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
     """Store a turn in the conversation of a session. Create the conversation if there is none."""
-    body = converted(from_json(call.raw), SessionTurnBody)
+    body = convert(from_json(call.raw), SessionTurnBody)
     messages = read(list(body.messages), dialect=body.dialect)
     manager = with_idle_time(call.manager, body.idle_after)
 
@@ -139,8 +139,8 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
             body.session_id, given, channel=body.channel, tags=tuple(body.tags)
         )
 
-    stored = await once(call, messages, append)
-    return at_revision(appended_document(stored), stored.conversation.revision, status=201)
+    stored = await append_once(call, messages, append)
+    return revision_response(appended_document(stored), stored.conversation.revision, status=201)
 
 
 async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
@@ -150,21 +150,23 @@ async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expecte
         conversation_id,
         expected_revision=expected if revision is None else revision,
     )
-    if may_be_repeated(call):
-        stored = await once(call, messages, append, conversation_id=conversation_id)
+    if has_idempotency_key(call):
+        stored = await append_once(call, messages, append, conversation_id=conversation_id)
     else:
         stored = await append(messages)
-    return at_revision(appended_document(stored), stored.conversation.revision, status=201)
+    return revision_response(appended_document(stored), stored.conversation.revision, status=201)
 
 
-@routes.delete("/conversations/{conversation_id}/messages", answer=ConversationBody, status=200, revised=True)
+@routes.delete(
+    "/conversations/{conversation_id}/messages", response=ConversationBody, status=200, revised=True
+)
 async def clear_history(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove all messages of a conversation and keep its record."""
     record = await call.manager.clear_history(call.conversation_id, expected_revision=call.expected_revision)
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
-@routes.post("/conversations/{conversation_id}/interruptions", answer=MessageBody)
+@routes.post("/conversations/{conversation_id}/interruptions", response=MessageBody)
 async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
     """Record that the user interrupted a spoken answer, and the part that was heard.
 
@@ -174,10 +176,10 @@ async def note_interruption(call: Call[InterruptionBody, NoQuery]) -> Reply:
     message = await call.manager.interrupted(
         call.conversation_id, body.message_id, heard=body.heard, spoken=body.spoken
     )
-    return as_json(message_document(message))
+    return json_response(message_document(message))
 
 
-@routes.post("/conversations/{conversation_id}/redactions", answer=MessageBody)
+@routes.post("/conversations/{conversation_id}/redactions", response=MessageBody)
 async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
     """Redact a message. A mark replaces its text; references to tool calls stay."""
     message = await call.manager.redact(
@@ -186,4 +188,4 @@ async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
         mark=MARK if call.body.mark is None else call.body.mark,
         scrub=call.body.scrub,
     )
-    return as_json(message_document(message))
+    return json_response(message_document(message))

@@ -9,7 +9,7 @@ from aforesaid.protocol.bodies import Moment, Name, RequestModel, ResponseModel,
 from aforesaid.protocol.documents import seconds
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import as_json
+from aforesaid.server.responses import json_response
 
 routes = Routes("notes")
 
@@ -54,14 +54,14 @@ class NotesBody(ResponseModel, frozen=True, kw_only=True):
     notes: list[Note]
 
 
-@routes.get("/notes", answer=NotesBody)
+@routes.get("/notes", response=NotesBody)
 async def list_notes(call: Call[NoBody, NotesQuery]) -> Reply:
     """List notes, oldest first."""
     found = await call.manager.notes(tag=call.query.tag, history=call.query.history)
-    return as_json({"notes": found})
+    return json_response({"notes": found})
 
 
-@routes.post("/notes", answer=Note, status=201)
+@routes.post("/notes", response=Note, status=201)
 async def remember(call: Call[NewNote, NoQuery]) -> Reply:
     """Create a note. If an identical note exists, return it."""
     body = call.body
@@ -75,30 +75,30 @@ async def remember(call: Call[NewNote, NoQuery]) -> Reply:
         expires=body.expires_at or seconds(body.expires_in, field="expires_in"),
         source=source,
     )
-    return as_json(note, status=201)
+    return json_response(note, status=201)
 
 
-@routes.get("/notes/{note_id}", answer=Note)
+@routes.get("/notes/{note_id}", response=Note)
 async def get_note(call: Call[NoBody, NoQuery]) -> Reply:
     """Return a note, even if it was replaced."""
-    return as_json(await call.manager.get_note(call.path["note_id"]))
+    return json_response(await call.manager.get_note(call.path["note_id"]))
 
 
-@routes.delete("/notes/{note_id}", answer=NotesBody, status=200)
+@routes.delete("/notes/{note_id}", response=NotesBody, status=200)
 async def forget_note(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove a note and the notes it replaced. Returns the removed notes."""
     note = await call.manager.get_note(call.path["note_id"])
-    return as_json({"notes": await call.manager.forget(note.id)})
+    return json_response({"notes": await call.manager.forget(note.id)})
 
 
-@routes.post("/notes/recall", answer=NotesBody, reach="read", route_class="search")
+@routes.post("/notes/recall", response=NotesBody, scope="read", route_class="search")
 async def recall(call: Call[NotesSearch, NoQuery]) -> Reply:
     """Search notes, best match first. Without a query, return the latest first."""
     body = call.body
-    return as_json({"notes": await call.manager.recall(body.query, body.limit, tag=body.tag)})
+    return json_response({"notes": await call.manager.recall(body.query, body.limit, tag=body.tag)})
 
 
-@routes.post("/notes/forget", answer=NotesBody)
+@routes.post("/notes/forget", response=NotesBody)
 async def forget(call: Call[ForgetBody, NoQuery]) -> Reply:
     """Remove notes by id, subject or words. Returns the removed notes."""
-    return as_json({"notes": await call.manager.forget(call.body.what)})
+    return json_response({"notes": await call.manager.forget(call.body.what)})

@@ -24,7 +24,7 @@ from aforesaid.retention.receipts import Receipt
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
-from aforesaid.server.responses import Streamed, as_json, as_problem, at_revision
+from aforesaid.server.responses import StreamingResponse, json_response, problem_response, revision_response
 from aforesaid.transfer.archive_files import Archive
 from aforesaid.transfer.folders import Manifest, export_owner, import_owner
 from aforesaid.transfer.zips import pack_folder, unpack_folder
@@ -59,79 +59,81 @@ class ArchiveList(ResponseModel, frozen=True, kw_only=True):
 # Retention
 
 
-@routes.get("/retention", answer=RulesBody)
+@routes.get("/retention", response=RulesBody)
 async def get_retention(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the retention rules of the owner."""
-    return as_json(rules_document(await call.manager.retention()))
+    return json_response(rules_document(await call.manager.retention()))
 
 
-@routes.put("/retention", answer=Changed, reach="admin")
+@routes.put("/retention", response=Changed, scope="admin")
 async def set_retention(call: Call[RulesChange, NoQuery]) -> Reply:
     """Set and apply the retention rules. Rules of conversations stay, unless the request names them."""
     fields = asdict(call.body)
     inherit = fields.pop("inherit")
     rules = rules_of({name: value for name, value in fields.items() if value is not UNSET})
-    return as_json({"changed": await call.manager.set_retention(rules, inherit=inherit)})
+    return json_response({"changed": await call.manager.set_retention(rules, inherit=inherit)})
 
 
-@routes.post("/retention/apply", answer=Changed, reach="admin")
+@routes.post("/retention/apply", response=Changed, scope="admin")
 async def apply_retention(call: Call[NoBody, NoQuery]) -> Reply:
     """Apply the retention rules to every conversation."""
-    return as_json({"changed": await call.manager.apply_retention()})
+    return json_response({"changed": await call.manager.apply_retention()})
 
 
-@routes.get("/retention/expiring", answer=ExpiringList)
+@routes.get("/retention/expiring", response=ExpiringList)
 async def list_expiring(call: Call[NoBody, ExpiringQuery]) -> Reply:
     """List the conversations that a purge would remove within a time span, with the reason."""
     within = seconds(call.query.within, field="within")
     assert within is not None
-    return as_json({"expiring": await call.manager.expiring(within, limit=call.query.limit)})
+    return json_response({"expiring": await call.manager.expiring(within, limit=call.query.limit)})
 
 
-@routes.post("/retention/purge", answer=Purged, reach="admin")
+@routes.post("/retention/purge", response=Purged, scope="admin")
 async def purge(call: Call[NoBody, NoQuery]) -> Reply:
     """Remove expired conversations."""
-    return as_json({"purged": await call.manager.purge_expired()})
+    return json_response({"purged": await call.manager.purge_expired()})
 
 
 # Archives
 
 
-@routes.post("/conversations/{conversation_id}/archive", answer=Archive)
+@routes.post("/conversations/{conversation_id}/archive", response=Archive)
 async def archive_conversation(call: Call[NoBody, NoQuery]) -> Reply:
     """Move a conversation to the archive. Repeating has no effect."""
-    return as_json(await call.manager.archive(call.conversation_id))
+    return json_response(await call.manager.archive(call.conversation_id))
 
 
-@routes.get("/archives", answer=ArchiveList)
+@routes.get("/archives", response=ArchiveList)
 async def list_archives(call: Call[NoBody, NoQuery]) -> Reply:
     """List archived conversations, most recently active first."""
-    return as_json({"archives": await call.manager.archives()})
+    return json_response({"archives": await call.manager.archives()})
 
 
-@routes.post("/archives/{conversation_id}/restore", answer=ConversationBody)
+@routes.post("/archives/{conversation_id}/restore", response=ConversationBody)
 async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
     """Restore a conversation from the archive unchanged."""
     record = await call.manager.restore(call.conversation_id)
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
 # Erasure, export, import
 
 
-@routes.post("/conversations/{conversation_id}/erase", answer=Receipt, reach="admin")
+@routes.post("/conversations/{conversation_id}/erase", response=Receipt, scope="admin")
 async def erase_conversation(call: Call[NoBody, NoQuery]) -> Reply:
     """Erase a conversation permanently. The receipt counts the removed data."""
-    return as_json(await call.manager.erase(call.conversation_id))
+    return json_response(await call.manager.erase(call.conversation_id))
 
 
-@routes.post("/erase", answer=Receipt, reach="admin")
+@routes.post("/erase", response=Receipt, scope="admin")
 async def erase_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Erase all data of the owner permanently."""
-    return as_json(await call.manager.erase())
+    return json_response(await call.manager.erase())
 
 
-@routes.get("/export", answer=Media(type=ZIP, description="The owner's folder as a zip file."), reach="admin")
+@routes.get(
+    "/export", response=Media(type=ZIP, description="The owner's folder as a zip file."), scope="admin"
+)
 async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     """Export all data of the owner as a zip file, readable for people and programs."""
     packed = open_scratch()
@@ -146,7 +148,9 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     finally:
         folder.close()
     disposition = (b"content-disposition", b'attachment; filename="aforesaid-export.zip"')
-    return Streamed(_blocks(packed), media=ZIP.encode(), headers=(disposition,), closing=packed.close)
+    return StreamingResponse(
+        _blocks(packed), media=ZIP.encode(), headers=(disposition,), closing=packed.close
+    )
 
 
 def _pack(folder: ScratchFolder, file: BinaryIO) -> None:
@@ -161,8 +165,8 @@ async def _blocks(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 @routes.post(
     "/import",
-    answer=Manifest,
-    reach="admin",
+    response=Manifest,
+    scope="admin",
     body_media=Media(type=ZIP, description="An export as a zip file."),
     body_limit=MAX_ZIP_BYTES,
 )
@@ -173,7 +177,7 @@ async def import_everything(call: Call[NoBody, NoQuery]) -> Reply:
         await to_the_end(unpack_folder, io.BytesIO(call.raw), folder, largest=MAX_UNPACKED_BYTES)
         manifest = await import_owner(call.manager.scope, folder)
     except (StoreForeign, StoreDamaged) as error:
-        return as_problem(error, status=422)  # the uploaded file is damaged, not the store
+        return problem_response(error, status=422)  # the uploaded file is damaged, not the store
     finally:
         folder.close()
-    return as_json(manifest)
+    return json_response(manifest)

@@ -15,7 +15,7 @@ from aforesaid.search.conversations import FoundConversation
 from aforesaid.search.searcher import Findings
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import as_json
+from aforesaid.server.responses import json_response
 
 routes = Routes("search")
 
@@ -34,13 +34,13 @@ class SimilarQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limit: Limit = 5
 
 
-@routes.get("/search", answer=Findings, route_class="search")
+@routes.get("/search", response=Findings, route_class="search")
 async def find_history(call: Call[NoBody, HistoryQuery]) -> Reply:
     """Search messages. Returns passages, best match first; without a query, the latest."""
     return await _history(call, call.query)
 
 
-@routes.post("/search", answer=Findings, reach="read", route_class="search")
+@routes.post("/search", response=Findings, scope="read", route_class="search")
 async def search_history(call: Call[HistoryQuery, NoQuery]) -> Reply:
     """Search messages with the query in the body, which keeps it out of proxy logs."""
     return await _history(call, call.body)
@@ -52,16 +52,16 @@ async def _history(call: Call[Any, Any], query: HistoryQuery) -> Reply:
     zone = await parse_zone(fields.pop("timezone"))
     findings = await call.manager.search(**fields, timezone=zone)
     document = asdict(findings)
-    return as_json(document | {"snippets": findings.render()} if wants_snippets else document)
+    return json_response(document | {"snippets": findings.render()} if wants_snippets else document)
 
 
-@routes.get("/search/conversations", answer=FoundConversations, route_class="search")
+@routes.get("/search/conversations", response=FoundConversations, route_class="search")
 async def find_conversations(call: Call[NoBody, ConversationsQuery]) -> Reply:
     """Search conversations by client name, subject or content. All given filters apply."""
     return await _conversations(call, call.query)
 
 
-@routes.post("/search/conversations", answer=FoundConversations, reach="read", route_class="search")
+@routes.post("/search/conversations", response=FoundConversations, scope="read", route_class="search")
 async def search_conversations(call: Call[ConversationsQuery, NoQuery]) -> Reply:
     """Search conversations with the query in the body."""
     return await _conversations(call, call.body)
@@ -71,14 +71,14 @@ async def _conversations(call: Call[Any, Any], query: ConversationsQuery) -> Rep
     fields = asdict(query)
     zone = await parse_zone(fields.pop("timezone"))
     found = await call.manager.search_conversations(**fields, timezone=zone)
-    return as_json({"conversations": found})
+    return json_response({"conversations": found})
 
 
-@routes.get("/conversations/{conversation_id}/similar", answer=FoundConversations, route_class="search")
+@routes.get("/conversations/{conversation_id}/similar", response=FoundConversations, route_class="search")
 async def find_similar(call: Call[NoBody, SimilarQuery]) -> Reply:
     """Find similar conversations, most similar first."""
     found = await call.manager.similar(call.conversation_id, limit=call.query.limit)
-    return as_json({"conversations": found})
+    return json_response({"conversations": found})
 
 
 async def parse_zone(name: str | None) -> tzinfo | None:

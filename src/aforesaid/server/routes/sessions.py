@@ -14,7 +14,7 @@ from aforesaid.protocol import conversation_document, problem_of, to_json
 from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Question, RequestModel, Seconds
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Media, Reply, Routes
-from aforesaid.server.responses import NOTHING, Streamed, as_json, at_revision
+from aforesaid.server.responses import NO_CONTENT, StreamingResponse, json_response, revision_response
 from aforesaid.server.routes.conversations import with_idle_time
 from aforesaid.voice import VoiceReply
 
@@ -57,13 +57,13 @@ class LeaveBody(RequestModel, frozen=True, kw_only=True):
     session_id: Name
 
 
-@routes.get("/sessions", answer=ConversationBody, revised=True, errors=(404,))
+@routes.get("/sessions", response=ConversationBody, revised=True, errors=(404,))
 async def get_session(call: Call[NoBody, SessionQuery]) -> Reply:
     """Return the conversation of a session. Answers 404 if there is none or it was idle for too long."""
     record = await with_idle_time(call.manager, call.query.idle_after).session(call.query.session_id)
     if record is None:
         raise NotFound(f"session {shown(call.query.session_id)} has no conversation")
-    return at_revision(conversation_document(record), record.revision)
+    return revision_response(conversation_document(record), record.revision)
 
 
 @routes.delete("/sessions")
@@ -72,21 +72,21 @@ async def delete_session(call: Call[NoBody, SessionRemovalQuery]) -> Reply:
     query = call.query
     if query.tag is not None:
         await call.manager.delete_session(query.session_id, tag=query.tag)
-        return NOTHING
+        return NO_CONTENT
     record = await call.manager.session(query.session_id)
     if record is not None:
         await call.manager.delete_conversation(record.id)
-    return NOTHING
+    return NO_CONTENT
 
 
 @routes.post("/sessions/leave", status=204)
 async def leave_session(call: Call[LeaveBody, NoQuery]) -> Reply:
     """Detach a session from its conversation. The next message starts a new conversation."""
     await call.manager.leave_session(call.body.session_id)
-    return NOTHING
+    return NO_CONTENT
 
 
-@routes.post("/sessions/answers", answer=AnswerBody, route_class="ask", errors=(404,))
+@routes.post("/sessions/answers", response=AnswerBody, route_class="ask", errors=(404,))
 async def ask(call: Call[Question, NoQuery]) -> Reply:
     """Ask the assistant. Question and answer are stored together or not at all.
 
@@ -98,18 +98,18 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     """
     supervisor = call.service.assistant(call.manager)
     if EVENTS in call.headers.get(b"accept", b""):
-        return Streamed(_answer_events(supervisor, call.body), media=EVENTS)
-    return as_json(await _answer(supervisor, call.body))
+        return StreamingResponse(_answer_events(supervisor, call.body), media=EVENTS)
+    return json_response(await _answer(supervisor, call.body))
 
 
 @routes.post(
     "/sessions/voice",
-    answer=VoiceReply,
+    response=VoiceReply,
     route_class="ask",
     body_media=Media(
         type="audio/*",
         description="A recording, or raw samples (audio/pcm).",
-        such_as=("audio/wav", "audio/pcm"),
+        examples=("audio/wav", "audio/pcm"),
     ),
     body_limit=MAX_AUDIO_BYTES,
     errors=(502,),
@@ -131,7 +131,7 @@ async def speak(call: Call[NoBody, VoiceQuery]) -> Reply:
         language=query.language,
         device=query.device,
     )
-    return as_json(reply)
+    return json_response(reply)
 
 
 async def _answer(supervisor: SupervisorAgent, question: Question, on_text: Any = None) -> dict[str, Any]:

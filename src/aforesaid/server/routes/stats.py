@@ -9,18 +9,18 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.protocol.bodies import OwnersBody, StatsBody
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import as_json
+from aforesaid.server.responses import json_response
 
 routes = Routes("overview")
 
 
-@routes.get("/stats", answer=StatsBody, route_class="search")
+@routes.get("/stats", response=StatsBody, route_class="search")
 async def get_stats(call: Call[NoBody, NoQuery]) -> Reply:
     """Count conversations and messages of the owner.
 
     Counts every acknowledged turn. Answers 503 while the store is unavailable or still replays the spool.
     """
-    return as_json(await _count(call.manager))
+    return json_response(await _count(call.manager))
 
 
 async def _count(manager: ConversationManager) -> dict[str, Any]:
@@ -36,9 +36,9 @@ async def _count(manager: ConversationManager) -> dict[str, Any]:
     return {**{name: totals[name] for name in names}, **by, "last_activity": last}
 
 
-@routes.get("/owners", answer=OwnersBody, needs_owner=False)
+@routes.get("/owners", response=OwnersBody, needs_owner=False)
 async def list_owners(call: Call[NoBody, NoQuery]) -> Reply:
     """List the owners with data that the key has access to."""
     allowed = call.caller.owners
     found = [owner async for owner in call.service.memory.owners() if allowed is None or owner in allowed]
-    return as_json({"owners": sorted(found)})
+    return json_response({"owners": sorted(found)})

@@ -3,7 +3,7 @@
 from aforesaid.protocol.bodies import PolicyBody, RequestModel, ResponseModel
 from aforesaid.server.calls import Call, NoBody, NoQuery
 from aforesaid.server.endpoints import Reply, Routes
-from aforesaid.server.responses import as_json
+from aforesaid.server.responses import json_response
 from aforesaid.server.routes.contexts import policy_of
 from aforesaid.summaries.records import Summary
 
@@ -22,17 +22,17 @@ class SummaryBody(ResponseModel, frozen=True, kw_only=True):
     summary: Summary | None
 
 
-@routes.get("/conversations/{conversation_id}/summary", answer=SummaryBody)
+@routes.get("/conversations/{conversation_id}/summary", response=SummaryBody)
 async def get_summary(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the current summary of a conversation."""
-    return as_json({"summary": await call.manager.summary(call.conversation_id)})
+    return json_response({"summary": await call.manager.summary(call.conversation_id)})
 
 
-@routes.post("/conversations/{conversation_id}/summary", answer=SummaryBody)
+@routes.post("/conversations/{conversation_id}/summary", response=SummaryBody)
 async def summarize(call: Call[SummaryQuery, NoQuery]) -> Reply:
     """Update the summary to cover all messages outside the window.
 
     Loading a context does this in the background.
     """
     policy = policy_of(call.body.policy)
-    return as_json({"summary": await call.manager.summarize(call.conversation_id, policy=policy)})
+    return json_response({"summary": await call.manager.summarize(call.conversation_id, policy=policy)})

@@ -1,10 +1,9 @@
-"""The gate: from the headers of a request to a caller, or no further. Below: keys, tokens.
+"""Authenticate requests by their headers.
 
-Whatever is wrong with what was shown (nothing, unknown, expired, revoked, another issuer's) gives one and the
-same answer. A verified key is cached for `REMEMBERED` seconds, so that a request costs a look into a dict.
-After that time the store is asked again. While the store is away, the request fails with `AccessUnverified`:
-a key that was revoked elsewhere must not go on working for as long as an outage lasts. `grace` trades this
-for availability. Tokens are verified without the store.
+Every invalid credential (missing, unknown, expired, revoked, of another issuer) gets the same response.
+Verified keys are cached for `CACHE_SECONDS`, then looked up again. While the store is unavailable, the lookup
+fails with `AccessUnverified`, because a key that was revoked elsewhere must not stay valid during an outage.
+`grace` trades this for availability. Tokens are verified without the store.
 """
 
 import time
@@ -23,28 +22,28 @@ from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.auth.local import check_headers
 from aforesaid.server.auth.tokens import Tokens
 
-REMEMBERED = 5.0
-"""Seconds that a key is taken to be as it was when it was looked up: so long a revoked one may still work."""
-MOST_REMEMBERED = 4096
+CACHE_SECONDS = 5.0
+"""Seconds that a verified key is cached. A revoked key stays valid for at most as long."""
+MAX_CACHED = 4096
 LONGEST_CREDENTIAL = 16_384
 
 Headers = Mapping[bytes, bytes]
 
 
-class _Known(Struct, frozen=True):
-    """Somebody who was let in before."""
+class _CachedCredential(Struct, frozen=True):
+    """A cached credential."""
 
     caller: Caller
-    looked_up: float
+    verified_at: float
     until: datetime | None
 
 
-class Gate:
-    """Lets requests in.
+class Authenticator:
+    """Authenticate requests.
 
-    `open_for`: the owner for whom a server without any key is open; None where it never is. Once there is
-    a key, or tokens are taken, nobody gets in without. `grace`: seconds beyond `REMEMBERED` for which the
-    last answer of the store counts while the store is away.
+    `open_for` is the owner of local requests without a key; None requires a key. The first API key, or a
+    token issuer, permanently disables access without a key. `grace` is the time in seconds beyond
+    `CACHE_SECONDS` for which cached results are used while the store is unavailable.
     """
 
     def __init__(
@@ -63,40 +62,40 @@ class Gate:
         self._grace = grace
         self._clock = clock
         self._monotonic = monotonic
-        self._known: BoundedDict[bytes, _Known] = BoundedDict(MOST_REMEMBERED)
+        self._cache: BoundedDict[bytes, _CachedCredential] = BoundedDict(MAX_CACHED)
         self._open_since: float | None = None
-        """When the store last said that there is no key."""
+        """When the store last had no key."""
 
-    async def admit(self, headers: Headers) -> Caller:
-        """Who asks. Raises `NotAuthenticated`."""
-        shown = headers.get(b"authorization")
-        if shown is None:
+    async def authenticate(self, headers: Headers) -> Caller:
+        """Return the caller. Raises `NotAuthenticated`."""
+        authorization = headers.get(b"authorization")
+        if authorization is None:
             return await self._without_key(headers)
-        scheme, _, credential = shown.partition(b" ")
+        scheme, _, credential = authorization.partition(b" ")
         if scheme.lower() != b"bearer" or not credential or len(credential) > LONGEST_CREDENTIAL:
             raise NotAuthenticated
         fingerprint = sha256(credential).digest()
-        known = self._known.get(fingerprint)
-        if known is None or self._monotonic() - known.looked_up >= REMEMBERED:
-            known = await self._look_up(fingerprint, credential)
-        if known.until is not None and self._clock() >= known.until:
+        cached = self._cache.get(fingerprint)
+        if cached is None or self._monotonic() - cached.verified_at >= CACHE_SECONDS:
+            cached = await self._look_up(fingerprint, credential)
+        if cached.until is not None and self._clock() >= cached.until:
             raise NotAuthenticated
-        return known.caller
+        return cached.caller
 
-    async def _look_up(self, fingerprint: bytes, credential: bytes) -> _Known:
-        before = self._known.pop(fingerprint, None)
+    async def _look_up(self, fingerprint: bytes, credential: bytes) -> _CachedCredential:
+        before = self._cache.pop(fingerprint, None)
         at = self._monotonic()
         try:
-            caller, until = await self._verified(credential.decode("latin-1").strip())
+            caller, until = await self._verify(credential.decode("latin-1").strip())
         except StoreUnavailable as error:
-            if before is None or at - before.looked_up >= REMEMBERED + self._grace:
+            if before is None or at - before.verified_at >= CACHE_SECONDS + self._grace:
                 raise AccessUnverified from error
-            self._known.setdefault(fingerprint, before)
+            self._cache.setdefault(fingerprint, before)
             return before
-        known = self._known[fingerprint] = _Known(caller, at, until)
-        return known
+        cached = self._cache[fingerprint] = _CachedCredential(caller, at, until)
+        return cached
 
-    async def _verified(self, text: str) -> tuple[Caller, datetime | None]:
+    async def _verify(self, text: str) -> tuple[Caller, datetime | None]:
         if self.tokens is not None and text.count(".") == 2:
             return await self.tokens.caller(text)
         key = await self.keys.find(text)
@@ -108,24 +107,24 @@ class Gate:
         if self._open_for is None or not await self.is_open():
             raise NotAuthenticated
         check_headers(headers)
-        return Caller(name="local", owners=None, reach="admin", owner=self._open_for)
+        return Caller(name="local", owners=None, scope="admin", owner=self._open_for)
 
     @property
     def may_be_open(self) -> bool:
-        """Whether callers without a key may get in. False is final."""
+        """Whether requests without a key may be accepted. Never changes back to True."""
         return self._open_for is not None
 
     async def is_open(self) -> bool:
-        """Whether there is no key. Looked up now and then: the first key that is made closes the door."""
+        """Return whether no key exists. The result is cached for `CACHE_SECONDS` until a key exists."""
         if self._open_for is None:
             return False
         at = self._monotonic()
-        if self._open_since is not None and at - self._open_since < REMEMBERED:
+        if self._open_since is not None and at - self._open_since < CACHE_SECONDS:
             return True
         try:
             has_keys = await self.keys.any()
         except StoreUnavailable as error:
-            if self._open_since is None or at - self._open_since >= REMEMBERED + self._grace:
+            if self._open_since is None or at - self._open_since >= CACHE_SECONDS + self._grace:
                 raise AccessUnverified from error
             return True
         if has_keys:
@@ -136,7 +135,7 @@ class Gate:
 
 
 def wanted_owner(headers: Headers, header: bytes) -> str | None:
-    """The owner that the request names, or None."""
+    """Return the owner that the request names, or None."""
     value = headers.get(header)
     if value is None:
         return None
