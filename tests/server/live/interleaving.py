@@ -103,7 +103,7 @@ class Writers:
             self._left -= 1
             await self.write()
             if name == "append" and self._chance.random() < 0.5:  # never within a look, which holds a lock
-                await self._hub.live.feeds.look(self._hub.owner, self.conversation_id)
+                await self._hub.live.feeds.refresh(self._hub.owner, self.conversation_id)
         for _ in range(self._chance.randrange(4)):
             await asyncio.sleep(0)
 

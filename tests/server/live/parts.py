@@ -115,7 +115,7 @@ class Client:
         self._waiting: asyncio.Future[Outgoing] | None = None
 
     async def send(self, type: str, **fields: Any) -> None:  # noqa: A002  the name in the frame
-        await self.connection.heard(msgspec.json.encode({"type": type, **fields}).decode())
+        await self.connection.receive(msgspec.json.encode({"type": type, **fields}).decode())
 
     async def next(self) -> dict[str, Any]:
         frame = await self.soon(PATIENCE)

@@ -13,13 +13,13 @@ from aforesaid.model.messages import Message, Speech
 from aforesaid.protocol.live import CloseCode
 from aforesaid.server.auth.callers import Caller
 from aforesaid.server.limits import Limits
-from aforesaid.server.live.outbox import Ended
+from aforesaid.server.live.outbox import ConnectionClosed
 from aforesaid.stores.memory import InMemoryStore
 from tests.server.live.parts import PATIENCE, Client, Room, a_room, words
 
 
 async def the_end(client: Client) -> int:
-    with pytest.raises(Ended) as ended:
+    with pytest.raises(ConnectionClosed) as ended:
         while True:
             await client.next()
     return ended.value.code
@@ -183,7 +183,7 @@ async def test_the_first_frame_must_be_a_hello() -> None:
     async with a_room() as hub:
         for frame in ('{"type":"text","id":"1","text":"hi"}', "{", "[]", '"hello"', '{"type":"no"}'):
             client = hub.client(authorization="Bearer erin")
-            await client.connection.heard(frame)
+            await client.connection.receive(frame)
             assert (await client.next())["problem"]["status"] == 422
             assert await the_end(client) == CloseCode.NO_HELLO
 
@@ -277,7 +277,7 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> No
             '{"type":"hello"}',
             "[" * 100_000,
         ):
-            await client.connection.heard(frame)
+            await client.connection.receive(frame)
             error = await client.next()
             assert error["type"] == "error", frame
             assert 400 <= error["problem"]["status"] < 500, frame
@@ -453,7 +453,7 @@ async def test_audio_is_refused_where_the_server_does_not_understand_speech() ->
         await client.send("audio.start", id="a1")
         error = await client.next()
         assert (error["id"], error["problem"]["status"]) == ("a1", 503)
-        await client.connection.heard(b"\0\0")
+        await client.connection.receive(b"\0\0")
         assert (await client.next())["problem"]["status"] == 422
 
 
@@ -467,7 +467,7 @@ async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
         ready = await client.hello(session_id="kitchen", channel="voice")
         await client.send("audio.start", id="a1")
         for piece in (b"good ", b"morning"):
-            await client.connection.heard(piece)
+            await client.connection.receive(piece)
         await client.send("audio.end", id="a1")
         assert (await client.next())["text"] == "good morning"
         done = await client.until("answer.done")
@@ -483,7 +483,7 @@ async def test_audio_has_its_limits_and_can_be_given_up() -> None:
         for pieces in ([b"x" * 9], [b"x" * 6, b"x" * 6]):
             await client.send("audio.start", id="a1")
             for piece in pieces:
-                await client.connection.heard(piece)
+                await client.connection.receive(piece)
             error = await client.next()
             assert (error["id"], error["problem"]["status"]) == ("a1", 413)
         await client.send("audio.start", id="a2")
@@ -598,7 +598,7 @@ async def test_an_interruption_may_name_the_conversation() -> None:
 
 async def speak(client: Client, utterance_id: str, audio: bytes) -> None:
     await client.send("audio.start", id=utterance_id)
-    await client.connection.heard(audio)
+    await client.connection.receive(audio)
     await client.send("audio.end", id=utterance_id)
 
 
@@ -634,7 +634,7 @@ async def test_silence_is_asked_about_and_then_taken_for_an_end() -> None:
         client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
-        client.connection.cut = cut
+        client.connection.abort = cut
         hub.clock.now += 21
         client.connection.tick()
         assert await client.next() == {"type": "ping"}
@@ -655,7 +655,7 @@ async def test_a_peer_that_does_not_read_is_cut_off() -> None:
         client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
-        client.connection.cut = cut
+        client.connection.abort = cut
         hub.clock.now += 31
         client.connection.tick()
         cut.assert_called_once()

@@ -49,7 +49,7 @@ async def test_a_client_converges_when_the_listening_connection_is_killed(
     owner = f"erin-{uuid4()}"
     options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     async with (
-        a_room(url, owner=owner, poll_seconds=0.01, told_poll_seconds=3600.0) as hub,
+        a_room(url, owner=owner, poll_seconds=0.01, watched_poll_seconds=3600.0) as hub,
         aforesaid.open(url, **options) as elsewhere,
     ):
 

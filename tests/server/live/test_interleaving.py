@@ -10,7 +10,7 @@ import pytest
 
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.messages import Message
-from aforesaid.server.live.feeds import FIRST_LOOK, Feed
+from aforesaid.server.live.feeds import FIRST_READ, Feed
 from tests.properties.worlds import STORES, url_for
 from tests.server.live.interleaving import InterruptedStore, Reader, Writers, interrupt
 from tests.server.live.parts import Room, a_room, words
@@ -34,7 +34,7 @@ async def a_conversation(hub: Room, *, messages: int) -> str:
     return made.id
 
 
-@pytest.mark.parametrize("messages", [FIRST_LOOK - 1, FIRST_LOOK])
+@pytest.mark.parametrize("messages", [FIRST_READ - 1, FIRST_READ])
 async def test_a_turn_stored_during_a_look_hides_no_redaction(hub: Room, messages: int) -> None:
     """The look reads the record, then the end of the log, which by then has lost its oldest messages."""
     conversation_id = await a_conversation(hub, messages=messages)
@@ -50,10 +50,10 @@ async def test_a_turn_stored_during_a_look_hides_no_redaction(hub: Room, message
     await feed.start()
     feed.store.between = between  # type: ignore[attr-defined]
     await hub.erin.redact(conversation_id, "m0")
-    await feed.look()
-    await feed.look()
-    assert feed.starts_over or [piece.sequence for _, piece in feed.changes] == [1]
-    assert "late 1" in str([bytes(piece.body) for piece in feed.kept_since(messages) or []])
+    await feed.refresh()
+    await feed.refresh()
+    assert feed.resets or [piece.sequence for _, piece in feed.changes] == [1]
+    assert "late 1" in str([bytes(piece.body) for piece in feed.buffered_since(messages) or []])
 
 
 async def _nothing(_: str) -> None:
@@ -67,7 +67,7 @@ async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: Roo
     async def between(name: str) -> None:
         if name == "append":
             await hub.erin.redact(conversation_id, "q1")
-            await hub.live.feeds.look(hub.owner, conversation_id)
+            await hub.live.feeds.refresh(hub.owner, conversation_id)
 
     interrupt(hub, between)
     ready = await client.hello(session_id="kitchen")
@@ -117,7 +117,7 @@ async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(hub
     async def between(name: str) -> None:
         if name == "append" and not has_begun.is_set():
             has_begun.set()
-            await hub.live.feeds.look(hub.owner, conversation_id)
+            await hub.live.feeds.refresh(hub.owner, conversation_id)
             await client.send("turn", id="g", messages=[{"role": "user", "content": "given"}])
             await has_overtaken.wait()
 
@@ -141,7 +141,7 @@ async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(hu
     async def between(name: str) -> None:
         if name == "append":
             await hub.erin.redact(conversation_id, "g")
-            await hub.live.feeds.look(hub.owner, conversation_id)
+            await hub.live.feeds.refresh(hub.owner, conversation_id)
 
     interrupt(hub, between)
     ready = await client.hello(session_id="kitchen")
@@ -164,7 +164,7 @@ async def test_all_watchers_hear_that_a_conversation_is_gone(hub: Room) -> None:
     feed.join(woken.set)
     await hub.erin.delete_conversation(conversation_id)
     with pytest.raises(ConversationNotFound):
-        await feed.shown(limit=1)
+        await feed.current(limit=1)
     assert feed.gone
     assert woken.is_set()
 
@@ -231,5 +231,5 @@ async def play(hub: Room, chance: random.Random) -> None:
     await client.send("text", id="last", text="the last words", answer=False)
     while "the last words" not in reader.held.values():
         reader.take(await client.next())
-    await hub.live.feeds.look(hub.owner, reader.conversation_id)
+    await hub.live.feeds.refresh(hub.owner, reader.conversation_id)
     await reader.converges(client, hub)

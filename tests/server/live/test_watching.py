@@ -184,14 +184,14 @@ async def test_a_message_that_is_dated_back_is_told_too(hub: Room) -> None:
 async def test_who_reads_slowly_is_told_so_and_misses_nothing(
     hub: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "KEPT", 4)
+    monkeypatch.setattr(feeds, "BUFFER_ENTRIES", 4)
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     conversation_id = ready["conversation"]["id"]
     erin = hub.erin
     for number in range(40):
         await erin.add_message(conversation_id, "user", f"m{number}")
-    await hub.live.feeds.look(hub.owner, conversation_id)
+    await hub.live.feeds.refresh(hub.owner, conversation_id)
     lagging = await client.next()
     assert (lagging["type"], lagging["behind"]) == ("lagging", 40)
     assert await seen_until(client, "m39") == [f"m{number}" for number in range(40)]
@@ -200,8 +200,8 @@ async def test_who_reads_slowly_is_told_so_and_misses_nothing(
 async def test_who_was_away_for_very_long_gets_all_of_it_in_pages(
     hub: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "FURTHEST_LOOK", 16)
-    monkeypatch.setattr(watches, "FURTHEST_LOOK", 16)
+    monkeypatch.setattr(feeds, "MAX_READ", 16)
+    monkeypatch.setattr(watches, "MAX_READ", 16)
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     client.leave()
@@ -233,7 +233,7 @@ async def test_connections_that_leave_leave_nothing_behind(hub: Room) -> None:
             client.leave()
     assert len(hub.live.feeds) == 0
     assert len(hub.live.turns) == 0
-    assert not hub.live._present
+    assert not hub.live._watchers
     assert not hub.live._concurrency._open
 
 
@@ -270,5 +270,5 @@ async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(hub: Room,
     await client.send("text", id="last", text="the last question", answer=False)
     while "the last question" not in reader.held.values():
         reader.take(await client.next())
-    await hub.live.feeds.look(hub.owner, conversation_id)
+    await hub.live.feeds.refresh(hub.owner, conversation_id)
     await reader.converges(client, hub)

@@ -1,17 +1,19 @@
-"""Live: sessions over a WebSocket. What is said comes in, answers and everything that happens go out.
+"""Sessions over a WebSocket.
 
-    handler.py       the socket: bytes in, bytes out
-    connection.py    one connection: what each frame does; no socket
-    telling.py       what a connection is told, when there is room to tell it
-    watches.py       one connection's reading of one conversation
-    guests.py        who said hello
-    room.py          what all connections share, and who looks after them
-    turns.py         answers under way
-    feeds.py         what happens in watched conversations
-    places.py        what happened between two looks, as a pure function
-    speech.py        audio in pieces
-    limits.py        how much, how often, how long
+    handler.py          the socket
+    connection.py       one connection, without its socket
+    client_session.py   owner, session and conversation of a connection
+    turn_requests.py    frames that start or interrupt turns
+    watch_list.py       the conversations that a connection watches
+    outbox.py           frames to send, by priority
+    watches.py          the position of one connection in one feed
+    hub.py              state that all connections share
+    services.py         managers, assistants and transcribers for connections
+    turns.py            turns in progress
+    feeds.py            changes of watched conversations
+    diff.py             the difference between two states of a conversation
+    speech.py           audio in pieces
+    limits.py           limits of a connection
 
-The frames are in `aforesaid.protocol.live`, described in `docs/reference/websocket.md`. Below: the
-manager, sessions, agents, the gate. Above: the application.
+`aforesaid.protocol.live` defines the frames; `docs/reference/websocket.md` describes them.
 """

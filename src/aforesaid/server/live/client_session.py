@@ -1,4 +1,4 @@
-"""A guest: somebody who has said hello, and what they are served with. Below: manager, sessions, the room."""
+"""The session of a connection after its hello."""
 
 from collections.abc import Callable
 from typing import Self
@@ -15,7 +15,7 @@ from aforesaid.server.live.turns import Assistant
 
 
 class ClientSession:
-    """Who is at the other end."""
+    """Caller, owner, session and conversation of a connection."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class ClientSession:
         self.name = name
 
     @classmethod
-    async def received(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
-        """Find or make what they ask for. Raises `NotFound`, `NotAllowed`."""
+    async def open(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
+        """Find or create the session and conversation of a hello. Raises `NotFound`, `NotAllowed`."""
         manager = hub.services.manager(caller, parse_name(owner, field="owner"))
         session_id = hello.session_id or new_id()
         record = await _conversation(manager, caller, hello, session_id)
@@ -54,7 +54,7 @@ class ClientSession:
         )
 
     def assistant(self) -> Assistant:
-        """Who answers; made for the first question. Raises `AgentUnavailable` where nobody does."""
+        """Return the assistant, created for the first question. Raises `AgentUnavailable`."""
         if self._assistant is None:
             self._assistant = self._make_assistant(self.manager)
         return self._assistant
@@ -69,16 +69,16 @@ async def _conversation(
     if hello.session_id is None and hello.conversation_id is not None:
         return await manager.get_conversation(hello.conversation_id)
     if caller.scope == "read":
-        return await _known(manager, hello, session_id)
+        return await _existing_conversation(manager, hello, session_id)
     sessions = SessionManager(manager)
-    begun = await sessions.create_session(
+    session = await sessions.create_session(
         session_id, hello.channel, device=hello.device, conversation_id=hello.conversation_id
     )
-    return begun.conversation
+    return session.conversation
 
 
-async def _known(manager: ConversationManager, hello: Hello, session_id: str) -> Conversation:
-    """What is there already: a key that may only read makes nothing."""
+async def _existing_conversation(manager: ConversationManager, hello: Hello, session_id: str) -> Conversation:
+    """Return the existing conversation. A key with the scope `read` must not create one."""
     record = await manager.session(session_id)
     if record is None:
         raise NotFound(f"there is no session {shown(hello.session_id)}")

@@ -1,8 +1,8 @@
-"""What happened between two looks at a conversation, as a pure function. Below: the frames' `Place`.
+"""Compute the difference between a place in a conversation and its current state.
 
-A watcher stands at a place. When the record has moved on, the entries at the end of the log say why: new
-ones have a larger sequence, changed ones a later revision. Where they do not explain all of it, the log
-further back may be another one, and the watcher starts over from what there is now.
+New entries have a larger sequence than the place, changed entries a later revision. If the entries at the end
+of the log do not explain every step of the revision, older entries may have changed, and the watcher must
+reset.
 """
 
 from collections.abc import Sequence
@@ -12,22 +12,23 @@ from aforesaid.contracts import Entry
 from aforesaid.model.conversations import Conversation
 from aforesaid.protocol.live import Place
 
-Doubt = Literal["none", "look further back", "start over"]
+Verdict = Literal["complete", "read more", "reset"]
+"""Whether the entries explain the new revision, more entries are needed, or the watcher must reset."""
 
 
 class Difference(NamedTuple):
-    """What happened since a place."""
+    """New and changed entries since a place."""
 
     new: tuple[Entry, ...]
-    """In order of their sequences."""
+    """In order of sequence."""
     changed: tuple[Entry, ...]
-    doubt: Doubt
+    verdict: Verdict
 
 
 def place_of(record: Conversation, entries: Sequence[Entry], *, sequence: int = 0) -> Place:
-    """Where somebody stands who has this record and has seen these entries."""
-    seen = max((entry.sequence for entry in entries), default=0)
-    return Place(revision=record.revision, sequence=max(seen, sequence), messages=record.message_count)
+    """Return the place of a watcher that has this record and these entries."""
+    latest = max((entry.sequence for entry in entries), default=0)
+    return Place(revision=record.revision, sequence=max(latest, sequence), messages=record.message_count)
 
 
 def difference(
@@ -38,20 +39,20 @@ def difference(
     whole: bool,
     before: Conversation | None = None,
 ) -> Difference:
-    """What happened between the place and the record, as far as this tail of the log tells.
+    """Return the difference between a place and a record, given the end of the log.
 
-    `whole`: whether the tail is the whole log. `before`: the record as it was at the place, where it is
-    known: a change of it explains a step of the revision.
+    `whole` is true if the tail is the whole log. `before` is the record at the place, if known: changed
+    metadata explains one step of the revision.
     """
     known = [entry for entry in tail if entry.revision <= record.revision]
-    # A place may lie within a turn: what is left of it has the revision of what was delivered.
+    # A place may be inside a turn, whose remaining entries have the same revision as the delivered ones.
     new = [e for e in known if e.sequence > place.sequence and e.revision >= place.revision]
     changed = [e for e in known if e.sequence <= place.sequence and e.revision > place.revision]
-    doubt = _doubt(place, record, new, changed, whole=whole, before=before)
-    return Difference(tuple(sorted(new, key=lambda entry: entry.sequence)), tuple(changed), doubt)
+    verdict = _verdict(place, record, new, changed, whole=whole, before=before)
+    return Difference(tuple(sorted(new, key=lambda entry: entry.sequence)), tuple(changed), verdict)
 
 
-def _doubt(
+def _verdict(
     place: Place,
     record: Conversation,
     new: Sequence[Entry],
@@ -59,34 +60,34 @@ def _doubt(
     *,
     whole: bool,
     before: Conversation | None,
-) -> Doubt:
+) -> Verdict:
     grown = record.message_count - place.messages
     if len(new) < grown and not whole:
-        return "look further back"
+        return "read more"
     if len(new) != grown:
-        return "start over"
-    seen = {entry.revision for entry in (*new, *changed)} - {place.revision}
-    steps = record.revision - place.revision - len(seen)
+        return "reset"
+    revisions = {entry.revision for entry in (*new, *changed)} - {place.revision}
+    steps = record.revision - place.revision - len(revisions)
     if steps > _steps_of_record(before, record, new=len(new)) and not whole:
-        return "look further back"
-    return "none"
+        return "read more"
+    return "complete"
 
 
 def _steps_of_record(before: Conversation | None, record: Conversation, *, new: int) -> int:
-    """How many steps of the revision the record explains by itself: one, where it tells something else."""
+    """Return how many steps of the revision changed metadata explains: 0 or 1."""
     return int(before is not None and not same_metadata(before, record, new=new))
 
 
 def same_metadata(before: Conversation, after: Conversation, *, new: int) -> bool:
-    """Whether the record tells the same as before, but for what so many new messages move."""
-    return after.unread_count == before.unread_count + new and _told_besides(before) == _told_besides(after)
+    """Return whether the metadata is equal, apart from the effect of this many new messages."""
+    return after.unread_count == before.unread_count + new and _metadata(before) == _metadata(after)
 
 
-def _told_besides(record: Conversation) -> tuple[object, ...]:
-    return tuple(getattr(record, name) for name in _TOLD_BESIDES)
+def _metadata(record: Conversation) -> tuple[object, ...]:
+    return tuple(getattr(record, name) for name in _METADATA_FIELDS)
 
 
-_TOLD_BESIDES = (
+_METADATA_FIELDS = (
     "channel",
     "status",
     "priority",

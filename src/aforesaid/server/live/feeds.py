@@ -1,11 +1,10 @@
-"""Feeds: what happens in the conversations that somebody watches here. Below: places, stores.
+"""Feeds: changes of watched conversations.
 
-There is one feed for each watched conversation, however many watch it. It knows where the conversation
-stands, and keeps its latest entries, encoded, for watchers to take from; one that reads too slowly
-finds them gone and reads from the store. Nothing is ever queued for a watcher.
+Each watched conversation has one feed, shared by its watchers. The feed buffers the latest encoded entries. A
+watcher that reads too slowly reads from the store instead, so nothing is queued per watcher.
 
-A feed looks at the store when there is a reason: this process stored a turn, the store told of a change
-(`Watchable`), or some time has passed.
+A feed refreshes when this process stores a turn, when the store reports a change (`Watchable`), and when
+polled.
 """
 
 import asyncio
@@ -30,27 +29,27 @@ from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server.live")
 
-KEPT = 256
-"""Entries that a feed keeps for its watchers."""
-KEPT_BYTES = 1024 * 1024
-"""And at most so much of them."""
-AROUND = 256
-"""What stands around a message's words in an entry, about."""
-FIRST_LOOK = 16
-FURTHEST_LOOK = 512
-"""Entries at the end of a log that are looked through for what has changed."""
-READ_AGAIN = 3
-"""How often a record and its log are read again because a write came between the two reads."""
-LOOKS_PER_SECOND = 400
-"""Looks at the store for all feeds together, where it cannot tell of changes."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-"""Seconds between attempts to watch a store again."""
+BUFFER_ENTRIES = 256
+"""Maximum entries in the buffer of a feed."""
+BUFFER_BYTES = 1024 * 1024
+"""Maximum bytes in the buffer of a feed."""
+ENTRY_OVERHEAD = 256
+"""Approximate bytes of an encoded entry besides its text."""
+FIRST_READ = 16
+MAX_READ = 512
+"""Maximum entries to read for finding changes."""
+READ_RETRIES = 3
+"""Retries after a write between reading a record and its log."""
+POLLS_PER_SECOND = 400
+"""Maximum polls of the store by all feeds together."""
+FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
+"""Seconds between attempts to restart a watch."""
 
 Wake = Callable[[], None]
 
 
-class Piece:
-    """An entry as it is sent: encoded when somebody is told of it first, and for everybody who is."""
+class EncodedEntry:
+    """An entry that is encoded once, on first use, for all watchers."""
 
     __slots__ = ("_body", "_entry", "message_id", "revision", "sequence", "size")
 
@@ -61,7 +60,7 @@ class Piece:
         self.revision = entry.revision
         self.message_id = entry.message.message_id or ""
         content = entry.message.content
-        self.size = AROUND + (len(content) if type(content) is str else len(bytes(self.body)))
+        self.size = ENTRY_OVERHEAD + (len(content) if type(content) is str else len(bytes(self.body)))
 
     @property
     def body(self) -> msgspec.Raw:
@@ -71,29 +70,29 @@ class Piece:
 
 
 class Snapshot(NamedTuple):
-    """A conversation as it is now: its record and the end of its log."""
+    """The record of a conversation and the end of its log."""
 
     record: Conversation
     entries: list[Entry]
     whole: bool
     """Whether the entries are the whole log."""
     outdated: bool
-    """Whether a write came between the reads: the log has entries that the record does not know of."""
+    """Whether a write happened between the reads, so the log has newer entries than the record."""
 
-    def shown(self, history: int) -> list[msgspec.Raw]:
-        """The last entries, as they are sent."""
+    def latest(self, history: int) -> list[msgspec.Raw]:
+        """Return the latest entries, encoded."""
         return [msgspec.Raw(write_entry(e)) for e in self.entries[-history:]] if history else []
 
 
 async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int) -> Snapshot:
-    """The record, and the last entries that it knows of. Raises `ConversationNotFound`."""
+    """Return the record and its last entries. Raises `ConversationNotFound`."""
     record = await store.get(conversation_id)
     if record is None:
         raise ConversationNotFound(conversation_id)
     found = await store.tail(conversation_id, limit=limit) if limit and record.message_count else []
     known = [entry for entry in found if entry.revision <= record.revision]
-    # A turn that another task stores between the two reads pushes older entries out of the tail. Only entries
-    # that the record knows of count: enough of them, and none is missing.
+    # A turn stored between the two reads pushes older entries out of the tail. Only entries up to the
+    # record's revision count.
     whole = len(found) < limit or len(known) >= record.message_count
     return Snapshot(record, known, whole=whole, outdated=len(known) < len(found))
 
@@ -104,26 +103,26 @@ async def since(
     place: Place,
     *,
     before: Conversation | None = None,
-    limit: int = FIRST_LOOK,
+    limit: int = FIRST_READ,
 ) -> tuple[Snapshot, Difference]:
-    """What happened since a place. Looks so far back at first, then as far as it has to, within a bound."""
-    attempts = READ_AGAIN
+    """Return the difference since a place. Reads further back as far as needed, within a bound."""
+    attempts = READ_RETRIES
     while True:
-        seen = await snapshot(store, conversation_id, limit=limit)
-        describe = difference(place, seen.record, seen.entries, whole=seen.whole, before=before)
-        if describe.doubt == "start over" and seen.outdated and attempts:
+        found = await snapshot(store, conversation_id, limit=limit)
+        change = difference(place, found.record, found.entries, whole=found.whole, before=before)
+        if change.verdict == "reset" and found.outdated and attempts:
             attempts -= 1
             continue
-        if describe.doubt != "look further back":
-            return seen, describe
-        missing = seen.record.message_count - place.messages
-        if limit >= max(FURTHEST_LOOK, missing + FURTHEST_LOOK):
-            return seen, describe._replace(doubt="start over")
-        limit = max(limit * 4, missing + FIRST_LOOK)
+        if change.verdict != "read more":
+            return found, change
+        missing = found.record.message_count - place.messages
+        if limit >= max(MAX_READ, missing + MAX_READ):
+            return found, change._replace(verdict="reset")
+        limit = max(limit * 4, missing + FIRST_READ)
 
 
 class Feed:
-    """One watched conversation."""
+    """The feed of one conversation."""
 
     def __init__(self, store: ConversationStore, conversation_id: str) -> None:
         self.store = store
@@ -131,23 +130,23 @@ class Feed:
         self._record: Conversation | Appended | None = None
         self.place = Place(revision=0, sequence=0, messages=0)
         self.gone = False
-        self.starts_over = 0
-        """How often the log has become another one."""
-        self.recorded = 0
-        """How often the record alone has changed."""
-        self.changes: deque[tuple[int, Piece]] = deque(maxlen=KEPT)
-        """Entries that were changed in their places, numbered."""
+        self.resets = 0
+        """Number of times the log was cleared or rewritten."""
+        self.record_changes = 0
+        """Number of changes of the metadata."""
+        self.changes: deque[tuple[int, EncodedEntry]] = deque(maxlen=BUFFER_ENTRIES)
+        """Changed entries, numbered by `changed`."""
         self.changed = 0
-        self._kept: deque[Piece] = deque()
-        self._kept_bytes = 0
-        self.seen_at = -math.inf
-        """When it was last known that this is where the conversation stands."""
+        self._buffer: deque[EncodedEntry] = deque()
+        self._buffer_bytes = 0
+        self.checked_at = -math.inf
+        """When `place` was last known to be current."""
         self._wakes: set[Wake] = set()
-        self._looking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
 
     @property
     def record(self) -> Conversation | None:
-        """The record as it was at the place. After a turn that was stored here, made when it is asked for."""
+        """The record at the place. Computed on demand after a turn of this process."""
         if isinstance(self._record, Appended):
             self._record = self._record.conversation
         return self._record
@@ -164,118 +163,120 @@ class Feed:
     def is_watched(self) -> bool:
         return bool(self._wakes)
 
-    def kept_since(self, sequence: int) -> list[Piece] | None:
-        """The entries behind a sequence; None where some of them are kept no more."""
+    def buffered_since(self, sequence: int) -> list[EncodedEntry] | None:
+        """Return the buffered entries after a sequence; None if some are no longer buffered."""
         if sequence >= self.place.sequence:
             return []
-        if not self._kept or self._kept[0].sequence > sequence + 1:
+        if not self._buffer or self._buffer[0].sequence > sequence + 1:
             return None
-        behind = list(takewhile(lambda piece: piece.sequence > sequence, reversed(self._kept)))
+        behind = list(takewhile(lambda piece: piece.sequence > sequence, reversed(self._buffer)))
         behind.reverse()
         return behind
 
-    # What is new
+    # Changes
 
     async def start(self) -> None:
-        """Find out where the conversation stands. Raises `ConversationNotFound`."""
-        async with self._looking:
+        """Read the current state. Raises `ConversationNotFound`."""
+        async with self._refresh_lock:
             if self._record is None:
-                seen = await snapshot(self.store, self.conversation_id, limit=FIRST_LOOK)
-                self._record, self.place = seen.record, place_of(seen.record, seen.entries)
-                self.seen_at = time.monotonic()
+                found = await snapshot(self.store, self.conversation_id, limit=FIRST_READ)
+                self._record, self.place = found.record, place_of(found.record, found.entries)
+                self.checked_at = time.monotonic()
 
-    async def look(self) -> None:
-        """See whether something happened."""
-        async with self._looking:
-            if self._record is None or self.gone or not await self._has_moved():
+    async def refresh(self) -> None:
+        """Read changes from the store, if there are any."""
+        async with self._refresh_lock:
+            if self._record is None or self.gone or not await self._has_changed():
                 return
             try:
-                seen, describe = await since(self.store, self.conversation_id, self.place, before=self.record)
+                found, change = await since(self.store, self.conversation_id, self.place, before=self.record)
             except ConversationNotFound:
                 self.gone = True
             except BaseException:
-                self.seen_at = -math.inf  # it has moved, and polling must not wait to find out where
+                self.checked_at = -math.inf  # the change is not read yet: poll at once
                 raise
             else:
-                self._move(seen, describe)
+                self._apply(found, change)
         self._wake()
 
-    def vanish(self) -> None:
-        """Tell all watchers that the conversation is gone."""
+    def mark_gone(self) -> None:
+        """Mark the conversation as deleted and wake all watchers."""
         self.gone = True
         self._wake()
 
-    async def shown(self, *, limit: int) -> Snapshot:
-        """The conversation as it is now, with the feed at the same place. Raises `ConversationNotFound`.
+    async def current(self, *, limit: int) -> Snapshot:
+        """Return the current state and move the feed to it. Raises `ConversationNotFound`.
 
-        Whoever is shown more than the feed has seen would not be told when it changes: to the feed it is new.
+        A watcher must not be ahead of the feed: the feed would report later changes of those entries as new.
         """
-        async with self._looking:
-            found = since(self.store, self.conversation_id, self.place, before=self.record, limit=limit)
+        async with self._refresh_lock:
+            reading = since(self.store, self.conversation_id, self.place, before=self.record, limit=limit)
             try:
-                seen, describe = await found
+                found, change = await reading
             except ConversationNotFound:
-                self.vanish()
+                self.mark_gone()
                 raise
-            self._move(seen, describe)
-            self.seen_at = time.monotonic()
+            self._apply(found, change)
+            self.checked_at = time.monotonic()
         self._wake()
-        return seen
+        return found
 
-    async def _has_moved(self) -> bool:
+    async def _has_changed(self) -> bool:
         record = await self.store.get(self.conversation_id)
-        self.seen_at = time.monotonic()
+        self.checked_at = time.monotonic()
         return record is None or record.revision != self.place.revision
 
-    def stored(self, appended: Appended, pieces: Sequence[Piece]) -> bool:
-        """This process stored a turn: where it follows on what is known, nobody has to look."""
-        if self._record is None or self._looking.locked() or not pieces:
+    def stored(self, appended: Appended, pieces: Sequence[EncodedEntry]) -> bool:
+        """Add a turn of this process. Return False if it does not follow the place directly."""
+        if self._record is None or self._refresh_lock.locked() or not pieces:
             return False
         first, last = pieces[0], pieces[-1]
         if first.revision != self.place.revision + 1 or first.sequence <= self.place.sequence:
             return False
-        self._keep(pieces)
+        self._add_to_buffer(pieces)
         self._record = appended
         self.place = Place(
             revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(pieces)
         )
-        self.seen_at = time.monotonic()
+        self.checked_at = time.monotonic()
         self._wake()
         return True
 
-    def _move(self, seen: Snapshot, describe: Difference) -> None:
+    def _apply(self, found: Snapshot, change: Difference) -> None:
         assert self.record is not None
-        if describe.doubt == "start over":
-            self._drop()
-            self.starts_over += 1
-            self.place = place_of(seen.record, seen.entries)
+        if change.verdict == "reset":
+            self._clear_buffer()
+            self.resets += 1
+            self.place = place_of(found.record, found.entries)
         else:
-            self._keep([Piece(entry) for entry in describe.new])
-            self._exchange([Piece(entry) for entry in describe.changed])
-            self.recorded += not same_metadata(self.record, seen.record, new=len(describe.new))
-            self.place = place_of(seen.record, describe.new, sequence=self.place.sequence)
-        self._record = seen.record
+            self._add_to_buffer([EncodedEntry(entry) for entry in change.new])
+            self._replace([EncodedEntry(entry) for entry in change.changed])
+            self.record_changes += not same_metadata(self.record, found.record, new=len(change.new))
+            self.place = place_of(found.record, change.new, sequence=self.place.sequence)
+        self._record = found.record
 
-    def _keep(self, pieces: Iterable[Piece]) -> None:
+    def _add_to_buffer(self, pieces: Iterable[EncodedEntry]) -> None:
         for piece in pieces:
-            self._kept.append(piece)
-            self._kept_bytes += piece.size
-        while len(self._kept) > KEPT or (self._kept_bytes > KEPT_BYTES and len(self._kept) > 1):
-            self._kept_bytes -= self._kept.popleft().size
+            self._buffer.append(piece)
+            self._buffer_bytes += piece.size
+        while len(self._buffer) > BUFFER_ENTRIES or (
+            self._buffer_bytes > BUFFER_BYTES and len(self._buffer) > 1
+        ):
+            self._buffer_bytes -= self._buffer.popleft().size
 
-    def _exchange(self, pieces: Sequence[Piece]) -> None:
-        """Note what says something else now, also among what is kept: words that were taken out stay out."""
+    def _replace(self, pieces: Sequence[EncodedEntry]) -> None:
+        """Record changed entries and replace them in the buffer, so that redacted text is gone."""
         for piece in pieces:
             self.changed += 1
             self.changes.append((self.changed, piece))
         now = {piece.sequence: piece for piece in pieces}
-        if not now.keys().isdisjoint(piece.sequence for piece in self._kept):
-            self._kept = deque(now.get(piece.sequence, piece) for piece in self._kept)
-            self._kept_bytes = sum(piece.size for piece in self._kept)
+        if not now.keys().isdisjoint(piece.sequence for piece in self._buffer):
+            self._buffer = deque(now.get(piece.sequence, piece) for piece in self._buffer)
+            self._buffer_bytes = sum(piece.size for piece in self._buffer)
 
-    def _drop(self) -> None:
-        self._kept.clear()
-        self._kept_bytes = 0
+    def _clear_buffer(self) -> None:
+        self._buffer.clear()
+        self._buffer_bytes = 0
 
     def _wake(self) -> None:
         for wake in tuple(self._wakes):
@@ -283,23 +284,23 @@ class Feed:
 
 
 class Feeds:
-    """All feeds of this process, and what makes them look."""
+    """All feeds of this process and their background tasks."""
 
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
         self._feeds: dict[tuple[str, str], Feed] = {}
         self._owners: Counter[str] = Counter()
-        """How many feeds each owner has."""
+        """Number of feeds by owner."""
         self._watching: dict[str, asyncio.Task[None]] = {}
-        self._told: set[str] = set()
-        """Owners whose store tells of changes right now."""
+        self._reported: set[str] = set()
+        """Owners whose store currently reports changes."""
         self._polling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     async def join(self, owner: str, store: ConversationStore, conversation_id: str, wake: Wake) -> Feed:
-        """The conversation's feed, which calls `wake` when something happened. Raises `NotFound`."""
+        """Join the feed of a conversation, which calls `wake` on changes. Raises `NotFound`."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
             self._owners[owner] += feed is None
@@ -321,23 +322,23 @@ class Feeds:
         self._owners[owner] -= 1
         if not self._owners[owner]:
             del self._owners[owner]
-            self._told.discard(owner)
+            self._reported.discard(owner)
             if owner in self._watching:
                 self._watching.pop(owner).cancel()
 
     async def stored(
-        self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[Piece]
+        self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[EncodedEntry]
     ) -> None:
-        """A turn was stored here; the pieces are its new entries."""
+        """Publish a turn that this process stored."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is not None and not feed.stored(appended, pieces):
-            await _look([feed])
+            await _refresh_all([feed])
 
-    async def look(self, owner: str, conversation_id: str) -> None:
-        """Something may have happened in this conversation."""
+    async def refresh(self, owner: str, conversation_id: str) -> None:
+        """Refresh the feed of a conversation."""
         feed = self._feeds.get((owner, conversation_id))
         if feed is not None:
-            await _look([feed])
+            await _refresh_all([feed])
 
     async def close(self) -> None:
         tasks = [*self._watching.values(), *([self._polling] if self._polling else [])]
@@ -346,7 +347,7 @@ class Feeds:
         self._owners.clear()
         await ended(*tasks)
 
-    # Reasons to look
+    # Background tasks
 
     def _listen(self, owner: str, store: ConversationStore) -> None:
         if isinstance(store, Watchable) and owner not in self._watching:
@@ -359,51 +360,51 @@ class Feeds:
         return [feed for (each, _), feed in self._feeds.items() if each == owner]
 
     async def _watch(self, owner: str, store: Watchable) -> None:
-        """Look where the store says that something changed; while it cannot say, polling goes on."""
+        """Refresh feeds that the store reports as changed. Polling covers failures."""
         pause = FIRST_PAUSE
         while True:
             try:
                 async with store.watch() as changes:
-                    self._told.add(owner)
+                    self._reported.add(owner)
                     pause = FIRST_PAUSE
-                    await _look(self._of(owner))  # what changed before this began
+                    await _refresh_all(self._of(owner))  # changes before the watch started
                     async for change in changes:
-                        await self.look(owner, change.conversation_id)
+                        await self.refresh(owner, change.conversation_id)
             except AforesaidError as error:
-                log.warning("a watch broke and is taken up again in %.1f s: %s", pause, describe(error))
-            except Exception:  # the supervisor: without this task the owner's feeds would be polled rarely
-                log.exception("a watch failed and is taken up again in %.1f s", pause)
-            self._told.discard(owner)
+                log.warning("a watch failed; retrying in %.1f s: %s", pause, describe(error))
+            except Exception:  # without this task, the owner's feeds would be polled rarely
+                log.exception("a watch failed; retrying in %.1f s", pause)
+            self._reported.discard(owner)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, MAX_PAUSE)
 
     async def _poll(self) -> None:
-        """Look at every feed now and then, at a bounded rate."""
+        """Poll all feeds at a bounded rate."""
         while True:
             now = time.monotonic()
             due = [feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, now)]
-            for start in range(0, len(due), _AT_ONCE):
-                await _look(due[start : start + _AT_ONCE])
-                await asyncio.sleep(_AT_ONCE / LOOKS_PER_SECOND)
+            for start in range(0, len(due), _POLL_BATCH):
+                await _refresh_all(due[start : start + _POLL_BATCH])
+                await asyncio.sleep(_POLL_BATCH / POLLS_PER_SECOND)
             await asyncio.sleep(self._limits.poll_seconds)
 
     def _is_due(self, owner: str, feed: Feed, now: float) -> bool:
-        """A turn that was stored here is as good as a look: where turns come fast, nobody has to look."""
-        is_told = owner in self._told
-        fresh = self._limits.told_poll_seconds if is_told else self._limits.poll_seconds / 2
-        return now - feed.seen_at >= fresh
+        """Return whether a feed must be polled. A turn stored by this process counts as a poll."""
+        is_reported = owner in self._reported
+        fresh = self._limits.watched_poll_seconds if is_reported else self._limits.poll_seconds / 2
+        return now - feed.checked_at >= fresh
 
 
-_AT_ONCE = 16
+_POLL_BATCH = 16
 
 
-async def _look(feeds: Sequence[Feed]) -> None:
+async def _refresh_all(feeds: Sequence[Feed]) -> None:
     """Look at several. One that cannot be read now is looked at again later.
 
     An error of one feed ends neither the polling of the others nor the turn that was just stored.
     """
-    for outcome in await asyncio.gather(*(feed.look() for feed in feeds), return_exceptions=True):
+    for outcome in await asyncio.gather(*(feed.refresh() for feed in feeds), return_exceptions=True):
         if isinstance(outcome, AforesaidError):
-            log.warning("a watched conversation cannot be looked at: %s", outcome)
+            log.warning("a watched conversation cannot be read: %s", outcome)
         elif isinstance(outcome, BaseException):
-            log.error("a watched conversation cannot be looked at", exc_info=outcome)
+            log.error("a watched conversation cannot be read", exc_info=outcome)

@@ -1,7 +1,4 @@
-"""The WebSocket `/ws`: a socket around a connection. Below: the connection. Above: the application.
-
-Thin: bytes are handed in, frames are handed out, and whichever side ends first ends the other.
-"""
+"""The WebSocket route `/ws`: connect a socket to a `Connection`."""
 
 import asyncio
 import base64
@@ -29,19 +26,19 @@ from aforesaid.server.auth.authenticator import wanted_owner
 from aforesaid.server.calls import source_of
 from aforesaid.server.live.connection import Connection
 from aforesaid.server.live.hub import Hub
-from aforesaid.server.live.outbox import Ended
+from aforesaid.server.live.outbox import ConnectionClosed
 
 log = logging.getLogger("aforesaid.server.live")
 
 Socket: TypeAlias = WebSocket[Any, Any, Any]
 
 PATH = "/ws"
-FAREWELL_SECONDS = 2.0
-"""How long a peer may take to hear why it is over."""
+CLOSE_SECONDS = 2.0
+"""Seconds to send the close frame."""
 
 
 def live_handler(hub: Hub) -> WebsocketRouteHandler:
-    """The route."""
+    """Return the route."""
 
     @websocket(PATH)
     async def live(socket: Socket) -> None:
@@ -51,7 +48,7 @@ def live_handler(hub: Hub) -> WebsocketRouteHandler:
 
 
 async def serve(hub: Hub, socket: Socket) -> None:
-    """One connection, from its handshake to its end."""
+    """Serve one connection."""
     headers = _headers(socket)
     offered = list(socket.scope.get("subprotocols") or ())
     await socket.accept(subprotocols=SUBPROTOCOL if SUBPROTOCOL in offered else None)
@@ -69,34 +66,34 @@ async def serve(hub: Hub, socket: Socket) -> None:
         await socket.close(CloseCode.NOT_ALLOWED)
         return
     try:
-        parting = await _talk(socket, connection)
+        ending = await _run(socket, connection)
     finally:
         connection.leave()
-    if parting is not None:
+    if ending is not None:
         with suppress(TimeoutError, WebSocketDisconnect, RuntimeError, OSError):
-            await asyncio.wait_for(socket.close(parting.code, parting.reason), FAREWELL_SECONDS)
+            await asyncio.wait_for(socket.close(ending.code, ending.reason), CLOSE_SECONDS)
 
 
-async def _talk(socket: Socket, connection: Connection) -> Ended | None:
-    """Both directions at once, until one ends; why, unless the client left."""
+async def _run(socket: Socket, connection: Connection) -> ConnectionClosed | None:
+    """Run both directions until one ends. Return the reason, unless the client left."""
     reading = asyncio.create_task(_read(socket, connection), name="aforesaid-live-read")
     writing = asyncio.create_task(_write(socket, connection), name="aforesaid-live-write")
-    connection.cut = lambda: bool(writing.cancel())
+    connection.abort = lambda: bool(writing.cancel())
     try:
         await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await ended(reading, writing)
-    return _parting(connection, reading, writing)
+    return _ending(connection, reading, writing)
 
 
-def _parting(
+def _ending(
     connection: Connection, reading: "asyncio.Task[None]", writing: "asyncio.Task[None]"
-) -> Ended | None:
+) -> ConnectionClosed | None:
     for task in (reading, writing):
         error = None if task.cancelled() else task.exception()
-        if error is not None:  # the edge: a mistake of ours ends this connection, and no other
-            log.error("a connection stumbled", exc_info=error)
-            return Ended(CloseCode.INTERNAL, "a mistake of the server's")
+        if error is not None:  # an internal error closes this connection only
+            log.error("a connection failed", exc_info=error)
+            return ConnectionClosed(CloseCode.INTERNAL, "internal error")
     return connection.ending
 
 
@@ -106,20 +103,20 @@ async def _read(socket: Socket, connection: Connection) -> None:
         if message["type"] == "websocket.disconnect":
             return
         text, data = message.get("text"), message.get("bytes")
-        await connection.heard(text if isinstance(text, str) else bytes(data or b""))  # type: ignore[call-overload]
+        await connection.receive(text if isinstance(text, str) else bytes(data or b""))  # type: ignore[call-overload]
 
 
 async def _write(socket: Socket, connection: Connection) -> None:
-    with suppress(Ended):
+    with suppress(ConnectionClosed):
         while True:
             text = write_frame(await connection.next())
             try:
                 await socket.send({"type": "websocket.send", "text": text, "bytes": None})
             except (OSError, WebSocketDisconnect, RuntimeError):
-                return  # the peer is gone, or what it sent was no WebSocket and it was sent away
+                return  # the client disconnected, or violated the protocol and was disconnected
 
 
-# What the handshake says
+# Handshake
 
 
 def _headers(socket: Socket) -> dict[bytes, bytes]:
@@ -127,23 +124,23 @@ def _headers(socket: Socket) -> dict[bytes, bytes]:
 
 
 def _with_bearer(headers: Mapping[bytes, bytes], offered: Iterable[str]) -> dict[bytes, bytes]:
-    """The headers, with the key that a browser hands over as a subprotocol."""
-    key = _offered(offered, BEARER_SUBPROTOCOL)
+    """Return the headers, with the key from a browser's subprotocol."""
+    key = _subprotocol_value(offered, BEARER_SUBPROTOCOL)
     return dict(headers) if key is None else {**headers, b"authorization": b"Bearer " + key}
 
 
 def _owner(headers: Mapping[bytes, bytes], offered: Iterable[str]) -> str | None:
-    """The owner that the handshake names. Raises `InvalidInput`."""
-    named = _offered(offered, OWNER_SUBPROTOCOL)
-    if named is None:
+    """Return the owner in the handshake. Raises `InvalidInput`."""
+    owner = _subprotocol_value(offered, OWNER_SUBPROTOCOL)
+    if owner is None:
         return wanted_owner(headers, OWNER_HEADER.encode())
     try:
-        return named.decode("utf-8")
+        return owner.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidInput("the owner must be UTF-8 in base64url", field="owner") from None
 
 
-def _offered(offered: Iterable[str], prefix: str) -> bytes | None:
+def _subprotocol_value(offered: Iterable[str], prefix: str) -> bytes | None:
     for name in offered:
         if name.startswith(prefix):
             text = name.removeprefix(prefix)

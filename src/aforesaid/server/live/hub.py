@@ -1,7 +1,7 @@
-"""What all connections of a process share: feeds, turns, who is here, and the clock that looks after them.
+"""The hub: state that all WebSocket connections of a process share.
 
-Below: feeds, turns, the gate. Above: connections, the handler, the application. A server makes one, opens
-and closes it with the application, and drains it before it ends.
+It has the feeds, the turns, the watchers of each conversation, and background tasks for heartbeats and key
+checks.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from aforesaid.telemetry import Telemetry, describe, telemetry
 log = logging.getLogger("aforesaid.server.live")
 
 TICK_SECONDS = 0.25
-"""How often connections are looked after, or more often where a limit is shorter."""
+"""Interval of time limit checks, unless a limit is shorter."""
 
 
 class RequestAuthenticator(Protocol):
-    """Who knows whom to let in: the server's gate."""
+    """Authenticates by request headers."""
 
     async def authenticate(self, headers: Mapping[bytes, bytes]) -> Caller: ...
 
 
 class Peer(Protocol):
-    """A connection, as the room sees it."""
+    """A connection, as the hub uses it."""
 
     @property
     def caller(self) -> Caller | None: ...
@@ -46,29 +46,29 @@ class Peer(Protocol):
 
     async def recheck(self) -> None: ...
 
-    def mention(self, frame: Outgoing) -> None: ...
+    def notify(self, frame: Outgoing) -> None: ...
 
     def end(self, code: int, reason: str = "") -> None: ...
 
 
 class Services(Protocol):
-    """Who serves a guest: made by the application, which knows its memory and its settings."""
+    """Managers, assistants and transcribers, provided by the application."""
 
     def manager(self, caller: Caller, owner: str) -> ConversationManager: ...
 
     def assistant(self, manager: ConversationManager) -> Assistant: ...
 
     def transcribe(self, manager: ConversationManager) -> Transcribe:
-        """Raises `TranscriberUnavailable` where nobody listens."""
+        """Return the transcriber. Raises `TranscriberUnavailable`."""
         ...
 
     async def note_refusal(self, action: str, error: AccessError, *, source: str) -> None:
-        """Write a refusal to the audit trail, where there is one."""
+        """Write a refusal to the audit trail, if there is one."""
         ...
 
 
 class Hub:
-    """Everybody who is connected here."""
+    """All connections of a process."""
 
     def __init__(
         self,
@@ -84,20 +84,20 @@ class Hub:
         self.authenticator = authenticator
         self.limits = limits or LiveLimits()
         self.rates = rates or Limits({})
-        """Shared with HTTP: a question costs the same, whichever way it comes."""
+        """Rate limits, shared with HTTP."""
         self.feeds = Feeds(self.limits)
         self.turns = Turns(self.feeds)
         self._peers: set[Peer] = set()
-        self._strangers: dict[Peer, None] = {}
-        """Connections that were not let in yet, the oldest first, and some that were let in since."""
-        self._left = asyncio.Event()
+        self._unauthenticated: dict[Peer, None] = {}
+        """Connections before their hello, oldest first. Removed lazily after authentication."""
+        self._empty = asyncio.Event()
         self._concurrency = concurrency or ConcurrencyLimit(self.limits.connections_per_key)
-        self._present: dict[tuple[str, str], set[Peer]] = {}
-        self._keepers: list[asyncio.Task[None]] = []
+        self._watchers: dict[tuple[str, str], set[Peer]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self.is_draining = False
-        self._measured_by(metrics)
+        self._register_gauges(metrics)
 
-    def _measured_by(self, metrics: Telemetry) -> None:
+    def _register_gauges(self, metrics: Telemetry) -> None:
         def waiting() -> list[int]:
             return [peer.waiting for peer in self._peers]
 
@@ -107,70 +107,70 @@ class Hub:
         metrics.gauge("aforesaid_live_queued", "", lambda: float(sum(waiting())))
         metrics.gauge("aforesaid_live_queue_longest", "", lambda: float(max(waiting(), default=0)))
 
-    # Coming and going
+    # Connections
 
-    def enter(self, peer: Peer) -> None:
+    def add(self, peer: Peer) -> None:
         self._peers.add(peer)
-        self._strangers[peer] = None
-        if len(self._strangers) > self.limits.unknown_connections:
-            self._end_oldest_stranger()
-        if not self._keepers:
-            self._keepers = [
-                asyncio.create_task(self._keep(), name="aforesaid-live-keeper"),
+        self._unauthenticated[peer] = None
+        if len(self._unauthenticated) > self.limits.unknown_connections:
+            self._close_oldest_unauthenticated()
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._tick(), name="aforesaid-live-tick"),
                 asyncio.create_task(self._recheck(), name="aforesaid-live-keys"),
             ]
 
-    def _end_oldest_stranger(self) -> None:
-        """Make room for another connection: without a key nobody keeps many open."""
-        self._strangers = {peer: None for peer in self._strangers if peer.caller is None}
-        if len(self._strangers) > self.limits.unknown_connections:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            oldest.end(CloseCode.TRY_LATER, "too many connections have said no hello")
+    def _close_oldest_unauthenticated(self) -> None:
+        """Close the oldest connection without a hello if there are too many."""
+        self._unauthenticated = {peer: None for peer in self._unauthenticated if peer.caller is None}
+        if len(self._unauthenticated) > self.limits.unknown_connections:
+            oldest = next(iter(self._unauthenticated))
+            del self._unauthenticated[oldest]
+            oldest.end(CloseCode.TRY_LATER, "too many connections without a hello")
 
     @property
     def is_full(self) -> bool:
         return len(self._peers) >= self.limits.connections
 
-    def admit(self, caller: Caller) -> None:
-        """Count a connection under its key. Raises `TooManyRequests`."""
+    def count_connection(self, caller: Caller) -> None:
+        """Count a connection of a key. Raises `TooManyRequests`."""
         self._concurrency.acquire(caller.name)
 
-    def leave(self, peer: Peer) -> None:
-        """Forget a connection. Its turns go on."""
+    def remove(self, peer: Peer) -> None:
+        """Remove a connection. Its turns continue."""
         if peer not in self._peers:
             return
         self._peers.discard(peer)
-        self._strangers.pop(peer, None)
+        self._unauthenticated.pop(peer, None)
         if peer.caller is not None:
             self._concurrency.release(peer.caller.name)
         if not self._peers:
-            self._left.set()
+            self._empty.set()
 
-    # Who is in which conversation
+    # Watchers
 
-    def arrive(self, owner: str, conversation_id: str, peer: Peer) -> None:
-        self._present.setdefault((owner, conversation_id), set()).add(peer)
+    def add_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
+        self._watchers.setdefault((owner, conversation_id), set()).add(peer)
 
-    def depart(self, owner: str, conversation_id: str, peer: Peer) -> None:
-        present = self._present.get((owner, conversation_id), set())
-        present.discard(peer)
-        if not present:
-            self._present.pop((owner, conversation_id), None)
+    def remove_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
+        watchers = self._watchers.get((owner, conversation_id), set())
+        watchers.discard(peer)
+        if not watchers:
+            self._watchers.pop((owner, conversation_id), None)
 
     def is_shared(self, owner: str, conversation_id: str) -> bool:
-        """Whether more than one watches the conversation, in this process."""
-        return len(self._present.get((owner, conversation_id), ())) > 1
+        """Return whether several connections of this process watch the conversation."""
+        return len(self._watchers.get((owner, conversation_id), ())) > 1
 
-    def mention(self, owner: str, conversation_id: str, frame: Outgoing, *, but: Peer) -> None:
-        """Tell the others who watch the conversation, in this process."""
-        for peer in tuple(self._present.get((owner, conversation_id), ())):
-            if peer is not but:
-                peer.mention(frame)
+    def notify(self, owner: str, conversation_id: str, frame: Outgoing, *, exclude: Peer) -> None:
+        """Send a frame to the other watchers in this process."""
+        for peer in tuple(self._watchers.get((owner, conversation_id), ())):
+            if peer is not exclude:
+                peer.notify(frame)
 
-    # Looking after them
+    # Background tasks
 
-    async def _keep(self) -> None:
+    async def _tick(self) -> None:
         limits = self.limits
         tick = min(TICK_SECONDS, limits.stall_seconds, limits.hello_seconds)
         if limits.heartbeat_seconds:
@@ -181,48 +181,48 @@ class Hub:
                 peer.tick()
 
     async def _recheck(self) -> None:
-        """Look at keys again. Apart from the rest: a store that is slow holds up no heartbeat."""
+        """Verify keys periodically, in a separate task because a slow store must not delay heartbeats."""
         while True:
             await asyncio.sleep(self.limits.recheck_seconds)
-            await _rechecked(tuple(self._peers))
+            await _recheck_keys(tuple(self._peers))
 
-    # The end
+    # Shutdown
 
     async def drain(self) -> None:
-        """Take nothing more on, let answers come to their end, then send everybody away."""
+        """Accept no more work, finish answers, then close all connections."""
         self.is_draining = True
         await self.turns.drain(self.limits.drain_seconds)
-        await self._send_away()
+        await self._close_connections()
 
-    async def _send_away(self) -> None:
+    async def _close_connections(self) -> None:
         if not self._peers:
             return
-        self._left.clear()
+        self._empty.clear()
         for peer in tuple(self._peers):
             peer.end(CloseCode.RESTARTING, "the server is restarting")
         try:
-            await asyncio.wait_for(self._left.wait(), timeout=max(self.limits.drain_seconds, 1.0))
+            await asyncio.wait_for(self._empty.wait(), timeout=max(self.limits.drain_seconds, 1.0))
         except TimeoutError:
-            log.warning("%d connections did not take their leave", len(self._peers))
+            log.warning("%d connections did not close in time", len(self._peers))
 
     async def close(self) -> None:
-        """Let go of everything. Turns that are still under way are given up."""
+        """Close feeds and tasks. Cancel turns in progress."""
         self.is_draining = True
-        keepers, self._keepers = self._keepers, []
-        await ended(*keepers)
+        tasks, self._tasks = self._tasks, []
+        await ended(*tasks)
         await self.turns.drain(0)
         await self.feeds.close()
 
 
-async def _rechecked(peers: Iterable[Peer]) -> None:
-    """Look at keys again. A connection whose key cannot be verified ends, and may come back later."""
+async def _recheck_keys(peers: Iterable[Peer]) -> None:
+    """Verify the keys of connections. Close a connection whose key is invalid or cannot be verified."""
     for peer in peers:
         try:
             await peer.recheck()
         except AccessError:
-            peer.end(CloseCode.NOT_AUTHENTICATED, "the key has ended")
+            peer.end(CloseCode.NOT_AUTHENTICATED, "the key is no longer valid")
         except AforesaidError as error:
-            log.warning("a key cannot be looked at again: %s", describe(error))
+            log.warning("a key cannot be verified again: %s", describe(error))
             peer.end(CloseCode.TRY_LATER, "the key cannot be verified now")
-        except Exception:  # the edge: what one key meets with must not leave all others unwatched
-            log.exception("a key could not be looked at again")
+        except Exception:  # an error with one key must not stop the checks of the others
+            log.exception("a key cannot be verified again")

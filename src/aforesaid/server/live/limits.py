@@ -1,4 +1,4 @@
-"""How much one connection may take, and how long it may be silent. Below: errors. Above: all of live."""
+"""Limits of a WebSocket connection."""
 
 from collections.abc import Callable
 
@@ -6,51 +6,51 @@ from msgspec import Struct
 
 from aforesaid.errors import InvalidSetting, TooManyRequests, shown
 
-Seconds = Callable[[], float]
-"""A clock that only goes forward."""
+Monotonic = Callable[[], float]
+"""A monotonic clock in seconds."""
 
 
 class LiveLimits(Struct, frozen=True, kw_only=True):
-    """Limits of the WebSocket. Each default is for people who talk; a machine that sends more says so."""
+    """Limits of WebSocket connections. The defaults suit conversations between people."""
 
     frame_bytes: int = 256 * 1024
-    """A text frame: as much as anybody types or pastes. A larger one is refused, and the connection stays."""
+    """Size of a text frame. A larger frame is refused and the connection stays open."""
     audio_frame_bytes: int = 1024 * 1024
-    """A piece of audio: 30 seconds of 16 kHz at once."""
+    """Size of an audio frame: about 30 seconds at 16 kHz."""
     audio_bytes: int = 16 * 1024 * 1024
-    """All pieces of one utterance: eight minutes of 16 kHz."""
+    """Size of one utterance: about eight minutes at 16 kHz."""
     frames_per_second: float = 50.0
-    """Sustained; audio frames of 20 ms come at this rate."""
+    """Sustained rate; audio frames of 20 ms have this rate."""
     burst: int = 200
-    """Frames at once, after a pause."""
+    """Frames in a burst."""
     refused_frames: int = 1000
-    """Frames beyond the rate that are answered with an error; then the connection ends."""
+    """Frames above the rate that get an error before the connection is closed."""
     connections: int = 10_000
-    """Open at once in one process."""
+    """Open connections per process."""
     unknown_connections: int = 1000
-    """Open at once in one process before their hello; one more ends the oldest."""
+    """Open connections per process before their hello; one more closes the oldest."""
     connections_per_key: int = 200
-    """Open at once in one process with one key: a household, or a back end with some workers."""
+    """Open connections per process and key: enough for a household or a backend with several workers."""
     turns_waiting: int = 8
-    """Questions of one connection that wait for their answers."""
+    """Turns in progress per connection."""
     watches: int = 64
-    """Conversations that one connection watches."""
+    """Watched conversations per connection."""
     replies_waiting: int = 64
-    """Replies that wait to be sent; while there are so many, nothing more is read from the connection."""
+    """Replies in the outbox. While it is full, the server reads no frames of the connection."""
     hello_seconds: float = 10.0
-    """How long a connection may take to say who it is."""
+    """Time until the hello."""
     heartbeat_seconds: float = 20.0
-    """Silence after which the server asks; after twice as long the peer is gone. 0 never asks."""
+    """Idle time until a heartbeat; after twice the time the connection is closed. 0 disables heartbeats."""
     stall_seconds: float = 30.0
-    """How long a peer may leave a frame unread before it is cut off."""
+    """Time that a client may leave a frame unread before it is disconnected."""
     recheck_seconds: float = 5.0
-    """How often keys are looked at again: a revoked one ends its connections within this time."""
+    """Interval of key checks. A revoked key closes its connections within this time."""
     poll_seconds: float = 0.25
-    """How often watched conversations are looked at where the store cannot tell of changes."""
-    told_poll_seconds: float = 15.0
-    """The same where it can: a safety net."""
+    """Polling interval for stores that cannot report changes."""
+    watched_poll_seconds: float = 15.0
+    """Polling interval for stores that report changes, in case a report is lost."""
     drain_seconds: float = 10.0
-    """How long answers under way may take when the server is told to end."""
+    """Time for answers in progress when the server stops."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -61,10 +61,10 @@ class LiveLimits(Struct, frozen=True, kw_only=True):
                 )
 
 
-class Allowance:
-    """So many frames a second, with room for a burst."""
+class RateLimiter:
+    """A token bucket."""
 
-    def __init__(self, rate: float, burst: int, now: Seconds) -> None:
+    def __init__(self, rate: float, burst: int, now: Monotonic) -> None:
         self._rate = rate
         self._burst = float(burst)
         self._left = float(burst)
@@ -72,11 +72,11 @@ class Allowance:
         self._at = now()
 
     def take(self) -> None:
-        """Use one up. Raises `TooManyRequests`, which says when to come back."""
+        """Take one token. Raises `TooManyRequests` with the time until the next token."""
         now = self._now()
         self._left = min(self._burst, self._left + (now - self._at) * self._rate)
         self._at = now
         if self._left < 1:
             wait = (1 - self._left) / self._rate
-            raise TooManyRequests("frames come too fast", retry_after=round(wait, 3))
+            raise TooManyRequests("too many frames", retry_after=round(wait, 3))
         self._left -= 1

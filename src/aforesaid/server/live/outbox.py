@@ -1,8 +1,7 @@
-"""What a connection is told, one frame at a time, when there is room to send it. Below: watches, turns.
+"""The outbox of a connection: choose the next frame to send.
 
-Replies come first, then pieces of answers, then what happened in watched conversations. Nothing but
-replies ever waits, and of those so many at most that the connection is read no further until some are
-gone: a client that reads slowly holds up nobody and fills nothing.
+Replies come first, then answers, then changes of watched conversations. Only replies are queued. While the
+queue is full, the connection reads no more frames, so a slow client needs bounded memory.
 """
 
 import asyncio
@@ -23,16 +22,16 @@ from aforesaid.protocol.live import (
     Stored,
 )
 from aforesaid.protocol.problems import problem_of
-from aforesaid.server.live.feeds import Piece
+from aforesaid.server.live.feeds import EncodedEntry
 from aforesaid.server.live.turns import Outcome, Turn, TurnKey
 from aforesaid.server.live.watches import Watch
 
 LONGEST_DELTA = 32 * 1024
-"""Characters of an answer in one frame."""
+"""Maximum characters of an answer in one frame."""
 
 
-class Ended(Exception):
-    """The connection ends, with this code."""
+class ConnectionClosed(Exception):
+    """The server closes the connection with this code."""
 
     def __init__(self, code: int, reason: str = "") -> None:
         super().__init__(reason)
@@ -40,8 +39,8 @@ class Ended(Exception):
         self.reason = reason
 
 
-class StreamingTranscriber:
-    """An answer that goes to this connection, and how much of it was sent."""
+class TurnSubscription:
+    """A turn whose answer this connection gets, and the number of sent characters."""
 
     def __init__(self, turn: Turn, *, wants_answer: bool = True) -> None:
         self.turn = turn
@@ -50,143 +49,147 @@ class StreamingTranscriber:
 
 
 class Outbox:
-    """The way out."""
+    """Frames to send."""
 
-    def __init__(self, most_waiting: int, over: Callable[[Watch], None]) -> None:
+    def __init__(self, max_waiting: int, on_gone: Callable[[Watch], None]) -> None:
         self.watches: dict[str, Watch] = {}
-        self.listening: dict[TurnKey, StreamingTranscriber] = {}
-        self._most_waiting = most_waiting
-        self._over = over
-        """Told of a watch whose conversation is gone."""
+        self.subscriptions: dict[TurnKey, TurnSubscription] = {}
+        self._max_waiting = max_waiting
+        self._on_gone = on_gone
+        """Called with a watch whose conversation was deleted."""
         self._replies: deque[Outgoing] = deque()
-        self.ending: Ended | None = None
+        self.ending: ConnectionClosed | None = None
         self._woken = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._space = asyncio.Event()
 
-    # What there is to tell
+    # Sources
 
     @property
     def waiting(self) -> int:
-        """Replies that wait to be sent."""
+        """The number of queued replies."""
         return len(self._replies)
 
     def reply(self, frame: Outgoing) -> None:
         self._replies.append(frame)
         self._woken.set()
 
-    def mention(self, frame: Outgoing) -> None:
-        """Tell it if there is room; it is old news soon."""
-        if len(self._replies) < self._most_waiting:
+    def notify(self, frame: Outgoing) -> None:
+        """Queue a frame that may be dropped, unless the queue is full."""
+        if len(self._replies) < self._max_waiting:
             self.reply(frame)
 
     def end(self, code: int, reason: str = "") -> None:
-        """Say what waits, and then no more. The first reason holds."""
-        self.ending = self.ending or Ended(code, reason)
+        """Close after the queued replies. Only the first call has an effect."""
+        self.ending = self.ending or ConnectionClosed(code, reason)
         self._woken.set()
-        self._taken.set()
+        self._space.set()
 
     def wake(self) -> None:
         self._woken.set()
 
-    def listen(self, turn: Turn, *, wants_answer: bool = True) -> None:
-        """Tell of this turn, from its beginning."""
-        self.listening[turn.key] = StreamingTranscriber(turn, wants_answer=wants_answer)
+    def subscribe(self, turn: Turn, *, wants_answer: bool = True) -> None:
+        """Send the answer of a turn, from its beginning."""
+        self.subscriptions[turn.key] = TurnSubscription(turn, wants_answer=wants_answer)
         turn.listen(self.wake)
         if turn.text or turn.outcome is not None:
             self.wake()
 
-    def forget(self, turn: Turn) -> None:
-        """There is nothing to tell of this turn after all."""
+    def unsubscribe(self, turn: Turn) -> None:
+        """Send no more of a turn."""
         turn.leave(self.wake)
-        self.listening.pop(turn.key, None)
+        self.subscriptions.pop(turn.key, None)
 
-    def stop_listening(self) -> None:
-        for listening in self.listening.values():
-            listening.turn.leave(self.wake)
-        self.listening.clear()
+    def unsubscribe_all(self) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.turn.leave(self.wake)
+        self.subscriptions.clear()
 
     @property
     def is_full(self) -> bool:
-        """Whether as many replies wait as may."""
-        return len(self._replies) >= self._most_waiting and self.ending is None
+        """Whether the queue of replies is full."""
+        return len(self._replies) >= self._max_waiting and self.ending is None
 
-    async def has_room(self) -> None:
-        """Wait until replies are taken. Nothing more is read from the client before."""
+    async def wait_for_space(self) -> None:
+        """Wait until the queue has space."""
         while self.is_full:
-            self._taken.clear()
-            await self._taken.wait()
+            self._space.clear()
+            await self._space.wait()
 
-    # One by one
+    # Next frame
 
     async def next(self) -> Outgoing:
-        """The next frame, as soon as there is one. Raises `Ended` when all is said."""
+        """Wait for the next frame. Raises `ConnectionClosed` after the last one."""
         while True:
             self._woken.clear()
             if self._replies:
-                self._taken.set()
+                self._space.set()
                 return self._replies.popleft()
             if self.ending is not None:
-                return await self._last_words(self.ending)
-            frame = await self._next_of_turns() or await self._next_of_watches()
+                return await self._final_frame(self.ending)
+            frame = await self._next_turn_frame() or await self._next_watch_frame()
             if frame is not None:
                 return frame
             await self._woken.wait()
 
-    async def _last_words(self, ending: Ended) -> Outgoing:
-        """A server that ends still says what it has answered; whoever is sent away hears no more."""
-        frame = await self._next_of_turns() if ending.code == CloseCode.RESTARTING else None
+    async def _final_frame(self, ending: ConnectionClosed) -> Outgoing:
+        """Return the outcome of a finished turn if the server restarts. Raises `ConnectionClosed`."""
+        frame = await self._next_turn_frame() if ending.code == CloseCode.RESTARTING else None
         if frame is None:
             raise ending
         return frame
 
-    async def _next_of_turns(self) -> Outgoing | None:
-        for listening in tuple(self.listening.values()):
-            frame = self._next_piece(listening) or await self._next_outcome(listening)
+    async def _next_turn_frame(self) -> Outgoing | None:
+        for subscription in tuple(self.subscriptions.values()):
+            frame = self._next_delta(subscription) or await self._next_outcome(subscription)
             if frame is not None:
                 return frame
         return None
 
-    def _next_piece(self, listening: StreamingTranscriber) -> Outgoing | None:
-        turn, sent = listening.turn, listening.sent
+    def _next_delta(self, subscription: TurnSubscription) -> Outgoing | None:
+        turn, sent = subscription.turn, subscription.sent
         if sent >= len(turn.text) or turn.outcome is not None:
-            return None  # what is complete comes as a whole
-        piece = turn.text[sent : sent + LONGEST_DELTA]
-        listening.sent = sent + len(piece)
-        return AnswerDelta(id=turn.id, text=piece, offset=sent)
+            return None  # `answer.done` has the whole text
+        delta = turn.text[sent : sent + LONGEST_DELTA]
+        subscription.sent = sent + len(delta)
+        return AnswerDelta(id=turn.id, text=delta, offset=sent)
 
-    async def _next_outcome(self, listening: StreamingTranscriber) -> Outgoing | None:
-        turn, outcome = listening.turn, listening.turn.outcome
+    async def _next_outcome(self, subscription: TurnSubscription) -> Outgoing | None:
+        turn, outcome = subscription.turn, subscription.turn.outcome
         if outcome is None:
             return None
         watch = self.watches.get(turn.conversation_id)
-        if outcome.error is None and watch is not None and (earlier := await watch.before(outcome.pieces)):
+        if (
+            outcome.error is None
+            and watch is not None
+            and (earlier := await watch.earlier_messages(outcome.pieces))
+        ):
             return earlier
         turn.leave(self.wake)
-        del self.listening[turn.key]
+        del self.subscriptions[turn.key]
         if outcome.error is not None:
             return _failed(turn, outcome.error)
-        return _done(turn, outcome, watch) if listening.wants_answer else _stored(turn, outcome, watch)
+        return _done(turn, outcome, watch) if subscription.wants_answer else _stored(turn, outcome, watch)
 
-    async def _next_of_watches(self) -> Outgoing | None:
+    async def _next_watch_frame(self) -> Outgoing | None:
         for watch in tuple(self.watches.values()):
-            if watch.is_level:
+            if watch.is_up_to_date:
                 continue
-            frame = await watch.next(partial(self._is_held, watch.conversation_id))
+            frame = await watch.next(partial(self._is_pending, watch.conversation_id))
             if frame is not None:
                 if watch.is_over:
-                    self._over(watch)
+                    self._on_gone(watch)
                 return frame
         return None
 
-    def _is_held(self, conversation_id: str, piece: Piece) -> bool:
-        """Whether the message belongs to a turn that this connection waits for: `answer.done` brings it.
+    def _is_pending(self, conversation_id: str, piece: EncodedEntry) -> bool:
+        """Return whether an entry belongs to a turn in progress, whose `answer.done` will contain it.
 
-        A store may tell of a turn before whoever stored it has heard that it is stored.
+        A store may report a turn before its `append` returns.
         """
         return any(
             piece.message_id == turn_id or piece.message_id.startswith(f"{turn_id}/")
-            for spoken_in, turn_id in self.listening
-            if spoken_in == conversation_id
+            for other_id, turn_id in self.subscriptions
+            if other_id == conversation_id
         )
 
 
@@ -213,7 +216,7 @@ def _stored(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
     return Stored(
         id=turn.id,
         conversation_id=turn.conversation_id,
-        message_ids=list(outcome.message_ids) if turn.is_given else [],
+        message_ids=list(outcome.message_ids) if turn.is_complete else [],
         entries=[] if watch is None else _entries(turn, outcome, watch),
         place=None if watch is None else watch.place,
         repeated=outcome.repeated,
@@ -221,12 +224,12 @@ def _stored(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
 
 
 def _entries(turn: Turn, outcome: Outcome, watch: Watch) -> list[Raw]:
-    """Claim the stored entries, and return those that the client does not have.
+    """Claim the stored entries and return those that the client does not have.
 
-    A client that sent the whole turn has its entries, except where they were changed since.
+    A client that sent a complete turn has its entries, unless they were changed since.
     """
     claimed = watch.claim(outcome.pieces)
-    if turn.is_given:
+    if turn.is_complete:
         sent = {(piece.sequence, piece.revision) for piece in outcome.pieces}
         claimed = [piece for piece in claimed if (piece.sequence, piece.revision) not in sent]
     return [piece.body for piece in claimed]

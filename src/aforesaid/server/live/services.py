@@ -1,4 +1,4 @@
-"""Who serves the guests of a server, and the room they meet in. Below: the room. Above: the application."""
+"""Managers, assistants and transcribers for WebSocket connections, and the lifespan of their hub."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,7 +20,7 @@ from aforesaid.voice.assistant import VoiceAssistant, message_of
 
 
 class ServerServices:
-    """Those who serve every request: the manager, the assistant, and who listens, where somebody does."""
+    """Adapt the service of the HTTP routes to the hub."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -35,16 +35,16 @@ class ServerServices:
         await self._service.note_refusal(action, error, source=source)
 
     def transcribe(self, manager: ConversationManager) -> Transcribe:
-        return partial(_understood, self._service.voice(manager))
+        return partial(_transcribe, self._service.voice(manager))
 
 
-async def _understood(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
-    bare = AudioFormat(rate=start.rate, channels=start.channels) if start.media_type == PCM else None
-    return message_of(await voice.understand(audio, audio_format=bare))
+async def _transcribe(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
+    pcm = AudioFormat(rate=start.rate, channels=start.channels) if start.media_type == PCM else None
+    return message_of(await voice.understand(audio, audio_format=pcm))
 
 
 def open_while_serving(hub: Hub) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
-    """For the application's lifespan: what is still under way when it ends is finished first."""
+    """Return a lifespan that drains and closes the hub when the application ends."""
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:

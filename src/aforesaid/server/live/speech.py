@@ -1,4 +1,4 @@
-"""Audio that comes in pieces, until it is complete. Below: limits. Above: the connection."""
+"""Audio in pieces."""
 
 from collections.abc import Awaitable, Callable
 
@@ -8,11 +8,11 @@ from aforesaid.protocol.live import AudioStart
 from aforesaid.server.live.limits import LiveLimits
 
 Transcribe = Callable[[bytes, AudioStart], Awaitable[Message]]
-"""What the audio says, as the message that is stored; the announcement says how it is encoded."""
+"""Transcribes audio to the message to store. `AudioStart` has the encoding."""
 
 
 class Utterance:
-    """What somebody is saying, as far as it came."""
+    """The received pieces of one audio."""
 
     def __init__(self, start: AudioStart, limits: LiveLimits) -> None:
         self.start = start
@@ -21,12 +21,12 @@ class Utterance:
         self._size = 0
 
     def add(self, piece: bytes) -> None:
-        """One more piece. Raises `TooLarge`."""
+        """Add a piece. Raises `TooLarge`."""
         size = self._size + len(piece)
         if len(piece) > self._limits.audio_frame_bytes or size > self._limits.audio_bytes:
             raise TooLarge(
                 f"audio must have at most {self._limits.audio_frame_bytes:,} bytes in a frame and "
-                f"{self._limits.audio_bytes:,} in all; got {len(piece):,} and {size:,}",
+                f"{self._limits.audio_bytes:,} in total; got {len(piece):,} and {size:,}",
                 field="audio",
                 value=size,
             )
@@ -34,7 +34,7 @@ class Utterance:
         self._size = size
 
     def complete(self) -> bytes:
-        """All of it. Raises `InvalidInput` when nothing came."""
+        """Return the whole audio. Raises `InvalidInput` if it is empty."""
         if not self._size:
-            raise InvalidInput("audio must have bytes; none came before audio.end", field="audio")
+            raise InvalidInput("audio must not be empty", field="audio")
         return b"".join(self._pieces)

@@ -1,8 +1,8 @@
-"""Turns under way: each runs to its end, whoever still listens. Below: agents, feeds. Above: connections.
+"""Turns in progress.
 
-A turn belongs to this process, not to the connection that asked: when that breaks, the turn is finished
-and stored, and the client that comes back is given the rest. What was said twice with one id is answered
-once. Turns of one conversation are answered in the order in which they came.
+A turn belongs to the process, not to a connection: if the connection breaks, the turn is still answered and
+stored, and a client that resumes gets the rest. Two requests with one id are answered once. Turns of one
+conversation run in order of arrival.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import following_id, storable_text
 from aforesaid.model.messages import Message, Speech
-from aforesaid.server.live.feeds import Feeds, Piece
+from aforesaid.server.live.feeds import EncodedEntry, Feeds
 from aforesaid.speech.spoken_form import spoken_form, word_end
 from aforesaid.telemetry import describe
 
@@ -39,11 +39,11 @@ log = logging.getLogger("aforesaid.server.live")
 
 Wake = Callable[[], None]
 TurnKey = tuple[str, str]
-"""A conversation, and the id of a turn in it: another conversation may have the same id."""
+"""Conversation id and turn id. Turn ids are unique within a conversation only."""
 
 
 class Assistant(Protocol):
-    """Who answers: a `SupervisorAgent`."""
+    """Answers questions; a `SupervisorAgent`."""
 
     async def answer_query(
         self,
@@ -56,21 +56,21 @@ class Assistant(Protocol):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """How a turn came out: it is answered, or there is an error and nothing of it is stored."""
+    """The result of a turn: an answer, or an error with nothing stored."""
 
     text: str = ""
     message_ids: tuple[str, ...] = ()
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[EncodedEntry, ...] = ()
     spoken: str | None = None
     interrupted: bool = False
     repeated: bool = False
     stored: bool = True
-    """False for an answer that could not be stored, and is delivered all the same."""
+    """False for an answer that is delivered although it could not be stored."""
     error: AforesaidError | None = None
 
 
 class Turn:
-    """One turn, as those who listen see it."""
+    """One turn and its subscribers."""
 
     def __init__(
         self,
@@ -81,30 +81,32 @@ class Turn:
         *,
         turn_id: str | None = None,
         wants_answer: bool = True,
-        is_given: bool = False,
+        is_complete: bool = False,
     ) -> None:
-        """Its id is that of the question, unless it has one of its own. `is_given`: whoever listens has
-        said all of it."""
+        """`turn_id` is the question's id by default.
+
+        `is_complete` means that the client sent the complete turn.
+        """
         self.owner = owner
         self.conversation_id = conversation_id
         self.session_id = session_id
         self.question = question
         self.id = turn_id or question.message_id or ""
         self.text = ""
-        """What was said of the answer so far."""
+        """The answer so far."""
         self.outcome: Outcome | None = None
         self.wants_answer = wants_answer
-        self.is_given = is_given
+        self.is_complete = is_complete
         self.heard: int | None = None
-        """How many characters were heard when it was interrupted; None when it was not."""
+        """Heard characters of an interrupted answer; None unless interrupted."""
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self._wakes: set[Wake] = set()
-        self._over: asyncio.Event | None = None
+        self._finish: asyncio.Event | None = None
 
     @property
     def key(self) -> "TurnKey":
-        """What it is known by among its owner's turns."""
+        """The key among the turns of an owner."""
         return self.conversation_id, self.id
 
     def listen(self, wake: Wake) -> None:
@@ -113,29 +115,29 @@ class Turn:
     def leave(self, wake: Wake) -> None:
         self._wakes.discard(wake)
 
-    def say(self, piece: str) -> None:
-        self.text += piece
+    def add_text(self, text: str) -> None:
+        self.text += text
         self._wake()
 
     def interrupt(self, heard: int) -> None:
-        """Stop answering. Interrupted twice, the first time counts."""
+        """Stop answering. Only the first call has an effect."""
         if self.heard is not None or self.outcome is not None or self.task is None:
             return
         self.heard = heard
-        if self.has_begun:  # a task that is cancelled before it begins never runs at all
+        if self.has_begun:  # a task that is cancelled before it starts never runs
             self.task.cancel()
 
     def end(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        if self._over is not None:
-            self._over.set()
+        if self._finish is not None:
+            self._finish.set()
         self._wake()
 
     async def wait(self) -> None:
-        """Until it has ended."""
+        """Wait until the turn has ended."""
         if self.outcome is None:
-            self._over = self._over or asyncio.Event()
-            await self._over.wait()
+            self._finish = self._finish or asyncio.Event()
+            await self._finish.wait()
 
     def _wake(self) -> None:
         for wake in tuple(self._wakes):
@@ -144,9 +146,9 @@ class Turn:
 
 Work = Callable[[Turn], Awaitable[Outcome]]
 
-GIVEN_UP = Outcome(error=AgentError("the answer was given up"))
+CANCELLED = Outcome(error=AgentError("the answer was cancelled"))
 INTERRUPTED = "interrupted"
-"""The tag of an answer that was interrupted: what is stored is what was heard."""
+"""The tag of an interrupted answer."""
 
 
 class Turns:
@@ -161,7 +163,7 @@ class Turns:
         return len(self._running)
 
     def of_session(self, owner: str, conversation_id: str, session_id: str) -> list[Turn]:
-        """What is being answered for a session."""
+        """Return the running turns of a session."""
         return [
             turn
             for turn in self._running.values()
@@ -172,37 +174,37 @@ class Turns:
         return self._running.get((owner, conversation_id, turn_id))
 
     def start(self, turn: Turn, work: Work, when_interrupted: Work) -> None:
-        """Let it run to its end."""
+        """Run a turn in a task of its own."""
         place = turn.owner, turn.conversation_id
         before = self._last.get(place)
         self._running[*place, turn.id] = self._last[place] = turn
         running = self._run(turn, work, when_interrupted, before)
         turn.task = asyncio.create_task(running, name="aforesaid-live-turn")
-        turn.task.add_done_callback(lambda _: self._over(turn))
+        turn.task.add_done_callback(lambda _: self._finish(turn))
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what is under way; what takes longer is given up, and leaves no trace."""
+        """Wait for running turns, then cancel the rest, which store nothing."""
         tasks = {turn.task for turn in self._running.values() if turn.task is not None}
         if tasks and seconds:
             _, tasks = await asyncio.wait(tasks, timeout=seconds)
         if tasks:
-            log.warning("%d answers were given up", len(tasks))
+            log.warning("%d answers were cancelled", len(tasks))
         await ended(*tasks)
 
     async def _run(self, turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> None:
-        outcome = GIVEN_UP
+        outcome = CANCELLED
         try:
-            outcome = await _done(turn, work, when_interrupted, before)
+            outcome = await _execute(turn, work, when_interrupted, before)
         except AforesaidError as error:
             outcome = Outcome(error=error)
-        except Exception:  # the edge: whatever an agent of somebody else's does, its user is told
+        except Exception:  # agents are plug-ins: any error must reach the client
             log.exception("a turn failed and was not stored")
             outcome = Outcome(error=AgentError("the answer failed"))
         finally:
-            self._over(turn, outcome)
+            self._finish(turn, outcome)
 
-    def _over(self, turn: Turn, outcome: Outcome = GIVEN_UP) -> None:
-        """The turn has ended; also one that was given up before it began."""
+    def _finish(self, turn: Turn, outcome: Outcome = CANCELLED) -> None:
+        """End a turn, including one whose task was cancelled before it started."""
         place = turn.owner, turn.conversation_id
         if self._running.pop((*place, turn.id), None) is None:
             return
@@ -211,7 +213,7 @@ class Turns:
             del self._last[place]
 
 
-async def _done(turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> Outcome:
+async def _execute(turn: Turn, work: Work, when_interrupted: Work, before: Turn | None) -> Outcome:
     turn.has_begun = True
     try:
         if before is not None and before.outcome is None and turn.heard is None:
@@ -225,81 +227,83 @@ async def _done(turn: Turn, work: Work, when_interrupted: Work, before: Turn | N
     return await when_interrupted(turn)
 
 
-# What a turn does
+# The work of a turn
 
 
-class Service(NamedTuple):
-    """Who serves a turn."""
+class TurnServices(NamedTuple):
+    """What a turn needs."""
 
     manager: ConversationManager
     assistant: Callable[[], Assistant]
     feeds: Feeds
     may_repeat: bool
-    """Whether it may have been stored before: the client was connected earlier."""
+    """Whether turns may be repeated, because the client resumes."""
 
 
-async def answered(turn: Turn, *, service: Service) -> Outcome:
-    """The question answered, and both stored."""
-    if service.may_repeat and (known := await repeated(turn, service)) is not None:
+async def answer_turn(turn: Turn, *, services: TurnServices) -> Outcome:
+    """Answer the question and store both."""
+    if services.may_repeat and (known := await find_repeated(turn, services)) is not None:
         return known
     try:
-        answer = await service.assistant().answer_query(
-            turn.question, turn.session_id, turn.conversation_id, on_text=turn.say
+        answer = await services.assistant().answer_query(
+            turn.question, turn.session_id, turn.conversation_id, on_text=turn.add_text
         )
     except Conflict:
-        # Another server was asked the same, and was first: what it stored is the answer.
-        if (known := await repeated(turn, service)) is not None:
+        # Another server answered the same question first; return the stored answer.
+        if (known := await find_repeated(turn, services)) is not None:
             return known
         raise
-    outcome = await _delivered(turn, answer.stored or answer.not_stored, answer.messages, service)
-    return replace(outcome, text=answer.text, spoken=_spoken(turn, answer.text))
+    outcome = await _deliver(turn, answer.stored or answer.not_stored, answer.messages, services)
+    return replace(outcome, text=answer.text, spoken=_spoken_text(turn, answer.text))
 
 
-async def _delivered(
-    turn: Turn, stored: Appended | NotStored | None, messages: Sequence[Message], service: Service
+async def _deliver(
+    turn: Turn, stored: Appended | NotStored | None, messages: Sequence[Message], services: TurnServices
 ) -> Outcome:
-    """The outcome of a turn with an answer, whether it is stored or not, and whether watchers are told."""
+    """Return the outcome of an answered turn and publish it to watchers, if it is stored."""
     unstored = Outcome(message_ids=tuple(message.message_id or "" for message in messages), stored=False)
     if stored is None or isinstance(stored, NotStored):
         return unstored
     try:
-        return await _told(turn, stored, service)
-    except AforesaidError as error:  # it is stored, and the feed looks at the store again by itself
-        log.warning("watchers are not told of a turn yet: %s", describe(error))
+        return await _publish(turn, stored, services)
+    except AforesaidError as error:  # the turn is stored, and polling will publish it later
+        log.warning("a turn cannot be published to watchers yet: %s", describe(error))
         return replace(unstored, stored=True)
 
 
-def _spoken(turn: Turn, text: str) -> str | None:
-    """What to say aloud: who spoke is spoken to."""
+def _spoken_text(turn: Turn, text: str) -> str | None:
+    """Return the text to speak; None unless the question was spoken."""
     return spoken_form(text) if turn.question.content_type == "audio" else None
 
 
-async def stored_only(turn: Turn, *, service: Service) -> Outcome:
-    """Words that want no answer, stored."""
-    return await _told(turn, await service.manager.append(turn.conversation_id, [turn.question]), service)
+async def store_message(turn: Turn, *, services: TurnServices) -> Outcome:
+    """Store a message without an answer."""
+    return await _publish(
+        turn, await services.manager.append(turn.conversation_id, [turn.question]), services
+    )
 
 
-async def stored_whole(turn: Turn, messages: Sequence[Message], *, service: Service) -> Outcome:
-    """A turn that was answered elsewhere, stored."""
-    return await _told(turn, await service.manager.append(turn.conversation_id, messages), service)
+async def store_turn(turn: Turn, messages: Sequence[Message], *, services: TurnServices) -> Outcome:
+    """Store a complete turn."""
+    return await _publish(turn, await services.manager.append(turn.conversation_id, messages), services)
 
 
-async def interrupted(turn: Turn, *, service: Service) -> Outcome:
-    """What was generated of an answer, stored with a note on how much of it was heard."""
+async def store_interrupted(turn: Turn, *, services: TurnServices) -> Outcome:
+    """Store the generated part of an interrupted answer and the length that was heard."""
     if not turn.question.content:
-        return GIVEN_UP  # audio that was not understood yet
-    said = [turn.question, *_cut_off(turn)]
+        return CANCELLED  # audio without a transcript yet
+    messages = [turn.question, *_partial_answer(turn)]
     try:
-        stored = await append_or_queue(service.manager, turn.conversation_id, said)
+        stored = await append_or_queue(services.manager, turn.conversation_id, messages)
     except Conflict:
-        # It was stored whole in the same moment.
-        if (known := await repeated(turn, service)) is not None:
+        # The whole turn was stored at the same time.
+        if (known := await find_repeated(turn, services)) is not None:
             return known
         raise
-    return replace(await _delivered(turn, stored, said, service), text=turn.text, interrupted=True)
+    return replace(await _deliver(turn, stored, messages, services), text=turn.text, interrupted=True)
 
 
-def _cut_off(turn: Turn) -> Iterable[Message]:
+def _partial_answer(turn: Turn) -> Iterable[Message]:
     words, heard = turn.text, turn.heard or 0
     if not words.strip():
         return
@@ -315,38 +319,41 @@ def _cut_off(turn: Turn) -> Iterable[Message]:
     )
 
 
-async def cut_in(
+async def interrupt_stored(
     manager: ConversationManager, conversation_id: str, turn_id: str, *, heard: int | None
 ) -> None:
-    """Somebody cut in while an answer that is stored was spoken. Raises `NotFound`, `InvalidInput`."""
+    """Record the interruption of a stored answer that was being spoken. Raises `NotFound`, `InvalidInput`."""
     entries = await _stored_turn(manager, conversation_id, turn_id)
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None or answer.message_id is None:
-        raise NotFound(f"nothing was answered under the id {shown(turn_id)}")
+        raise NotFound(f"there is no answer to {shown(turn_id)}")
     if heard is None:
-        raise InvalidInput("heard must be given for an answer that is complete", field="heard")
+        raise InvalidInput("heard is required for a complete answer", field="heard")
     by_voice = entries[0].message.content_type == "audio"
     spoken = None if by_voice else meaning_of(answer).text
     await manager.interrupted(conversation_id, answer.message_id, heard=heard, spoken=spoken)
 
 
-async def _told(turn: Turn, appended: Appended, service: Service) -> Outcome:
-    """Let those who watch know. While the store is away its numbers are not known: they are told later."""
+async def _publish(turn: Turn, appended: Appended, services: TurnServices) -> Outcome:
+    """Publish stored entries to watchers.
+
+    While the store is unavailable, entries have no sequences yet; polling publishes them later.
+    """
     entries = (*appended.known, *appended.new)
     ids = tuple(entry.message.message_id or "" for entry in entries)
-    if service.manager.degraded:
+    if services.manager.degraded:
         return Outcome(message_ids=ids)
-    pieces = tuple(Piece(entry) for entry in entries)
+    pieces = tuple(EncodedEntry(entry) for entry in entries)
     new = pieces[len(appended.known) :]
-    await service.feeds.stored(turn.owner, turn.conversation_id, appended, new)
+    await services.feeds.stored(turn.owner, turn.conversation_id, appended, new)
     return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
 
 
-async def repeated(turn: Turn, service: Service) -> Outcome | None:
-    """The turn as it was stored before, or as it is queued to be stored; None when it is neither."""
-    if queued := _queued_turn(service.manager, turn.conversation_id, turn.id):
-        return _known_unstored(turn, queued)
-    entries = await _stored_turn(service.manager, turn.conversation_id, turn.id)
+async def find_repeated(turn: Turn, services: TurnServices) -> Outcome | None:
+    """Return the outcome of a turn that is already stored or queued for storing; None if it is neither."""
+    if queued := _queued_turn(services.manager, turn.conversation_id, turn.id):
+        return _queued_outcome(turn, queued)
+    entries = await _stored_turn(services.manager, turn.conversation_id, turn.id)
     answer = next((e.message for e in reversed(entries) if e.message.role == "assistant"), None)
     if answer is None:
         return None
@@ -354,16 +361,16 @@ async def repeated(turn: Turn, service: Service) -> Outcome | None:
         raise MessageConflict(turn.conversation_id, turn.id)
     return Outcome(
         text=meaning_of(answer).text,
-        spoken=_spoken(turn, meaning_of(answer).text),
+        spoken=_spoken_text(turn, meaning_of(answer).text),
         message_ids=tuple(entry.message.message_id or "" for entry in entries),
-        pieces=tuple(Piece(entry) for entry in entries),
+        pieces=tuple(EncodedEntry(entry) for entry in entries),
         interrupted=INTERRUPTED in answer.tags,
         repeated=True,
     )
 
 
 async def _stored_turn(manager: ConversationManager, conversation_id: str, turn_id: str) -> list[Entry]:
-    """The question and what follows it, by their ids."""
+    """Return the stored entries of a turn, by their derived ids."""
     found = await manager.store.entry(conversation_id, turn_id)
     entries: list[Entry] = []
     while found is not None:
@@ -373,7 +380,7 @@ async def _stored_turn(manager: ConversationManager, conversation_id: str, turn_
 
 
 def _queued_turn(manager: ConversationManager, conversation_id: str, turn_id: str) -> list[Message]:
-    """The question and what follows it, where they could not be stored yet."""
+    """Return the messages of a turn that waits to be stored."""
     queued = {one.message_id: one for one in manager.unstored.messages(manager.owner, conversation_id)}
     found: list[Message] = []
     following = queued.get(turn_id)
@@ -383,14 +390,14 @@ def _queued_turn(manager: ConversationManager, conversation_id: str, turn_id: st
     return found
 
 
-def _known_unstored(turn: Turn, messages: Sequence[Message]) -> Outcome:
+def _queued_outcome(turn: Turn, messages: Sequence[Message]) -> Outcome:
     if not messages[0].same_content_as(turn.question):
         raise MessageConflict(turn.conversation_id, turn.id)
     answer = next((one for one in reversed(messages) if one.role == "assistant"), None)
     text = "" if answer is None else meaning_of(answer).text
     return Outcome(
         text=text,
-        spoken=_spoken(turn, text),
+        spoken=_spoken_text(turn, text),
         message_ids=tuple(message.message_id or "" for message in messages),
         interrupted=answer is not None and INTERRUPTED in answer.tags,
         repeated=True,
