@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aforesaid.errors import Overloaded, SpoolFull, StoreDamaged, StoreError, StoreUnavailable
 from aforesaid.layers.resilient.breaker import Breaker
-from aforesaid.layers.resilient.retry import Effort, is_transient, with_retries
+from aforesaid.layers.resilient.retry import RetryPolicy, is_transient, with_retries
 from tests.layers.conftest import Seconds
 
 
@@ -48,7 +48,7 @@ def test_one_probe_at_a_time_and_only_when_it_is_due() -> None:
 def test_whatever_happens_only_a_probe_closes_it(steps: list[str]) -> None:
     seconds = Seconds()
     moves: list[tuple[str, str]] = []
-    breaker = Breaker(clock=seconds, moved=lambda state, reason: moves.append((breaker.state, state)))
+    breaker = Breaker(clock=seconds, on_change=lambda state, reason: moves.append((breaker.state, state)))
     for step in steps:
         before = breaker.state
         match step:
@@ -78,7 +78,7 @@ def test_which_errors_pass_is_said_in_one_place() -> None:
 
 @given(st.integers(1, 8))
 def test_pauses_grow_up_to_a_bound_and_are_uneven(attempts: int) -> None:
-    effort = Effort(attempts=attempts, first_pause=0.1, longest_pause=0.5)
+    effort = RetryPolicy(attempts=attempts, first_pause=0.1, longest_pause=0.5)
     pauses = list(effort.pauses())
     assert len(pauses) == attempts - 1
     for number, pause in enumerate(pauses):
@@ -95,5 +95,5 @@ async def test_who_is_overloaded_is_not_asked_again() -> None:
         raise Overloaded
 
     with pytest.raises(Overloaded):
-        await with_retries(call, Effort(attempts=3), sleep=Seconds().sleep)
+        await with_retries(call, RetryPolicy(attempts=3), sleep=Seconds().sleep)
     assert calls == 1

@@ -20,7 +20,7 @@ async def test_a_context_is_made_from_the_last_known_state_and_the_spool(world: 
         context = await turn.load_context()
         assert [message["content"] for message in context] == ["before", "during"]
         assert context.report.degraded
-        assert any("is away" in warning for warning in context.report.warnings)
+        assert any("is unavailable" in warning for warning in context.report.warnings)
         turn.assistant("answer")
     assert erin.degraded
     again = await erin.get_or_create_conversation("kitchen")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aforesaid.errors import SpoolFull
 from aforesaid.layers.resilient import dead_letters
-from aforesaid.layers.resilient.inspect import look
+from aforesaid.layers.resilient.inspect import spool_state
 from aforesaid.layers.resilient.operations import Operation, Unbound, encode
 from aforesaid.layers.resilient.spool.files import SpoolFiles
 from aforesaid.layers.resilient.spool.frames import DONE, MAGIC, OPERATION, frame, numbers, scan
@@ -25,7 +25,7 @@ from tests.layers.conftest import World
 
 LIMIT = 10**6
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PAYLOADS = [encode(Operation(owner="erin", at=NOW, deed=Unbound(session_id=f"room {n}"))) for n in range(4)]
+PAYLOADS = [encode(Operation(owner="erin", at=NOW, action=Unbound(session_id=f"room {n}"))) for n in range(4)]
 
 
 def in_new_form() -> bytes:
@@ -154,7 +154,7 @@ def test_foreign_content_is_kept(tmp_path: Path, name: str, content: bytes) -> N
     (tmp_path / "folder-1.spool").mkdir()
     assert adopted(tmp_path) == []
     assert content in all_files(tmp_path)
-    assert look(tmp_path).damaged == 1
+    assert spool_state(tmp_path).damaged == 1
 
 
 def test_a_frame_of_a_kind_that_is_not_known_is_kept(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def test_a_flip_in_any_byte_costs_at_most_one_turn_which_is_set_aside(
             start = content.index(words.encode())
             assert damaged[start : start + len(words)] in aside, place
             assert world.layer.damaged.value == counted + 1, place
-            assert (await asyncio.to_thread(look, world.folder)).damaged == 1, place
+            assert (await asyncio.to_thread(spool_state, world.folder)).damaged == 1, place
         assert not await asyncio.to_thread(lambda: list(world.folder.glob("*.spool")))
         await world.memory.of("erin").rewrite(record.id, [])
         await world.layer.close()
@@ -256,7 +256,7 @@ async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_d
         raise SpoolFull("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(dead_letters, "keep", full)
+        patched.setattr(dead_letters, "add", full)
         with pytest.raises(SpoolFull):
             await world.layer.adopt()
     await world.layer.adopt()

@@ -19,7 +19,7 @@ from aforesaid.encryption.master_keys import (
 )
 from aforesaid.errors import InvalidInput, InvalidSetting, KeyUnavailable, MessageConflict, StoreDamaged
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore
-from aforesaid.layers.encrypted.keyring import Held
+from aforesaid.layers.encrypted.keyring import OpenKeys
 from aforesaid.layers.encrypted.rotation import rotate
 from aforesaid.model.conversations import Changes, Query, started
 from aforesaid.model.ids import new_id
@@ -708,7 +708,7 @@ async def test_a_deep_rotation_that_another_has_overtaken_drops_no_key_that_is_i
     other = sealed_backend(world.backend.inner)
     retire = world.backend.keyring.retire
 
-    async def be_overtaken(owner: str, held: Held) -> bool:
+    async def be_overtaken(owner: str, held: OpenKeys) -> bool:
         assert (await rotate(other, owner=owner, deep=True, grace=timedelta(0))).retired == 1
         await other.keyring.add(owner)  # the next one has begun, and sealed nothing anew so far
         return await retire(owner, held)

@@ -57,7 +57,7 @@ async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(world
     await bob.add_message(theirs.id, "user", "of another owner")
     world.failing.up()
     world.seconds.now += 60
-    assert await world.layer._probe()
+    assert await world.layer.connection.probe()
     receipt = await erin.erase()
     assert {"conversations": 1, "messages": 2, "sessions": 1}.items() <= receipt.erased.items()
     assert found_in(world.folder, b"the secret") == []

@@ -22,8 +22,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def keep(folder: Path, owner: str) -> None:
-    payload = encode(Operation(owner=owner, at=NOW, deed=Unbound(session_id="kitchen")))
-    dead_letters.keep(folder, payload, ConversationNotFound("x"), now=NOW)
+    payload = encode(Operation(owner=owner, at=NOW, action=Unbound(session_id="kitchen")))
+    dead_letters.add(folder, payload, ConversationNotFound("x"), now=NOW)
 
 
 def test_what_is_set_aside_while_others_are_forgotten_is_kept(
@@ -46,7 +46,7 @@ def test_what_is_set_aside_while_others_are_forgotten_is_kept(
 
     monkeypatch.setattr(os, "replace", replace_later)
     monkeypatch.setattr(time, "sleep", lambda _: waits_or_is_through.set())
-    assert dead_letters.forget(tmp_path, "bob", None) == 1
+    assert dead_letters.remove(tmp_path, "bob", None) == 1
     keeping.join()
     assert dead_letters.count(tmp_path) == 1
 
@@ -68,7 +68,7 @@ SECRET = "the combination is 4711"
 
 
 def operation(owner: str, words: str = SECRET) -> bytes:
-    return encode(Operation(owner=owner, at=NOW, deed=Unbound(session_id=words)))
+    return encode(Operation(owner=owner, at=NOW, action=Unbound(session_id=words)))
 
 
 def raw(folder: Path) -> bytes:
@@ -78,15 +78,15 @@ def raw(folder: Path) -> bytes:
 def torn_then_whole(folder: Path, *, cut: int, torn: str, whole: str) -> None:
     """A letter of which a kill has left the first bytes, then a whole one."""
     path = folder / dead_letters.NAME
-    dead_letters.keep(folder, operation("zoe", "first"), ERROR, now=NOW)
+    dead_letters.add(folder, operation("zoe", "first"), ERROR, now=NOW)
     size = path.stat().st_size
-    dead_letters.keep(folder, operation(torn), ERROR, now=NOW)
+    dead_letters.add(folder, operation(torn), ERROR, now=NOW)
     os.truncate(path, size + cut)
-    dead_letters.keep(folder, operation(whole, "last"), ERROR, now=NOW)
+    dead_letters.add(folder, operation(whole, "last"), ERROR, now=NOW)
 
 
 def letter_size(folder: Path, owner: str) -> int:
-    dead_letters.keep(folder / "measured", operation(owner), ERROR, now=NOW)
+    dead_letters.add(folder / "measured", operation(owner), ERROR, now=NOW)
     return (folder / "measured" / dead_letters.NAME).stat().st_size
 
 
@@ -98,36 +98,20 @@ def test_a_letter_torn_at_any_byte_leaves_its_neighbours_whole_and_is_erased(
         folder = tmp_path / str(cut)
         torn_then_whole(folder, cut=cut, torn=owner, whole="bob")
         assert dead_letters.count(folder) - (1 - dead_letters.count_torn(folder) if cut else 0) == 2, cut
-        dead_letters.forget(folder, owner, None)
+        dead_letters.remove(folder, owner, None)
         assert SECRET.encode() not in raw(folder), cut
         assert b"first" in raw(folder) and b"last" in raw(folder)  # noqa: PT018
         assert dead_letters.count(folder) == 2, cut
-        assert dead_letters.forget(folder, "bob", None) == 1
-        assert dead_letters.forget(folder, "zoe", None) == 1
+        assert dead_letters.remove(folder, "bob", None) == 1
+        assert dead_letters.remove(folder, "zoe", None) == 1
         assert raw(folder) == b"", cut
 
 
 def test_a_torn_letter_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     torn_then_whole(tmp_path, cut=letter_size(tmp_path, "erin") - 3, torn="erin", whole="bob")
-    assert dead_letters.forget(tmp_path, "bob", None) == 1
+    assert dead_letters.remove(tmp_path, "bob", None) == 1
     assert SECRET.encode() in raw(tmp_path)
     assert dead_letters.count_torn(tmp_path) == 1
-
-
-def test_letters_that_an_earlier_release_merged_are_told_apart(tmp_path: Path) -> None:
-    """It wrote the next letter right behind a torn one, in one line."""
-    for cut in range(1, letter_size(tmp_path, "erin") - 1):
-        folder = tmp_path / str(cut)
-        torn_then_whole(folder, cut=cut, torn="erin", whole="bob")
-        path = folder / dead_letters.NAME
-        first, torn, last = path.read_bytes().splitlines(keepends=True)
-        path.write_bytes(first + torn.rstrip(b"\n") + last)
-        assert dead_letters.count(folder) == 2, cut
-        assert dead_letters.forget(folder, "bob", None) >= 1, cut
-        assert b"last" not in raw(folder), cut
-        dead_letters.forget(folder, "erin", None)
-        assert SECRET.encode() not in raw(folder), cut
-        assert dead_letters.count(folder) == 1, cut
 
 
 @pytest.mark.parametrize("cuts", [True, False], ids=["truncates", "cannot truncate"])
@@ -158,11 +142,11 @@ def test_a_disk_that_is_full_at_any_byte_loses_and_hides_nothing(
             if not cuts:
                 patched.setattr(os, "ftruncate", no)
             with pytest.raises(SpoolFull):
-                dead_letters.keep(folder, operation("erin"), ERROR, now=NOW)
+                dead_letters.add(folder, operation("erin"), ERROR, now=NOW)
         assert dead_letters.count_torn(folder) == (0 if cuts else bool(room)), room
-        dead_letters.keep(folder, operation("erin"), ERROR, now=NOW)
+        dead_letters.add(folder, operation("erin"), ERROR, now=NOW)
         assert dead_letters.count(folder) == 2, room
-        dead_letters.forget(folder, "erin", None)
+        dead_letters.remove(folder, "erin", None)
         assert SECRET.encode() not in raw(folder), room
         assert dead_letters.count(folder) == 1, room
 
@@ -171,7 +155,7 @@ def test_a_rewrite_that_was_killed_leaves_no_copy_behind(tmp_path: Path) -> None
     keep(tmp_path, "erin")
     (tmp_path / f"{dead_letters.NAME}.unfinished").write_bytes((tmp_path / dead_letters.NAME).read_bytes())
     (tmp_path / dead_letters.NAME).unlink()
-    assert dead_letters.forget(tmp_path, "erin", None) == 0
+    assert dead_letters.remove(tmp_path, "erin", None) == 0
     assert raw(tmp_path) == b""
 
 
@@ -188,7 +172,7 @@ def test_a_rewrite_for_which_there_is_no_room_changes_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
         with pytest.raises(SpoolFull):
-            dead_letters.forget(tmp_path, "erin", None)
+            dead_letters.remove(tmp_path, "erin", None)
     assert raw(tmp_path) == before
 
 
@@ -199,10 +183,10 @@ def test_random_histories_of_torn_letters_are_erased(history: list[tuple[str, fl
         for place, (owner, share) in enumerate(history):
             path = folder / dead_letters.NAME
             before = path.stat().st_size if path.exists() else 0
-            dead_letters.keep(folder, operation(owner, f"{owner} says {place}"), ERROR, now=NOW)
+            dead_letters.add(folder, operation(owner, f"{owner} says {place}"), ERROR, now=NOW)
             after = path.stat().st_size
             os.truncate(path, before + round((after - before) * share))
         whole = sum(share == 1 for owner, share in history if owner == "bob")
-        dead_letters.forget(folder, "erin", None)
+        dead_letters.remove(folder, "erin", None)
         assert b"erin says" not in raw(folder)
         assert dead_letters.count(folder) >= whole

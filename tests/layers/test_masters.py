@@ -118,7 +118,7 @@ async def started_in_an_outage(tmp_path: Path) -> tuple[Failing, Memory]:
     await wrong.start()
     store.up()
     await resilient.inner.open()
-    resilient._inner_open = True
+    resilient.connection._is_open = True
     resilient.breaker.state = "closed"
     return store, wrong
 

@@ -378,7 +378,9 @@ async def test_what_cannot_be_promised_is_refused_and_changes_nothing(world: Wor
         store.clear(),
         world.layer.purge_expired(),
     ):
-        with pytest.raises(StoreUnavailable, match="store is away: append failed before it began") as refused:
+        with pytest.raises(
+            StoreUnavailable, match="store is unavailable: append failed before it began"
+        ) as refused:
             await attempt
         assert "append failed" in str(refused.value.__cause__)
     assert await said(store, record.id) == ["before", "during"]
@@ -467,7 +469,7 @@ async def test_what_cannot_be_read_is_set_aside_and_the_rest_is_adopted(
     world.failing.down()
     await store.append(record.id, [user("hello")])
     await world.layer.close()
-    newer = {"owner": owner, "at": "2026-01-01T00:00:00Z", "deed": {"type": "of a newer release"}}
+    newer = {"owner": owner, "at": "2026-01-01T00:00:00Z", "action": {"type": "of a newer release"}}
     left = files.SpoolFiles(world.folder, limit=10**6)
     await asyncio.to_thread(left.append, [json.dumps(newer).encode()])
     await asyncio.to_thread(left.close)
@@ -571,7 +573,7 @@ async def test_what_the_store_refuses_later_is_set_aside_and_the_rest_goes_on(wo
     letter = json.loads(line)
     assert (letter["owner"], letter["conversation_id"]) == ("erin", gone.id)
     assert letter["error"] == "ConversationNotFound"
-    (body,) = letter["operation"]["deed"]["bodies"]
+    (body,) = letter["operation"]["action"]["bodies"]
     assert json.loads(body)["content"] == "lost cause"
     assert world.layer.set_aside.value == 1
     assert await asyncio.to_thread(dead_letters.count, world.folder) == 1

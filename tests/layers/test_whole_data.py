@@ -74,7 +74,7 @@ class Replaying(World):
         """The store is back; nothing of the backlog is stored yet."""
         self.failing.up()
         self.seconds.now += 60
-        assert await self.layer._probe()
+        assert await self.layer.connection.probe()
         assert self.layer.queues
 
 
@@ -123,7 +123,7 @@ async def test_a_process_that_adopts_a_spool_exports_everything(tmp_path: Path) 
     await world.begin()
     await world.spool()
     world.failing.up()
-    world.layer._inner_open = False  # closing hands nothing over: the process dies
+    world.layer.connection._is_open = False  # closing hands nothing over: the process dies
     await world.layer.close()
     await world.memory.open()
     world.layer = world.make()
@@ -228,7 +228,7 @@ async def test_a_purge_waits_for_turns_that_keep_a_conversation_alive(world: Wor
     world.clock.advance(timedelta(minutes=5))
     world.failing.up()
     world.seconds.now += 60
-    assert await world.layer._probe()
+    assert await world.layer.connection.probe()
     assert await world.layer.purge_expired() == 0
     world.clock.advance(timedelta(minutes=30))
     assert await world.layer.purge_expired() == 0
@@ -273,7 +273,7 @@ async def test_reading_back_during_a_replay_gives_all_acknowledged_turns_or_an_e
             await read
     world.failing.up()
     world.seconds.now += 60
-    assert await world.layer._probe()
+    assert await world.layer.connection.probe()
     for read in (store.page(record.id, limit=9999), store.tail(record.id, limit=105), store.load(record.id)):
         with pytest.raises(StoreUnavailable):
             await read

@@ -113,7 +113,7 @@ async def test_a_server_that_catches_up_counts_everything(away: Away) -> None:
         )
     away.world.failing.up()
     away.world.seconds.now += 60
-    assert await away.world.layer._probe()
+    assert await away.world.layer.connection.probe()
     status, found, marked = await away.get("/stats")
     assert (status, found["messages"], marked) == (200, LONG + 4, False)
     _, found, _ = await away.get("/owners")

@@ -15,8 +15,8 @@ from aforesaid.contracts import Backend, Migratable
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
-from aforesaid.layers.resilient.backend import why_not_writable
-from aforesaid.layers.resilient.inspect import SpoolState, look
+from aforesaid.layers.resilient.inspect import SpoolState, spool_state
+from aforesaid.layers.resilient.options import why_not_writable
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import CLOCK_SKEW, Query
 from aforesaid.settings import Settings, masked_url
@@ -258,7 +258,7 @@ def _writable(folder: Path) -> Finding:
 
 def _spool(folder: Path, resilience: Resilience, now: datetime) -> Finding:
     try:
-        spool = look(folder)
+        spool = spool_state(folder)
     except StoreUnavailable as error:
         return Finding(about="spool", state="problem", found=str(error), advice="see permissions (spool)")
     if spool.damaged or spool.dead_letters:

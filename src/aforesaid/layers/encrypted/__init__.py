@@ -1,17 +1,17 @@
-"""The encryption layer: a backend around a backend, which sees only ciphertext.
+"""The encrypted layer: the wrapped backend sees only ciphertext.
 
-What is sealed and how is in `layers.sealing` and `layers.records`; whose keys are where, in `layers.keyring`.
-Here is the order of things. A message is bound to its place, so its place must be known before it is sealed:
-the layer knows where each log ends, gives messages their time as the store would, and lets the store refuse
-the turn if somebody else wrote meanwhile; then it looks again and seals anew. Turns of one process to
-one conversation wait for each other.
+A message is bound to its place in the log, so the layer must know the place before it seals the message. It
+caches the end of each log, assigns times as the store would, and lets the store refuse the turn if another
+process wrote meanwhile; then it reads the end again and seals the turn anew. Turns of one process to one
+conversation run one after the other.
 
-What is refused on reading is set aside with the reason, and the rest loads. A store's own search index
-is not handed on: it would hold ciphertext. All other powers are.
+An entry that fails verification is returned as unreadable, with the reason; the others load. The layer does
+not forward the store's search index, which would hold ciphertext. It forwards all other capabilities.
 
-`backend` holds what all stores of a backend know; `store` is one owner's part, made of `conversations`,
-`logs` and `documents` over `base`, with `glances` where the store inside has them; `entries` seals and
-opens, without waiting.
+- `backend`: keys and caches that all stores share
+- `store`: one owner's store, composed of `conversations`, `reading`, `logs` and `documents` over `base`
+- `snapshots`: the store's snapshots, decrypted
+- `entries`, `sealing`, `records`, `heads`: pure functions that seal and open values
 """
 
 from aforesaid.layers.encrypted.backend import EncryptedBackend, Encryption, encrypted

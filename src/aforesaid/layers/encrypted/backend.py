@@ -1,4 +1,4 @@
-"""The backend, and what is known of logs and keys by all of its stores. Above: `aforesaid.layers`."""
+"""The encrypted backend, and the keys and log ends that its stores share."""
 
 import asyncio
 from collections import OrderedDict
@@ -43,20 +43,20 @@ OPENED_KEPT = 256
 CHECK_SECONDS = 5.0
 """How long opening a store may take longer to check the master key."""
 
-STORE_POWERS = (Watchable,)
-BACKEND_POWERS = (Migratable, CopyHolder)
+STORE_CAPABILITIES = (Watchable,)
+BACKEND_CAPABILITIES = (Migratable, CopyHolder)
 
 
 class Encryption(CheckedFields, frozen=True, kw_only=True):
-    """How a memory is encrypted."""
+    """Options of the encrypted layer."""
 
     master: KeyProvider
-    """Who has the master key."""
+    """The provider of the master key."""
     records: bool = False
-    """Whether subject, client name, notes and tags of conversations are sealed too."""
+    """Whether to seal subject, client name, notes and tags of conversations too."""
     keyring: Backend | None = None
-    """Where data keys are kept; without it, beside the data. Kept apart, a backup of the data is unreadable
-    once an owner's key is dropped."""
+    """The backend for data keys; None stores them next to the data. In a separate backend, deleting an
+    owner's key makes backups of its data unreadable."""
 
 
 class EncryptedBackend(BackendWrapper):
@@ -99,9 +99,9 @@ class EncryptedBackend(BackendWrapper):
         return await check_master_key(self.keyring, keys_in.owners, below.of, all_of_them=all_of_them)
 
     async def _refuse_wrong_master_key(self) -> None:
-        """Refuse to open a store that is sealed with another master key. Raises `KeyUnavailable`.
+        """Raise `KeyUnavailable` if the store is sealed with another master key.
 
-        A store that is away, or slow, is opened unchecked: `/ready` and `doctor` look again.
+        An unavailable or slow store is opened unchecked; `/ready` and `doctor` check again.
         """
         with suppress(StoreUnavailable, TimeoutError):
             await within(CHECK_SECONDS, self._verify_master_key())
@@ -109,8 +109,7 @@ class EncryptedBackend(BackendWrapper):
     async def _verify_master_key(self) -> None:
         """Raise `KeyUnavailable` when the store is sealed with another master key.
 
-        It is called before the first data key is made, too: a master key that was set by mistake must seal
-        nobody's data.
+        It also runs before the first data key is created, so that a wrong master key seals no data.
         """
         found = await self.check_master_key()
         if found.is_certain and found.error is not None:
@@ -128,7 +127,9 @@ class EncryptedBackend(BackendWrapper):
     def of(self, owner: str) -> EncryptedStore:
         inner = self.inner.of(owner)
         kind = SnapshotStore if isinstance(inner, SnapshotReader) else EncryptedStore
-        return with_capabilities_of(inner, kind(self, parse_name(owner, field="owner"), inner), STORE_POWERS)
+        return with_capabilities_of(
+            inner, kind(self, parse_name(owner, field="owner"), inner), STORE_CAPABILITIES
+        )
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})
@@ -143,7 +144,7 @@ class EncryptedBackend(BackendWrapper):
         return remains
 
     def opened(self, place: Place) -> dict[int, Opened]:
-        """Messages at the end of a log that were opened before, by sequence: windows read them each turn."""
+        """Return the cache of decrypted messages at the end of a log, by sequence: every turn reads them."""
         known = self._opened.pop(place, {})
         if len(known) > 2 * OPENED_KEPT:
             known = {}
@@ -153,7 +154,7 @@ class EncryptedBackend(BackendWrapper):
         return known
 
     def forget(self, place: Place) -> None:
-        """Remember nothing of this conversation."""
+        """Drop cached data of this conversation."""
         self._opened.pop(place, None)
         self._heads.pop(place, None)
         self._ends.pop(place, None)
@@ -166,14 +167,14 @@ class EncryptedBackend(BackendWrapper):
     # What is known of logs, shared by all stores of this backend
 
     def turn(self, place: Place) -> asyncio.Lock:
-        """One turn at a time for each conversation."""
+        """Return the lock that serializes turns to a conversation."""
         turns = self._turns.here()
         return turns.get(place) or turns.setdefault(place, asyncio.Lock())
 
-    def known_end(self, place: Place) -> LogEnd | None:
+    def cached_end(self, place: Place) -> LogEnd | None:
         return self._ends.get(place)
 
-    def know_end(self, place: Place, end: LogEnd | None) -> None:
+    def cache_end(self, place: Place, end: LogEnd | None) -> None:
         """Remember where a log ends; None forgets it."""
         self._ends.pop(place, None)
         if end is not None:
@@ -181,12 +182,12 @@ class EncryptedBackend(BackendWrapper):
             if len(self._ends) > KNOWN_ENDS:
                 self._ends.popitem(last=False)
 
-    def known_head(self, place: Place, sealed: str) -> Head | None:
+    def cached_head(self, place: Place, sealed: str) -> Head | None:
         """The head that was opened from exactly this before."""
         known = self._heads.get(place)
         return known[1] if known is not None and known[0] == sealed else None
 
-    def know_head(self, place: Place, sealed: str, head: Head) -> None:
+    def cache_head(self, place: Place, sealed: str, head: Head) -> None:
         self._heads.pop(place, None)
         self._heads[place] = sealed, head
         if len(self._heads) > KNOWN_ENDS:
@@ -196,7 +197,7 @@ class EncryptedBackend(BackendWrapper):
         """The head of a conversation that is restored in parts and has expired: the store shows none."""
         return self._restored.get(place, Head())
 
-    def know_restored(self, place: Place, head: Head) -> None:
+    def cache_restored_head(self, place: Place, head: Head) -> None:
         self._restored.pop(place, None)
         self._restored[place] = head
         if len(self._restored) > OPENED_LOGS:
@@ -215,4 +216,4 @@ def _most_kept(backend: object) -> int | None:
 
 def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:
     """The backend, encrypted, with every power of what is inside that still makes sense."""
-    return with_capabilities_of(inner, EncryptedBackend(inner, encryption), BACKEND_POWERS)
+    return with_capabilities_of(inner, EncryptedBackend(inner, encryption), BACKEND_CAPABILITIES)

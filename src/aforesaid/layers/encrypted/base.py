@@ -1,4 +1,4 @@
-"""What every part of an encrypted store uses: whose it is, what is inside, which keys there are."""
+"""The owner, the wrapped store and the data keys: the base of every part of an encrypted store."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -46,7 +46,7 @@ class EncryptedStoreBase(StoreWrapper):
         return Place(self._owner, parse_uuid(conversation_id, field="conversation_id"))
 
     async def _read(self, reading: Coroutine[Any, Any, T]) -> T:
-        """What is read from inside. Where the keys are not at hand they are looked for meanwhile."""
+        """Await the read; load the owner's keys concurrently if they are not cached."""
         if self._backend.keyring.holds(self._owner):
             return await reading
         found: T
@@ -59,15 +59,15 @@ class EncryptedStoreBase(StoreWrapper):
         They are looked for where this process knows nothing of the log: its owner may have been cleared
         elsewhere and begun anew, with another key than the one held here.
         """
-        unknown = self._backend.known_end(place) is None
-        keys = await self._backend.keyring.keys_of(self._owner, look=unknown)
+        unknown = self._backend.cached_end(place) is None
+        keys = await self._backend.keyring.keys_of(self._owner, refresh=unknown)
         if keys is None:
             await self._check_not_sealed(place)
-            keys = await self._backend.keyring.ensured(self._owner)
+            keys = await self._backend.keyring.get_or_create(self._owner)
         return keys
 
     async def _check_not_sealed(self, place: Place) -> None:
-        """Refuse to go on under a new key where another sealed: it is lost, or in another keyring."""
+        """Raise if the conversation is sealed with a key that is lost or in another keyring."""
         for entry in await self.inner.tail(place.conversation_id, limit=1):
             if (key_id := sealing.key_id_of(entry.message)) is not None:
                 raise KeyUnavailable(
@@ -77,9 +77,9 @@ class EncryptedStoreBase(StoreWrapper):
                 )
 
     async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
-        """The keys at hand; looked for again when something is sealed with one that is not."""
+        """Return the cached keys; read them again if one of the given key ids is missing."""
         keys = await self._backend.keyring.keys_of(self._owner)
         if keys is None or all(key_id in keys for key_id in unknown):
             return keys
-        held = await self._backend.keyring.look(self._owner)
+        held = await self._backend.keyring.refresh(self._owner)
         return None if held is None else held.keys

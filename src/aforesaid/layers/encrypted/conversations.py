@@ -1,4 +1,4 @@
-"""Records and sessions: of a record the texts are sealed where that is asked for. Below: `layers.records`."""
+"""Records and sessions. The text fields of a record are sealed if `Encryption.records` is set."""
 
 import logging
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ class SealedConversations(EncryptedStoreBase):
     async def create(self, conversation: Conversation) -> Conversation:
         sealed = await self._seal_record(conversation)
         await self.inner.create(sealed)
-        await self._begun(conversation)
+        await self._after_create(conversation)
         return conversation
 
     async def get(self, conversation_id: str) -> Conversation | None:
@@ -37,9 +37,11 @@ class SealedConversations(EncryptedStoreBase):
             keys = await self._keys_to_write(place)
             changes = records.seal_changes(changes, keys, self._owner, place.conversation_id)
         record = await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
-        end = self._backend.known_end(place)
+        end = self._backend.cached_end(place)
         moved_by_us = end is not None and end.revision + 1 == record.revision
-        self._backend.know_end(place, end._replace(revision=record.revision) if end and moved_by_us else None)
+        self._backend.cache_end(
+            place, end._replace(revision=record.revision) if end and moved_by_us else None
+        )
         return await self._open_record(record)
 
     async def find(self, query: Query) -> Page:
@@ -66,7 +68,7 @@ class SealedConversations(EncryptedStoreBase):
         sealed = await self._seal_record(fresh)
         record = await self.inner.resume(session_id, sealed, active_since=active_since)
         if record.id == fresh.id and record == sealed:
-            await self._begun(fresh)
+            await self._after_create(fresh)
             return fresh
         return await self._open_record(record)
 
@@ -75,16 +77,16 @@ class SealedConversations(EncryptedStoreBase):
 
     # Inside
 
-    async def _begun(self, conversation: Conversation) -> None:
+    async def _after_create(self, conversation: Conversation) -> None:
         """A conversation was made: its key must be there, also if the owner was cleared a moment ago."""
-        await self._backend.keyring.ensured(self._owner, look=True)
+        await self._backend.keyring.get_or_create(self._owner, refresh=True)
         end = LogEnd(conversation.revision, 1, conversation.last_message_at)
-        self._backend.know_end(self._place(conversation.id), end)
+        self._backend.cache_end(self._place(conversation.id), end)
 
     async def _seal_record(self, record: Conversation) -> Conversation:
         if not self._seals_records:
             return record
-        keys = await self._backend.keyring.ensured(self._owner, look=True)
+        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         return records.seal_record(record, keys, self._owner)
 
     async def _open_maybe(self, record: Conversation | None) -> Conversation | None:

@@ -1,4 +1,4 @@
-"""Documents: their data are sealed, kinds and keys stay in the open, and the layer's own are not shown."""
+"""Documents: their data are sealed, kinds and keys are not. The layer hides its own documents."""
 
 import logging
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import DataKeys, Refused
+from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal
 from aforesaid.model.conversations import check_count
 from aforesaid.telemetry import describe
 
@@ -34,7 +34,7 @@ class SealedDocuments(EncryptedStoreBase):
         _check_kind(kind)
         check_data(data)
         if conversation_id is None:
-            keys = await self._backend.keyring.ensured(self._owner, look=True)
+            keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         else:
             keys = await self._keys_to_write(self._place(conversation_id))
         sealed = sealing.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
@@ -53,7 +53,7 @@ class SealedDocuments(EncryptedStoreBase):
             return None
         try:
             return await self._open_document(found)
-        except Refused as error:
+        except InvalidSeal as error:
             raise StoreDamaged(f"document {kind!r} {key!r} cannot be read: {error}") from error
 
     async def documents(
@@ -80,7 +80,7 @@ class SealedDocuments(EncryptedStoreBase):
         for document in found:
             try:
                 opened.append(await self._open_document(document))
-            except Refused as error:
+            except InvalidSeal as error:
                 log.warning("a document of kind %s is set aside: %s", document.kind, describe(error))
         return opened
 
@@ -103,7 +103,7 @@ class SealedDocuments(EncryptedStoreBase):
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
         given = check_restorable_documents(documents)
-        keys = await self._backend.keyring.ensured(self._owner, look=True)
+        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         sealed = []
         for place, document in given.items():
             _check_kind(place.kind)
@@ -120,11 +120,11 @@ class SealedDocuments(EncryptedStoreBase):
     async def _open_document(self, document: Document) -> Document:
         keys = await self._keys([sealing.sealed_by(document.data)])
         if keys is None:
-            raise Refused("there is no data key for this owner")
+            raise InvalidSeal("there is no data key for this owner")
         return replace(document, data=self.open_data(document, keys))
 
     def open_data(self, document: Document, keys: DataKeys) -> bytes:
-        """The data of a stored document. Raises `Refused`."""
+        """The data of a stored document. Raises `InvalidSeal`."""
         bound_to = self._beside(document.kind, document.key, document.conversation_id)
         return sealing.open_bytes(document.data, keys, bound_to)
 

@@ -1,4 +1,4 @@
-"""Entries, sealed for their places and opened again. Pure."""
+"""Seal entries for their places, and open them. All functions are pure."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Entry
 from aforesaid.layers.encrypted import sealing
-from aforesaid.layers.encrypted.sealing import DataKey, DataKeys, Opened, Place, Refused, Slot
+from aforesaid.layers.encrypted.sealing import DataKey, DataKeys, InvalidSeal, Opened, Place, Slot
 from aforesaid.model.messages import Message
 
 
@@ -69,10 +69,10 @@ def resealed(entries: Sequence[Entry], keys: DataKeys, place: Place) -> list[Ent
     """
     again: list[Entry] = []
     for entry in entries:
-        slot = Slot(entry.sequence, entry.revision, sealing.life_of(entry.message))
+        slot = Slot(entry.sequence, entry.revision, sealing.generation_of(entry.message))
         try:
             message = sealing.unseal(entry.message, entry.sequence, entry.revision, keys, place)
-        except Refused:
+        except InvalidSeal:
             continue
         (sealed,) = sealed_turn(place, keys, turn_of([message]), [message.timestamp], [slot])
         again.append(replace(entry, message=sealed))
@@ -90,7 +90,7 @@ def opened_entries(
     """The entries as they were given; what was not sealed for its place is set aside.
 
     `known` holds what was opened before, by sequence: the same ciphertext in the same place opens alike.
-    `spooled` allows messages that have no place yet: while the store is away.
+    `spooled` allows messages that have no place yet: while the store is unavailable.
     In one piece: a window has some forty entries, and every one comes through here.
     """
     entries: list[Entry] = []
@@ -102,10 +102,10 @@ def opened_entries(
         else:
             try:
                 message = sealing.unseal(stored, sequence, entry.revision, keys, place, spooled=spooled)
-            except Refused as error:
-                entries.append(entry if entry.unreadable else sealing.refused(entry, str(error)))
+            except InvalidSeal as error:
+                entries.append(entry if entry.unreadable else sealing.as_unreadable(entry, str(error)))
                 continue
-            if not spooled and sealing.is_fixed(message):  # what a caller could change is decoded anew
+            if not spooled and sealing.is_immutable(message):  # what a caller could change is decoded anew
                 known[sequence] = Opened(stored.content, message, entry.revision)
         entries.append(
             Entry(
@@ -124,5 +124,9 @@ def without_keys(entry: Entry) -> Entry:
     if entry.unreadable is not None:
         return entry
     if key_id is None:
-        return sealing.refused(entry, "it is not encrypted, as all in this store must be, and is refused")
-    return sealing.refused(entry, f"it is sealed with data key {key_id}, and this owner has no data key here")
+        return sealing.as_unreadable(
+            entry, "it is not encrypted, as all in this store must be, and is refused"
+        )
+    return sealing.as_unreadable(
+        entry, f"it is sealed with data key {key_id}, and this owner has no data key here"
+    )

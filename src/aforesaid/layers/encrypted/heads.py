@@ -1,9 +1,9 @@
-"""The head of a sealed log: which messages there are, in which reading order, and which were changed. Pure.
+"""The head of a sealed log: its messages in reading order, and which of them were replaced. Pure.
 
 The head lists the sequence numbers of the log in reading order, as runs of consecutive numbers. A log whose
-messages arrived in order of time is one run; a late message adds two. So a reader knows what a window or a
-page must hold without reading the rest of the log. The encryption layer seals the head and writes it in the
-transaction of every change to the log.
+messages arrived in order of time is one run; a late message adds two. So a reader knows the content of a
+window or page without reading the rest of the log. The layer seals the head and writes it in the transaction
+of every change.
 """
 
 import secrets
@@ -19,10 +19,10 @@ from aforesaid.contracts import Entry
 from aforesaid.layers.encrypted.sealing import (
     DataKey,
     DataKeys,
+    InvalidSeal,
     Place,
-    Refused,
+    generation_of,
     key_id_in,
-    life_of,
     open_text,
     seal_text,
 )
@@ -56,7 +56,7 @@ class Head(Struct, frozen=True, array_like=True):
     """The sequence numbers in reading order."""
     changed: dict[int, int] = {}
     """For each message that was replaced, the revision that did so last."""
-    life: str = ""
+    generation: str = ""
     """Which life of the log this is: rows of an earlier one, under the same id, do not belong to it."""
 
     @property
@@ -99,7 +99,7 @@ class Head(Struct, frozen=True, array_like=True):
 
     def is_current(self, entry: Entry) -> bool:
         """Whether a message of the log is there as it was written last, in this life of the log."""
-        if entry.unreadable is None and life_of(entry.message) != self.life:
+        if entry.unreadable is None and generation_of(entry.message) != self.generation:
             return False
         changed = self.changed.get(entry.sequence)
         return entry.revision == changed if changed is not None else entry.revision <= self.revision
@@ -124,7 +124,7 @@ class Head(Struct, frozen=True, array_like=True):
         else:
             runs = joined((*runs, *(Run(sequence, 1) for sequence in sequences)))
         latest = max(revision, self.revision)
-        return Head(latest, max(top, self.top), runs, self.changed, self.life or new_life())
+        return Head(latest, max(top, self.top), runs, self.changed, self.generation or new_generation())
 
     def with_late(self, sequence: int, after: int | None, *, revision: int) -> "Head":
         """The head after a message was added that is read right after another; None is before all others."""
@@ -162,12 +162,16 @@ def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def new_life() -> str:
+def new_generation() -> str:
     return secrets.token_hex(4)
 
 
 def head_of(
-    entries: Iterable[Entry], *, revision: int = 0, changed: dict[int, int] | None = None, life: str = ""
+    entries: Iterable[Entry],
+    *,
+    revision: int = 0,
+    changed: dict[int, int] | None = None,
+    generation: str = "",
 ) -> Head:
     """The head of a log that holds exactly these entries."""
     ordered = sorted(entries, key=lambda entry: entry.position)
@@ -177,7 +181,7 @@ def head_of(
         ordered[-1].position.micros if ordered else NO_TIME,
         joined(Run(entry.sequence, 1) for entry in ordered),
         changed or {},
-        life or new_life(),
+        generation or new_generation(),
     )
 
 
@@ -211,12 +215,12 @@ def seal_head(head: Head, key: DataKey, place: Place) -> str:
 
 
 def open_head(sealed: str, keys: DataKeys, place: Place) -> Head:
-    """The head that was sealed. Raises `Refused`."""
+    """The head that was sealed. Raises `InvalidSeal`."""
     try:
         key_id_in(sealed)
         return _decoder.decode(open_text(sealed, keys, _bound_to(place)))
     except msgspec.MsgspecError as error:
-        raise Refused(f"it cannot be read ({error})") from error
+        raise InvalidSeal(f"it cannot be read ({error})") from error
 
 
 def key_id_of_head(sealed: str) -> str:

@@ -1,10 +1,10 @@
-"""The data keys of every owner: made once, kept wrapped as a document, held open in memory for a while.
+"""The data keys of all owners: stored wrapped in a document, cached unwrapped in memory.
 
     {"version": 1, "keys": [{"id": "5d0c0e1f", "master": "91bc…", "wrapped": "…", "made_at": "…"}]}
 
-The first seals; the others are on their way out and only open what was sealed before. The document is
-of the kind `keys` and lies beside the owner's data, or in a store of its own, so that a backup of the
-data does not hold the keys to it. Below: keys, `sealing`. Above: `encrypted`, `rekeying`.
+The first key seals; the others only open older data. The document has the kind `keys`. It lies next to the
+owner's data, or in a separate store, so that a backup of the
+data does not contain its keys.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ KIND = "keys"
 """The kind of the documents that hold data keys: this layer's own."""
 _NAME = "data"
 
-HELD_FOR = 60.0
+CACHE_SECONDS = 60.0
 """Seconds that open keys are held before the document is looked at again: another process may have changed
 it."""
-HELD_OWNERS = 10_000
+MAX_CACHED_OWNERS = 10_000
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
+class _StoredKey(Struct, frozen=True, kw_only=True):
     id: str
     master: str
     wrapped: bytes
@@ -42,14 +42,14 @@ class _Kept(Struct, frozen=True, kw_only=True):
 
 
 class _Ring(Struct, frozen=True, kw_only=True):
-    keys: tuple[_Kept, ...]
+    keys: tuple[_StoredKey, ...]
     version: int = 1
 
 
 _ring = msgspec.json.Decoder(_Ring).decode
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class OpenKeys(Struct, frozen=True, kw_only=True):
     """An owner's keys, open."""
 
     keys: DataKeys
@@ -74,7 +74,7 @@ class KeyStore(Protocol):
 
 
 class Keyring:
-    """Everybody's data keys. `store_of` is where an owner's document lies.
+    """The data keys of all owners. `store_of` returns the store of an owner's document.
 
     `before_first_key` is awaited before a key is made while none was opened yet. It raises to prevent that.
     """
@@ -91,54 +91,58 @@ class Keyring:
         self._before_first_key = before_first_key or _nothing
         self._proven = False
         """Whether the master key has opened a key of this store."""
-        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._cache: OrderedDict[str, OpenKeys] = OrderedDict()
         self._looking: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
 
-    async def keys_of(self, owner: str, *, look: bool = False) -> DataKeys | None:
-        """The owner's keys; None when there are none. `look`: at the document, whatever is held.
+    async def keys_of(self, owner: str, *, refresh: bool = False) -> DataKeys | None:
+        """The owner's keys; None when there are none. `refresh`: at the document, whatever is held.
 
         Raises `KeyUnavailable`.
         """
-        held = await self.look(owner) if look else self._fresh(owner) or await self._look_once(owner)
-        return None if held is None else held.keys
+        open_keys = (
+            await self.refresh(owner) if refresh else self._cached(owner) or await self._look_once(owner)
+        )
+        return None if open_keys is None else open_keys.keys
 
     def holds(self, owner: str) -> bool:
         """Whether the owner's keys are at hand, without a look at the store."""
-        return self._fresh(owner) is not None
+        return self._cached(owner) is not None
 
-    async def _look_once(self, owner: str) -> Held | None:
+    async def _look_once(self, owner: str) -> OpenKeys | None:
         """One look for all who ask at the same time: a window asks for a log's front, end and record."""
         async with self._looking.here().setdefault(owner, asyncio.Lock()):
-            return self._fresh(owner) or await self.look(owner)
+            return self._cached(owner) or await self.refresh(owner)
 
-    def _fresh(self, owner: str) -> Held | None:
-        held = self._held.get(owner)
-        return None if held is None or time.monotonic() - held.looked_at > HELD_FOR else held
+    def _cached(self, owner: str) -> OpenKeys | None:
+        open_keys = self._cache.get(owner)
+        return (
+            None if open_keys is None or time.monotonic() - open_keys.looked_at > CACHE_SECONDS else open_keys
+        )
 
-    async def ensured(self, owner: str, *, look: bool = False) -> DataKeys:
-        """The owner's keys, made when there are none. `look`: at the document, whatever is held."""
-        held = None if look else self._fresh(owner)
-        while held is None:
-            held = await self.look(owner)
-            if held is None:
+    async def get_or_create(self, owner: str, *, refresh: bool = False) -> DataKeys:
+        """The owner's keys, made when there are none. `refresh`: at the document, whatever is held."""
+        open_keys = None if refresh else self._cached(owner)
+        while open_keys is None:
+            open_keys = await self.refresh(owner)
+            if open_keys is None:
                 await self._make(owner)
-        return held.keys
+        return open_keys.keys
 
-    async def look(self, owner: str) -> Held | None:
-        """What the document says now; what is held, while the store is away."""
+    async def refresh(self, owner: str) -> OpenKeys | None:
+        """What the document says now; what is held, while the store is unavailable."""
         try:
             document = await self._store_of(owner).get_document(KIND, _NAME)
         except StoreUnavailable:
-            if owner in self._held:
-                return self._held[owner]
+            if owner in self._cache:
+                return self._cache[owner]
             raise
         if document is None:
-            self._held.pop(owner, None)
+            self._cache.pop(owner, None)
             return None
-        held = self._held.get(owner)
-        if held is not None and held.document == document:
-            return self._hold(owner, msgspec.structs.replace(held, looked_at=time.monotonic()))
-        return self._hold(owner, await self._opened(owner, document))
+        open_keys = self._cache.get(owner)
+        if open_keys is not None and open_keys.document == document:
+            return self._cache_keys(owner, msgspec.structs.replace(open_keys, looked_at=time.monotonic()))
+        return self._cache_keys(owner, await self._opened(owner, document))
 
     async def has(self, owner: str) -> bool:
         """Whether there are keys of this owner."""
@@ -157,48 +161,48 @@ class Keyring:
 
     async def drop(self, owner: str) -> bool:
         """Forget the owner's keys for good: what they sealed can never be read again."""
-        self._held.pop(owner, None)
+        self._cache.pop(owner, None)
         return await self._store_of(owner).delete_document(KIND, _NAME)
 
-    def let_go(self, owner: str) -> None:
+    def evict(self, owner: str) -> None:
         """Hold the owner's keys no longer; the document stays."""
-        self._held.pop(owner, None)
+        self._cache.pop(owner, None)
 
     # Changing keys
 
     async def rewrap(self, owner: str) -> bool:
         """Wrap the owner's keys by the current master key; whether anything had to be done."""
-        held = await self.look(owner)
-        if held is None or held.masters == {self._provider.current}:
+        open_keys = await self.refresh(owner)
+        if open_keys is None or open_keys.masters == {self._provider.current}:
             return False
-        await self._change(owner, held, held.keys.every(), held.made_at)
+        await self._change(owner, open_keys, open_keys.keys.every(), open_keys.made_at)
         return True
 
     async def add(self, owner: str) -> bool:
         """A new current key before the old one; False when there are several already, or none at all."""
-        held = await self.look(owner)
-        if held is None or len(held.keys) > 1:
+        open_keys = await self.refresh(owner)
+        if open_keys is None or len(open_keys.keys) > 1:
             return False
-        return await self._change(owner, held, [DataKey.generate(), *held.keys.every()])
+        return await self._change(owner, open_keys, [DataKey.generate(), *open_keys.keys.every()])
 
-    async def retire(self, owner: str, held: Held) -> bool:
+    async def retire(self, owner: str, open_keys: OpenKeys) -> bool:
         """Drop all of these keys but the current one; False when others are the owner's by now."""
-        now = await self.look(owner)
-        if now is None or now.document != held.document:
+        now = await self.refresh(owner)
+        if now is None or now.document != open_keys.document:
             return False
-        return await self._change(owner, held, [held.keys.current], held.made_at)
+        return await self._change(owner, open_keys, [open_keys.keys.current], open_keys.made_at)
 
     async def _change(
-        self, owner: str, held: Held, keys: Sequence[DataKey], made_at: datetime | None = None
+        self, owner: str, open_keys: OpenKeys, keys: Sequence[DataKey], made_at: datetime | None = None
     ) -> bool:
         store = self._store_of(owner)
         data = await self._wrapped(owner, keys, made_at or store.now())
         try:
-            await store.put_document(KIND, _NAME, data, expected_version=held.document.version)
+            await store.put_document(KIND, _NAME, data, expected_version=open_keys.document.version)
         except DocumentConflict:
-            await self.look(owner)  # somebody else changed them at the same time, and that will do
+            await self.refresh(owner)  # another process changed them at the same time: its keys are valid too
             return False
-        await self.look(owner)
+        await self.refresh(owner)
         return True
 
     async def _make(self, owner: str) -> None:
@@ -212,39 +216,39 @@ class Keyring:
             return  # another process was first: its key is the owner's
 
     async def _wrapped(self, owner: str, keys: Sequence[DataKey], made_at: datetime) -> bytes:
-        kept: list[_Kept] = []
+        stored: list[_StoredKey] = []
         for key in keys:
             with master_key_errors():
                 wrapped = await self._provider.wrap(key.secret, bound_to=_bound_to(owner, key.id))
-            kept.append(_Kept(id=key.id, master=wrapped.master, wrapped=wrapped.data, made_at=made_at))
-        return msgspec.json.encode(_Ring(keys=tuple(kept)))
+            stored.append(_StoredKey(id=key.id, master=wrapped.master, wrapped=wrapped.data, made_at=made_at))
+        return msgspec.json.encode(_Ring(keys=tuple(stored)))
 
-    async def _opened(self, owner: str, document: Document) -> Held:
-        kept = _read(document.data)
-        keys = [DataKey(one.id, await self._unwrapped(owner, one)) for one in kept]
+    async def _opened(self, owner: str, document: Document) -> OpenKeys:
+        stored = _read(document.data)
+        keys = [DataKey(one.id, await self._unwrapped(owner, one)) for one in stored]
         self._proven = True
-        return Held(
+        return OpenKeys(
             keys=DataKeys(keys),
             document=document,
-            made_at=kept[0].made_at,
-            masters=frozenset(one.master for one in kept),
+            made_at=stored[0].made_at,
+            masters=frozenset(one.master for one in stored),
             looked_at=time.monotonic(),
         )
 
-    async def _unwrapped(self, owner: str, kept: _Kept) -> bytes:
-        wrapped = WrappedKey(master=kept.master, data=kept.wrapped)
+    async def _unwrapped(self, owner: str, stored: _StoredKey) -> bytes:
+        wrapped = WrappedKey(master=stored.master, data=stored.wrapped)
         try:
             with master_key_errors():
-                return await self._provider.unwrap(wrapped, bound_to=_bound_to(owner, kept.id))
+                return await self._provider.unwrap(wrapped, bound_to=_bound_to(owner, stored.id))
         except KeyUnavailable as error:
-            raise KeyUnavailable(f"data key {kept.id}: {error}", key_id=error.key_id) from error
+            raise KeyUnavailable(f"data key {stored.id}: {error}", key_id=error.key_id) from error
 
-    def _hold(self, owner: str, held: Held) -> Held:
-        self._held[owner] = held
-        self._held.move_to_end(owner)
-        if len(self._held) > HELD_OWNERS:
-            self._held.popitem(last=False)
-        return held
+    def _cache_keys(self, owner: str, open_keys: OpenKeys) -> OpenKeys:
+        self._cache[owner] = open_keys
+        self._cache.move_to_end(owner)
+        if len(self._cache) > MAX_CACHED_OWNERS:
+            self._cache.popitem(last=False)
+        return open_keys
 
 
 async def _nothing() -> None:
@@ -255,7 +259,7 @@ def _bound_to(owner: str, key_id: str) -> bytes:
     return msgspec.json.encode(("aforesaid data key", 1, owner, key_id))
 
 
-def _read(data: bytes) -> tuple[_Kept, ...]:
+def _read(data: bytes) -> tuple[_StoredKey, ...]:
     try:
         ring = _ring(data)
     except msgspec.MsgspecError as error:

@@ -1,8 +1,8 @@
-"""Writing the log: every message is sealed for its place, and every change carries the new head of the log.
+"""Write the log: every message is sealed for its place, and every change writes the new head of the log.
 
-A turn is sealed for the end of the log as this process knows it, and stored only if that is still the end;
-else the layer looks again and seals the turn anew. While the store is away, a turn is sealed for the spool,
-without a place. The replay gives it one; see `spooled`.
+A turn is sealed for the cached end of the log, and stored only if that is still the end; otherwise the layer
+reads the end again and seals the turn anew. During an outage a turn is sealed for the spool, without a place.
+The replay assigns the place; see `spooled`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,7 +52,7 @@ class SealedLogs(SealedReads):
         if not messages:
             done = await self.inner.append(conversation_id, (), expected_revision=expected_revision)
             return await self._opened_append(place, done, await self._keys())
-        turn = turn_of(self._marked(messages))
+        turn = turn_of(self._with_ids(messages))
         async with self._backend.turn(place):
             return await self._write(place, turn, expected_revision, afresh=False)
 
@@ -94,12 +94,12 @@ class SealedLogs(SealedReads):
         if held is None:
             raise MessageNotFound(place.conversation_id, replaced_id(message))
         keys = await self._keys_to_write(place)
-        self._backend.know_end(place, None)
+        self._backend.cache_end(place, None)
         end = await self._end(place, expected_revision)
         head = await self._head_to_write(place, end)
         if held.sequence not in head:
             await self._refuse_unlisted(place, end, held.sequence)
-        slot = Slot(held.sequence, end.revision + 1, head.life)
+        slot = Slot(held.sequence, end.revision + 1, head.generation)
         (sealed,) = sealed_turn(place, keys, turn, [replacement_message(held, message).timestamp], [slot])
         carried = with_head(
             sealed, seal_head(head.with_change(slot.sequence, slot.revision), keys.current, place)
@@ -112,7 +112,7 @@ class SealedLogs(SealedReads):
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = check_restorable(conversation, entries)
         place = self._place(record.id)
-        keys = await self._backend.keyring.ensured(self._owner, look=True)
+        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         turn = turn_of([entry.message for entry in given.values()])
         async with self._backend.turn(place):
             try:
@@ -124,13 +124,13 @@ class SealedLogs(SealedReads):
             finally:
                 self._backend.forget(place)
             if is_expired(record, now=self.now()):
-                self._backend.know_restored(place, head)
+                self._backend.cache_restored_head(place, head)
 
     def _sealed_entries(
         self, place: Place, keys: DataKeys, turn: Turn, entries: Collection[Entry], head: Head
     ) -> list[Entry]:
         """The entries as they are restored. The last one carries the head."""
-        slots = [Slot(entry.sequence, entry.revision, head.life) for entry in entries]
+        slots = [Slot(entry.sequence, entry.revision, head.generation) for entry in entries]
         times = [entry.message.timestamp for entry in entries]
         messages = sealed_turn(place, keys, turn, times, slots)
         if messages:
@@ -157,12 +157,14 @@ class SealedLogs(SealedReads):
             there = await self.inner.page(place.conversation_id, limit=EVERYTHING)
             listed = [entry for entry in there if entry.sequence in before]
             revision = max(before.revision, record.revision)
-            head = head_of([*listed, *new], revision=revision, changed=before.changed, life=before.life)
+            head = head_of(
+                [*listed, *new], revision=revision, changed=before.changed, generation=before.generation
+            )
         return head.kept(self._backend.kept)
 
     # Inside
 
-    def _marked(self, messages: Sequence[Message]) -> Sequence[Message]:
+    def _with_ids(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages, each with an id, where a turn may be sent twice because its answer was lost."""
         if not self._backend.spools:
             return messages
@@ -182,10 +184,12 @@ class SealedLogs(SealedReads):
     async def _stored(
         self, place: Place, turn: Turn, keys: DataKeys, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
-        """Store the turn where the log ends; when somebody else was first, look again and seal it anew."""
+        """Store the turn at the end of the log; after a concurrent write, read the end again and seal the
+        turn anew."""
         given, known = turn.messages, dict[str, Entry]()
         for _ in range(ATTEMPTS):
-            # While the store is away nobody can say where the log ends: a turn is accepted without a place.
+            # While the store is unavailable the end of the log is unknown: a turn is accepted without a
+            # place.
             away = self.inner.degraded and not afresh
             try:
                 if away:
@@ -193,14 +197,14 @@ class SealedLogs(SealedReads):
                 else:
                     done = await self._store(place, turn, keys, expected_revision, afresh=afresh)
             except RevisionConflict as conflict:
-                self._backend.know_end(place, None)
+                self._backend.cache_end(place, None)
                 if expected_revision is not None and conflict.actual != expected_revision:
                     raise
             except TurnPartlyStored:
                 known |= await self._known_of(place, turn, keys, afresh=afresh)
                 turn = turn.without(known.keys())
             except StoreUnavailable:
-                self._backend.know_end(place, None)
+                self._backend.cache_end(place, None)
                 if away or afresh or not self.inner.degraded:
                     raise
             except MessageConflict as conflict:
@@ -213,12 +217,12 @@ class SealedLogs(SealedReads):
     async def _spool(
         self, place: Place, turn: Turn, keys: DataKeys, expected_revision: int | None
     ) -> Appended:
-        """Have the turn accepted while the store is away: bound to its time, not to a place."""
-        end = self._backend.known_end(place) or await self._end_of(place)
+        """Have the turn accepted while the store is unavailable: bound to its time, not to a place."""
+        end = self._backend.cached_end(place) or await self._end_of(place)
         times = self._times(turn, None if end is None else end.last_message_at)
         sealed = sealed_turn(place, keys, turn, times, [None] * len(times))
         done = await self.inner.append(place.conversation_id, sealed, expected_revision=expected_revision)
-        self._backend.know_end(place, None)
+        self._backend.cache_end(place, None)
         return done
 
     async def _store(
@@ -237,7 +241,7 @@ class SealedLogs(SealedReads):
             positions = [Position(at, first + number) for number, at in enumerate(micros)]
             head = await self._with_late(place, end, before, positions)
         head = head.kept(self._backend.kept)
-        slots = [Slot(first + number, revision, head.life) for number in range(len(micros))]
+        slots = [Slot(first + number, revision, head.generation) for number in range(len(micros))]
         sealed = sealed_turn(place, keys, turn, times, slots)
         text = seal_head(head, keys.current, place)
         if sealed:
@@ -246,12 +250,12 @@ class SealedLogs(SealedReads):
         write = self.inner.rewrite if afresh else self.inner.append
         done = await write(place.conversation_id, sealed, expected_revision=expected)
         if done.known or not sealed:  # nothing was new
-            self._backend.know_end(place, None)
+            self._backend.cache_end(place, None)
         else:
             # The store has checked that the log ended where the turn goes on.
             last = max(times) if head.top == max(micros) else end.last_message_at
-            self._backend.know_head(place, text, head)
-            self._backend.know_end(place, LogEnd(revision, first + len(sealed), last, text))
+            self._backend.cache_head(place, text, head)
+            self._backend.cache_end(place, LogEnd(revision, first + len(sealed), last, text))
         return done
 
     def _times(self, turn: Turn, last: datetime | None) -> list[datetime]:
@@ -298,17 +302,17 @@ class SealedLogs(SealedReads):
         )
 
     async def _end(self, place: Place, expected_revision: int | None) -> LogEnd:
-        end = self._backend.known_end(place)
+        end = self._backend.cached_end(place)
         if end is None or (expected_revision is not None and end.revision != expected_revision):
             end = await self._log.log_end(place.conversation_id)
-            self._backend.know_end(place, end)
+            self._backend.cache_end(place, end)
         if end is None:
             raise ConversationNotFound(place.conversation_id)
         return end
 
     async def _known_of(self, place: Place, turn: Turn, keys: DataKeys, *, afresh: bool) -> dict[str, Entry]:
         """What is stored already under the ids of a turn. Raises `MessageConflict` for other words."""
-        self._backend.know_end(place, None)
+        self._backend.cache_end(place, None)
         known: dict[str, Entry] = {}
         first: dict[str, Message] = {}
         for message in turn.messages:
@@ -345,7 +349,7 @@ class SealedLogs(SealedReads):
         known: tuple[Entry, ...] = ()
         if done.known:
             spooled = self.inner.degraded
-            unmarked = [_unmarked(entry) for entry in done.known]
+            unmarked = [_without_generated_id(entry) for entry in done.known]
             known = tuple([(await self._open_entries(place, [one], spooled=spooled))[0] for one in unmarked])
 
         def record() -> Conversation:
@@ -355,13 +359,13 @@ class SealedLogs(SealedReads):
         def new() -> tuple[Entry, ...]:
             if keys is None:
                 return ()
-            stored = [_unmarked(entry) for entry in done.new]
+            stored = [_without_generated_id(entry) for entry in done.new]
             return tuple(opened_entries(stored, keys, place, {}, spooled=True))
 
         return Appended(conversation=record, new=new, known=known)
 
 
-def _unmarked(entry: Entry) -> Entry:
+def _without_generated_id(entry: Entry) -> Entry:
     """The entry as its message was given: without an id where it had none."""
     message_id = entry.message.message_id
     if message_id is None or not message_id.startswith(MARK):

@@ -1,7 +1,7 @@
-"""Verify that the master key at hand opens the data keys of a store. Below: the keyring. Above: `encrypted`.
+"""Verify that the master key opens the data keys of a store.
 
-Nothing is stored for this: the wrapped data keys of the owners are the check values. Some of them are
-unwrapped. When none opens, the master key is not the one that the store is sealed with.
+The wrapped data keys of the owners are the check values, so nothing else is stored. Some of them are
+unwrapped. If none opens, the store is sealed with another master key.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -44,7 +44,7 @@ async def check_master_key(
 ) -> MasterKeyCheck:
     """Unwrap the keys of some owners, until one opens or, with `all_of_them`, to the end of the sample.
 
-    Raises `StoreUnavailable` while the store is away.
+    Raises `StoreUnavailable` while the store is unavailable.
     """
     opened = failed = looked_at = 0
     error: KeyUnavailable | None = None

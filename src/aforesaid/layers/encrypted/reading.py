@@ -1,9 +1,9 @@
-"""Reading the log: every window and page is compared with the head of the log.
+"""Read the log: every window and page is compared with the head of the log.
 
-A read takes the rows and the head. Where both agree, the rows are decrypted and handed out. Where they do
-not, somebody may have written in between: both are read again until the head is the same before and after.
-What disagrees then is a violation, and the whole log is compared with its head; see `reconciling`. An answer
-from the last known state, while the store is away, comes from this process and is not compared.
+A read fetches the rows and the head. If they agree, the rows are decrypted and returned. If not, another
+process may have written in between: both are read again until the head is the same before and after. A
+remaining difference is a violation, and the whole log is compared with its head; see `reconciling`. An answer
+from the last known state comes from this process and is not compared.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.conversations import SealedConversations
 from aforesaid.layers.encrypted.entries import opened_entries, without_keys
 from aforesaid.layers.encrypted.heads import Head, key_id_of_head, open_head
-from aforesaid.layers.encrypted.reconciling import NOT_LISTED, OLDER, Reconciled, reconciled, refused_all
-from aforesaid.layers.encrypted.sealing import Opened, Place, Refused
+from aforesaid.layers.encrypted.reconciling import NOT_LISTED, OLDER, Reconciled, all_unreadable, reconciled
+from aforesaid.layers.encrypted.sealing import InvalidSeal, Opened, Place
 from aforesaid.model.conversations import check_count
 from aforesaid.telemetry import events
 
@@ -93,14 +93,16 @@ class SealedReads(SealedConversations):
             return None
         (opened,) = await self._open_entries(place, found, spooled=head is None)
         if opened.unreadable is None and opened.message.message_id != message_id:
-            return sealing.refused(opened, "it is stored under the id of another message, and is refused")
+            return sealing.as_unreadable(
+                opened, "it is stored under the id of another message, and is refused"
+            )
         if opened.unreadable is not None or head is None:
             return opened
-        if isinstance(head, Refused):
-            return refused_all([opened], str(head)).entries[0]
+        if isinstance(head, InvalidSeal):
+            return all_unreadable([opened], str(head)).entries[0]
         if opened.sequence not in head:
-            return sealing.refused(opened, NOT_LISTED)
-        return opened if head.is_current(found[0]) else sealing.refused(opened, OLDER)
+            return sealing.as_unreadable(opened, NOT_LISTED)
+        return opened if head.is_current(found[0]) else sealing.as_unreadable(opened, OLDER)
 
     async def whole(self, conversation_id: str) -> Reconciled:
         """The whole log, compared with its head: what is not as it was written is set aside and counted."""
@@ -113,17 +115,19 @@ class SealedReads(SealedConversations):
         known = self._backend.opened(place) if size <= KEPT_OPEN else None
         found, head = await self._found(place, part)
         if head is None or _agrees(head, part, found):
-            return self._noted(place, await self._open_entries(place, found, known, spooled=head is None))
+            return self._log_violations(
+                place, await self._open_entries(place, found, known, spooled=head is None)
+            )
         return part.cut((await self._whole(place)).entries)
 
-    def _noted(self, place: Place, entries: list[Entry]) -> list[Entry]:
+    def _log_violations(self, place: Place, entries: list[Entry]) -> list[Entry]:
         """The entries, with a note in log and metrics where some of them cannot be read."""
         refused = [entry for entry in entries if entry.unreadable is not None]
         if refused:
             events.log_violated(place.conversation_id, len(refused))
         return entries
 
-    async def _found(self, place: Place, part: Part) -> tuple[list[Entry], Head | Refused | None]:
+    async def _found(self, place: Place, part: Part) -> tuple[list[Entry], Head | InvalidSeal | None]:
         """The rows of a part and the head of the log, both of one moment unless they agree anyway.
 
         The head is None where the rows come from the last known state: nothing is compared then.
@@ -152,8 +156,8 @@ class SealedReads(SealedConversations):
         opened = await self._open_entries(place, found, spooled=head is None)
         if head is None:
             return Reconciled(opened, 0)
-        if isinstance(head, Refused):
-            whole = refused_all(opened, str(head))
+        if isinstance(head, InvalidSeal):
+            whole = all_unreadable(opened, str(head))
         else:
             known = head
             whole = await off_the_loop(
@@ -171,35 +175,35 @@ class SealedReads(SealedConversations):
                 raise
             return None
 
-    async def _head_or_none(self, place: Place, end: LogEnd | None) -> Head | Refused | None:
+    async def _head_or_none(self, place: Place, end: LogEnd | None) -> Head | InvalidSeal | None:
         """The head; why it cannot be read; or None where the store is away."""
         if self.inner.degraded:
             return None
         try:
             return await self._head(place, end)
-        except Refused as error:
+        except InvalidSeal as error:
             return error
 
     async def _head(self, place: Place, end: LogEnd | None) -> Head:
-        """The head of the log that ends so. Raises `Refused`."""
+        """The head of the log that ends so. Raises `InvalidSeal`."""
         sealed = _head_in(end)
         if sealed is None:
             return Head()
-        known = self._backend.known_head(place, sealed)
+        known = self._backend.cached_head(place, sealed)
         if known is not None:
             return known
         keys = await self._keys([key_id_of_head(sealed)])
         if keys is None:
-            raise Refused("there is no data key for this owner")
+            raise InvalidSeal("there is no data key for this owner")
         head = open_head(sealed, keys, place)
-        self._backend.know_head(place, sealed, head)
+        self._backend.cache_head(place, sealed, head)
         return head
 
     async def _head_to_write(self, place: Place, end: LogEnd) -> Head:
         """The head that a change goes on from. Raises `StoreDamaged`."""
         try:
             return await self._head(place, end)
-        except Refused as error:
+        except InvalidSeal as error:
             now = await self._log.log_end(place.conversation_id)
             if now is not None and now.head != end.head:  # a key rotation has sealed the head anew
                 raise RevisionConflict(
@@ -246,8 +250,8 @@ async def _both(
     return found, end
 
 
-def _agrees(head: Head | Refused, part: Part, found: Sequence[Entry]) -> bool:
-    if isinstance(head, Refused):
+def _agrees(head: Head | InvalidSeal, part: Part, found: Sequence[Entry]) -> bool:
+    if isinstance(head, InvalidSeal):
         return False
     expected = part.expected(head, found)
     return expected is not None and head.holds(found, expected)

@@ -1,8 +1,8 @@
-"""A whole log compared with its head: what is not as it was written is set aside, and the rest is kept. Pure.
+"""Compare a whole log with its head. Pure.
 
-Used where a window or a page is not what the head promises. Every row is judged: a row that the head does not
-list, an older version of a message, a second copy and a row in another place are set aside with the reason.
-An entry that cannot be read stands in the place of each message that is missing.
+Used where a window or a page differs from the head. Every row is checked: a row that the head does not list,
+an older version of a message, a duplicate and a moved row become unreadable entries with the reason. An
+unreadable entry replaces each missing message.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.heads import Head, out_of_order
 from aforesaid.model.clock import from_micros
 
-NOT_LISTED = "it is not part of the log: somebody without the key put it in or put it back; it is refused"
+NOT_LISTED = "it is not part of the log: it was inserted or restored without the key, and is refused"
 OLDER = "an older version or one of another life was put in the place of this message, and is refused"
 TWICE = "it stands in the log twice, and this copy is refused"
 MOVED = "it was moved in the order of its conversation, and is refused"
@@ -40,7 +40,7 @@ def reconciled(
     proven = [place for place, entry in enumerate(entries) if entry.unreadable is None]
     for number in out_of_order([ranks[entries[place].sequence] for place in proven]):
         place = proven[number]
-        entries[place] = sealing.refused(found[place], MOVED)
+        entries[place] = sealing.as_unreadable(found[place], MOVED)
     listed = {entry.sequence: entry for entry in entries if entry.unreadable is None}
     surplus: list[Entry] = []
     in_place = _in_place(entries, ranks)
@@ -53,10 +53,10 @@ def reconciled(
     return Reconciled(whole, sum(entry.unreadable is not None for entry in whole))
 
 
-def refused_all(opened: Sequence[Entry], why: str) -> Reconciled:
+def all_unreadable(opened: Sequence[Entry], why: str) -> Reconciled:
     """The log whose head cannot be read: nothing in it is proven."""
     sentence = f"the head of its log cannot be read, so that nothing proves its place: {why}"
-    entries = [entry if entry.unreadable else sealing.refused(entry, sentence) for entry in opened]
+    entries = [entry if entry.unreadable else sealing.as_unreadable(entry, sentence) for entry in opened]
     return Reconciled(entries, sum(entry.unreadable is None for entry in opened))
 
 
@@ -69,7 +69,7 @@ def _judged(
         why = entry.unreadable or _why_refused(stored, head, ranks, seen)
         if why is None:
             seen.add(entry.sequence)
-        entries.append(entry if why is None or entry.unreadable else sealing.refused(stored, why))
+        entries.append(entry if why is None or entry.unreadable else sealing.as_unreadable(stored, why))
     return entries
 
 
@@ -114,5 +114,5 @@ def _missing(conversation_id: str, sequence: int, micros: int) -> Entry:
         Position(micros, sequence),
         revision=0,
         stored_at=from_micros(micros),
-        why="the message that was written here is missing: somebody removed it",
+        why="the message that was written here is missing: it was removed without the key",
     )

@@ -1,7 +1,7 @@
 """What of a record is sealed, where that is asked for: subject, client name, notes and tags. Pure.
 
 Texts look different each time. A tag looks the same each time for one owner, so that conversations can
-be listed by it: whoever reads the store sees which of an owner's conversations share a tag, not which
+be listed by it: a reader of the store learns which of an owner's conversations share a tag, not which
 tag it is. The last stored tag is no tag: it proves that the others belong to this record, all of them and in
 this order.
 """
@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from aforesaid.errors import KeyUnavailable, StoreDamaged
 from aforesaid.layers.encrypted.sealing import (
     DataKeys,
+    InvalidSeal,
     Place,
-    Refused,
     key_id_in,
     open_tags,
     open_text,
@@ -58,7 +58,7 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
             if (sealed := getattr(record, field)) is not None
         }
         tags = open_tags(record.tags, keys, Place(owner, record.id))
-    except Refused as error:
+    except InvalidSeal as error:
         raise _damaged(record, error) from error
     return replace(record, **texts, tags=tags)
 
@@ -75,7 +75,7 @@ def _sealed_in(record: Conversation) -> list[str]:
 def _without_keys(record: Conversation) -> Conversation:
     try:
         key_ids = [key_id_in(text) for text in _sealed_in(record)]
-    except Refused as error:
+    except InvalidSeal as error:
         raise _damaged(record, error) from error
     if not key_ids:
         return record
@@ -86,7 +86,7 @@ def _without_keys(record: Conversation) -> Conversation:
     )
 
 
-def _damaged(record: Conversation, error: Refused) -> StoreDamaged:
+def _damaged(record: Conversation, error: InvalidSeal) -> StoreDamaged:
     return StoreDamaged(f"the record of conversation {record.id} cannot be read: {error}")
 
 
@@ -106,7 +106,7 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise Refused("it is no text, and is refused") from error
+        raise InvalidSeal("it is no text, and is refused") from error
 
 
 def _bound_to(owner: str, conversation_id: str, field: str) -> bytes:

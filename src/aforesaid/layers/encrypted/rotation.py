@@ -1,9 +1,9 @@
-"""Changing keys while the store is in use. Below: `encrypted`, `keyring`. Above: the command line.
+"""Rotate keys while the store is in use.
 
-A new master key only wraps the data keys anew: no message is touched. A new data key (`deep`) seals what
-is written from now on, and everything older is sealed with it bit by bit, in bounded steps; what is not
-reached yet is opened with the old key. Ended at any point, it goes on where it was. The old key goes when
-nothing is sealed with it any more, and when every process has had the time to hear of the new one.
+A new master key only re-wraps the data keys; no message changes. A new data key (`deep`) seals new writes,
+and older data are resealed in bounded steps; until then the old key opens them. An interrupted rotation
+continues where it stopped. The old key is removed when no data need it and every process has had time to load
+the new one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, sealing
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import DataKeys, Place, Refused
+from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal, Place
 from aforesaid.model.conversations import Changes, Conversation
 
 CHUNK = 200
@@ -86,12 +86,12 @@ async def _deep(
     backend: EncryptedBackend, owner: str, whole: EncryptedStore, done: Rotation, grace: timedelta
 ) -> Rotation:
     await backend.keyring.add(owner)
-    held = await backend.keyring.look(owner)
-    if held is None:
+    open_keys = await backend.keyring.refresh(owner)
+    if open_keys is None:
         return done
-    if len(held.keys) == 1:  # another rotation was at work in this very moment
+    if len(open_keys.keys) == 1:  # another rotation was at work in this very moment
         return replace(done, waiting=done.waiting + 1)
-    work = _Resealing(whole, owner, held.keys, seals_records=backend.encryption.records)
+    work = _Resealing(whole, owner, open_keys.keys, seals_records=backend.encryption.records)
     await work.all()
     done = replace(
         done,
@@ -100,11 +100,11 @@ async def _deep(
         records=done.records + work.records,
         unreadable=done.unreadable + work.unreadable,
     )
-    if work.left or backend.inner.of(owner).now() - held.made_at < grace:
+    if work.left or backend.inner.of(owner).now() - open_keys.made_at < grace:
         return replace(done, waiting=done.waiting + 1)
     # Only those that this pass began with: another rotation may have added a key since, and what it has not
     # sealed anew yet needs the one that was current here.
-    if await backend.keyring.retire(owner, held):
+    if await backend.keyring.retire(owner, open_keys):
         return replace(done, retired=done.retired + 1)
     return replace(done, waiting=done.waiting + 1)
 
@@ -150,7 +150,7 @@ class _Resealing:
         place = Place(self._owner, conversation_id)
         try:
             head = open_head(end.head, self._keys, place)
-        except Refused:
+        except InvalidSeal:
             self.unreadable += 1
             return
         again = seal_head(head, self._keys.current, place)
@@ -202,7 +202,7 @@ class _Resealing:
             if sealing.sealed_by(document.data) == self._keys.current.id:
                 return
             data = self._outer.open_data(document, self._keys)
-        except Refused:
+        except InvalidSeal:
             self.unreadable += 1
             return
         try:

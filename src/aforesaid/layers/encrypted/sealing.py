@@ -1,16 +1,13 @@
-"""Sealing: what the encryption layer stores instead of what it was given, and the way back. Pure.
+"""Seal messages, documents, fields and tags, and open them. Pure.
 
-A message keeps its role, time and id in the open: stores order, count and find by them. All else of it
-(words, tags, agent, kind of content, dialect, token counts) is one ciphertext, AES-256-GCM, written
+Role, time and id of a message stay in plain text, because stores order, count and find by them. Everything
+else (content, tags, agent, content type, dialect, token counts) is one ciphertext, AES-256-GCM, written
 
     content   <fingerprint>.<key id>.<base64 of nonce, ciphertext and tag>
 
-The ciphertext is bound to its place by what it authenticates: whose, which conversation, role, id, exact
-time, sequence number, and the revision that wrote it. Which places the log has is in its head; see `heads`.
-The fingerprint is a keyed digest of the words together with conversation and id: by it a store tells a
-repeated write from another one without reading either.
-
-Below: keys, wire. Above: `encrypted`.
+The associated data bind the ciphertext to its place: owner, conversation, role, id, time, sequence number and
+revision. The head lists the places of a log; see `heads`. The fingerprint is a keyed digest of content,
+conversation and id: with it a store recognizes a repeated write without reading either.
 """
 
 import binascii
@@ -48,7 +45,7 @@ _MAGIC = b"AS1"
 _KEY_ID_LENGTH = 8
 
 
-class Refused(Exception):
+class InvalidSeal(Exception):
     """What is stored is not what was sealed for this place. Says why."""
 
 
@@ -99,12 +96,12 @@ class DataKeys:
         return list(self._by_id.values())
 
     def get(self, key_id: str) -> DataKey:
-        """The key of this id. Raises `Refused`."""
+        """The key of this id. Raises `InvalidSeal`."""
         try:
             return self._by_id[key_id]
         except KeyError:
             at_hand = ", ".join(self._by_id)
-            raise Refused(
+            raise InvalidSeal(
                 f"it is sealed with data key {key_id}, which is not at hand here (at hand: {at_hand})"
             ) from None
 
@@ -152,7 +149,7 @@ class Slot(NamedTuple):
 
     sequence: int
     revision: int
-    life: str
+    generation: str
 
 
 def seal(
@@ -169,14 +166,14 @@ def seal(
     bound_to = place.of(message.role, to_micros(timestamp), message.message_id, slot)
     sealed = _sealed(key, body, bound_to)
     stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
-    mark = SPOOLED if slot is None else f"{slot.life}{LIFE_MARK}"
+    mark = SPOOLED if slot is None else f"{slot.generation}{GENERATION_SEPARATOR}"
     force_setattr(stored, "content", f"{fingerprint}.{key.id}.{mark}{sealed}")
     force_setattr(stored, "timestamp", timestamp)
     force_setattr(stored, "message_id", message.message_id)
     return stored
 
 
-LIFE_MARK = ":"
+GENERATION_SEPARATOR = ":"
 """Stands between the life of the log and the ciphertext."""
 SPOOLED = "~"
 """Stands before the ciphertext of a message that has no place in a log yet."""
@@ -190,8 +187,8 @@ def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
     if message.message_id is None:
         return ""
     is_text = type(message.content) is str and not message.extra
-    said = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
-    data = place.named(message.message_id) + said.encode("utf-8", "surrogatepass")
+    text = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
+    data = place.named(message.message_id) + text.encode("utf-8", "surrogatepass")
     digest = blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()
     return _text(digest).rstrip("=")
 
@@ -211,7 +208,7 @@ class Place(NamedTuple):
         return _encode(("words", self.owner, self.conversation_id, message_id))
 
 
-def refused(entry: Entry, why: str) -> Entry:
+def as_unreadable(entry: Entry, why: str) -> Entry:
     """The entry, set aside."""
     where = {"revision": entry.revision, "stored_at": entry.stored_at}
     return unreadable_entry(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
@@ -250,7 +247,7 @@ class Opened(Struct, frozen=True, gc=False):
         )
 
 
-def is_fixed(message: Message) -> bool:
+def is_immutable(message: Message) -> bool:
     """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
     return type(message.content) is str and not message.extra
 
@@ -258,38 +255,38 @@ def is_fixed(message: Message) -> bool:
 def unseal(
     stored: Message, sequence: int, revision: int, keys: DataKeys, place: Place, *, spooled: bool = False
 ) -> Message:
-    """The message that was sealed for this place, or for the spool. Raises `Refused`.
+    """The message that was sealed for this place, or for the spool. Raises `InvalidSeal`.
 
     In few steps: a window opens some forty.
     """
     sealed, timestamp = stored.content, stored.timestamp
     if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
-        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+        raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
     _, _, rest = sealed.partition(".")
     key_id, _, text = rest.partition(".")
-    life, mark, ciphertext = text.partition(LIFE_MARK)
-    slot = Slot(sequence, revision, life) if mark else None
+    generation, mark, ciphertext = text.partition(GENERATION_SEPARATOR)
+    slot = Slot(sequence, revision, generation) if mark else None
     if slot is None:
         if not spooled:
-            raise Refused("it was sealed for the spool, not for a place in this log, and is refused")
+            raise InvalidSeal("it was sealed for the spool, not for a place in this log, and is refused")
         ciphertext = text.removeprefix(SPOOLED)
     bound_to = place.of(stored.role, to_micros(timestamp), stored.message_id, slot)
     return _message(stored, _unsealed(keys.get(key_id), ciphertext, bound_to))
 
 
-def life_of(stored: Message) -> str:
+def generation_of(stored: Message) -> str:
     """The life of the log that a stored message was sealed for; empty when it was sealed for none."""
     content = stored.content
     if stored.dialect != SEALED or type(content) is not str:
         return ""
-    life, mark, _ = content.rpartition(".")[2].partition(LIFE_MARK)
-    return life if mark else ""
+    generation, mark, _ = content.rpartition(".")[2].partition(GENERATION_SEPARATOR)
+    return generation if mark else ""
 
 
 def warm() -> None:
     """Seal and open something, so that the first window of a process need not wait for what is done once."""
     key = DataKey.generate()
-    keys, place = DataKeys([key]), Place("nobody", "00000000-0000-0000-0000-000000000000")
+    keys, place = DataKeys([key]), Place("warm-up", "00000000-0000-0000-0000-000000000000")
     message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
     now = datetime.now(UTC)
     for slot in (Slot(number, 1, "life") for number in range(_OFTEN)):
@@ -304,7 +301,7 @@ _OFTEN = 10
 
 
 def _message(stored: Message, body: bytes) -> Message:
-    """The message whose words these are. They are authentic, and were checked before they were sealed."""
+    """Decode the message. Its body is authentic and was validated before it was sealed."""
     try:
         words = _words(b"{" + body)
     except (msgspec.MsgspecError, RecursionError):
@@ -327,11 +324,12 @@ def _message(stored: Message, body: bytes) -> Message:
 
 
 def _odd_message(stored: Message, body: bytes) -> Message:
-    """The same for what only the one decoder reads, such as half of a surrogate pair. Raises `Refused`."""
+    """The same for what only the one decoder reads, such as half of a surrogate pair. Raises
+    `InvalidSeal`."""
     try:
         message = decode_message(f'{{"role":"{stored.role}",'.encode() + body)
     except StoreDamaged as error:
-        raise Refused(str(error)) from error
+        raise InvalidSeal(str(error)) from error
     return message.with_(timestamp=stored.timestamp, message_id=stored.message_id, tokens=message.tokens)
 
 
@@ -348,14 +346,14 @@ def seal_bytes(data: bytes, key: DataKey, bound_to: bytes) -> bytes:
 
 
 def sealed_by(data: bytes) -> str:
-    """The id of the key that data were sealed with. Raises `Refused`."""
+    """The id of the key that data were sealed with. Raises `InvalidSeal`."""
     if data[: len(_MAGIC)] != _MAGIC:
-        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+        raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
     return data[len(_MAGIC) : len(_MAGIC) + _KEY_ID_LENGTH].decode("ascii", "replace")
 
 
 def open_bytes(data: bytes, keys: DataKeys, bound_to: bytes) -> bytes:
-    """The data that were sealed. Raises `Refused`."""
+    """The data that were sealed. Raises `InvalidSeal`."""
     key = keys.get(sealed_by(data))
     return _opened(key, data[len(_MAGIC) + _KEY_ID_LENGTH :], bound_to)
 
@@ -366,18 +364,18 @@ def seal_text(plain: bytes, key: DataKey, bound_to: bytes) -> str:
 
 
 def key_id_in(text: str) -> str:
-    """The id of the key that a field or a tag was sealed with. Raises `Refused`."""
+    """The id of the key that a field or a tag was sealed with. Raises `InvalidSeal`."""
     key_id, dot, _ = text.partition(".")
     if not dot or len(key_id) != _KEY_ID_LENGTH or not set(key_id) <= set("0123456789abcdef"):
-        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+        raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
     return key_id
 
 
 def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
-    """What was sealed. Raises `Refused`."""
+    """What was sealed. Raises `InvalidSeal`."""
     key_id, dot, rest = sealed.partition(".")
     if not dot:
-        raise Refused("it is not encrypted, as all in this store must be, and is refused")
+        raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
     return _unsealed(keys.get(key_id), rest, bound_to)
 
 
@@ -392,14 +390,14 @@ def seal_tags(tags: Sequence[str], key: DataKey, place: Place) -> tuple[str, ...
 
 
 def open_tags(stored: Sequence[str], keys: DataKeys, place: Place) -> tuple[str, ...]:
-    """The tags that were sealed for this record. Raises `Refused`."""
+    """The tags that were sealed for this record. Raises `InvalidSeal`."""
     if not stored:
         return ()
     *sealed, proof = stored
     key = keys.get(key_id_in(proof))
     expected = f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}"
     if not hmac.compare_digest(proof.encode(), expected.encode()):
-        raise Refused(f"its tags were altered or belong to another record (data key {key.id})")
+        raise InvalidSeal(f"its tags were altered or belong to another record (data key {key.id})")
     return tuple(open_tag(tag, keys, place.owner) for tag in sealed)
 
 
@@ -415,7 +413,7 @@ def seal_tag(tag: str, key: DataKey, owner: str) -> str:
 
 
 def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
-    """The tag that was sealed. Raises `Refused`."""
+    """The tag that was sealed. Raises `InvalidSeal`."""
     key_id, _, rest = sealed.partition(".")
     key = keys.get(key_id)
     try:
@@ -448,5 +446,5 @@ def _opened(key: DataKey, data: bytes, bound_to: bytes) -> bytes:
         raise _not_here(key) from None
 
 
-def _not_here(key: DataKey) -> Refused:
-    return Refused(f"it was altered or belongs in another place, and is refused (data key {key.id})")
+def _not_here(key: DataKey) -> InvalidSeal:
+    return InvalidSeal(f"it was altered or belongs in another place, and is refused (data key {key.id})")

@@ -1,7 +1,7 @@
-"""What a context is made from, in one step, where the store inside reads it so. Below: `store`.
+"""Snapshots of an encrypted log, for stores that read them in one step.
 
-The store gives the same glance again while nothing has changed. What was opened of it goes with it, so that a
-window that is asked for again costs no more than in a store that is not encrypted.
+The wrapped store returns the same snapshot object until something changes. The decrypted snapshot is cached
+in it, so that a repeated window costs no more than in a plain store.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import cast
 from aforesaid.contracts import Document, Entry, Listing, LogEnd, LogSnapshot, SnapshotReader
 from aforesaid.layers.encrypted.heads import Head
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import Place, Refused, is_fixed
+from aforesaid.layers.encrypted.sealing import InvalidSeal, Place, is_immutable
 from aforesaid.layers.encrypted.store import EncryptedStore
 
 _OPENED = "opened"
@@ -52,11 +52,13 @@ class SnapshotStore(EncryptedStore):
     ) -> tuple[list[Entry], list[Entry]]:
         """The first and the last entries, proven by the head that was read with them."""
         head = await self._head_or_none(place, LogEnd(0, 1, None, seen.head))
-        if isinstance(head, Refused) or (head is not None and not _agrees(head, seen, front, tail)):
+        if isinstance(head, InvalidSeal) or (head is not None and not _agrees(head, seen, front, tail)):
             entries = (await self._whole(place)).entries
             return entries[:front], entries[-tail:] if tail else []
         known = self._backend.opened(place)
-        last = self._noted(place, await self._open_entries(place, seen.tail, known, spooled=head is None))
+        last = self._log_violations(
+            place, await self._open_entries(place, seen.tail, known, spooled=head is None)
+        )
         return await self._open_entries(place, seen.front, known, spooled=head is None), last
 
     async def _snapshot_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
@@ -74,5 +76,5 @@ def _agrees(head: Head, seen: LogSnapshot, front: int, tail: int) -> bool:
 
 
 def _can_be_shared(entries: Sequence[Entry]) -> bool:
-    """Whether whoever is given them can change nothing in them, and a later look would find no more."""
-    return all(entry.unreadable is None and is_fixed(entry.message) for entry in entries)
+    """Whether all entries are readable and immutable, so that callers can share them."""
+    return all(entry.unreadable is None and is_immutable(entry.message) for entry in entries)

@@ -1,7 +1,8 @@
-"""Turns from the spool on their way into the store: sealed for their places at last.
+"""Seal replayed turns for their places.
 
-A turn that was accepted while the store was away is sealed without a place, since others may have written
-meanwhile. The resilient layer replays it through this store, which opens it and stores it as any other turn.
+A turn that was accepted during an outage is sealed without a place, because other processes may write
+meanwhile. The resilient layer replays it through this store, which opens the turn and stores it like any
+other.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from aforesaid.contracts import Appended
 from aforesaid.errors import StoreDamaged
 from aforesaid.layers.encrypted import sealing
 from aforesaid.layers.encrypted.entries import turn_of
-from aforesaid.layers.encrypted.sealing import DataKeys, Place, Refused
+from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal, Place
 from aforesaid.layers.encrypted.store import EncryptedStore
 from aforesaid.model.messages import Message
 
@@ -33,5 +34,5 @@ class SpooledTurns(EncryptedStore):
 def _opened(message: Message, keys: DataKeys, place: Place) -> Message:
     try:
         return sealing.unseal(message, 0, 0, keys, place, spooled=True)
-    except Refused as error:
+    except InvalidSeal as error:
         raise StoreDamaged(f"a spooled message of {place.conversation_id} cannot be read: {error}") from error

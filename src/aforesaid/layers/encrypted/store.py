@@ -1,4 +1,4 @@
-"""One owner's encrypted store: the parts together, and what ends."""
+"""One owner's encrypted store."""
 
 from datetime import datetime
 
@@ -19,13 +19,13 @@ class EncryptedStore(SealedLogs, SealedDocuments):
         return self._readable(found, await self._keys()) if self._seals_records else found
 
     async def clear(self) -> Tally:
-        """Remove all that this owner has, and the keys to what backups may still hold of it."""
-        self._backend.keyring.let_go(self._owner)
-        # Keys inside go with all else. Those apart go before it: whoever begins a conversation once the rest
-        # is gone makes a new key, and that one must stay.
+        """Remove the owner's data and keys. Without the keys, backups of the data are unreadable."""
+        self._backend.keyring.evict(self._owner)
+        # Keys in the same store are cleared with the data. Keys in a separate keyring are deleted before the
+        # data: a conversation that begins after the clear creates a new key, which must stay.
         dropped = False if self._keys_are_inside else await self._backend.keyring.drop(self._owner)
         gone = await self.inner.clear()
-        self._backend.keyring.let_go(self._owner)
+        self._backend.keyring.evict(self._owner)
         self._backend.forget_owner(self._owner)
         return _with_keys_apart(gone) + Tally(keys=dropped)
 
@@ -37,6 +37,6 @@ class EncryptedStore(SealedLogs, SealedDocuments):
 
 
 def _with_keys_apart(tally: Tally) -> Tally:
-    """The layer's own documents are none of the caller's."""
+    """Count key documents as keys instead of documents."""
     documents = dict(tally.documents)
     return replace(tally, keys=documents.pop(KIND, 0), documents=documents)

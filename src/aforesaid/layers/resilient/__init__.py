@@ -1,23 +1,20 @@
-"""The resilient layer: retry, breaker, spool. Nothing that was acknowledged is lost.
+"""The resilient layer: retries, circuit breaker and spool. No acknowledged write is lost.
 
-    call ──► retrying ──► the store
-                │ still failing
-                ▼
-             breaker ──► spool (accepted turns, on disk) ──► replaying ──► the store, when it is back
-                │
-                └──► known (the last known state) answers reads, marked degraded
+    call ──► retry ──► the store
+               │ still failing
+               ▼
+            breaker ──► spool (accepted writes, on disk) ──► replay ──► the store, when it is available again
+               │
+               └──► last known state, which answers reads, marked as degraded
 
-`breaker`, `retrying` and `operations` decide; `spool/` keeps; `known` remembers; `queues` holds an
-owner's order; `backend` and `store` are the layer itself.
+- `connection`: calls to the store, with `retry` and `breaker`
+- `operations`, `spool/`, `owner_queues`: accepted writes, on disk and in memory
+- `replay`, `apply`, `settle`: from the spool to the store
+- `last_known_state`: answers during an outage
+- `backend`, `store`: the layer itself
 """
 
-from aforesaid.layers.resilient.backend import (
-    POLICIES,
-    Health,
-    Policy,
-    Resilience,
-    ResilientBackend,
-    resilient,
-)
+from aforesaid.layers.resilient.backend import ResilientBackend, resilient
+from aforesaid.layers.resilient.options import POLICIES, Health, Policy, Resilience
 
 __all__ = ["POLICIES", "Health", "Policy", "Resilience", "ResilientBackend", "resilient"]

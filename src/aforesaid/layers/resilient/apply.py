@@ -1,7 +1,6 @@
-"""What an operation does: to what is known, at once, and to the store, when it is back.
+"""Apply a spooled operation to the last known state, and replay it to the store.
 
-Both are idempotent as far as the store's own rules make them so: turns by the ids of their messages,
-conversations by theirs. Below: `operations`, the store contract.
+Both are idempotent: messages and conversations are identified by their ids.
 """
 
 from aforesaid.contracts import Appended, ConversationStore, Document, Place
@@ -33,22 +32,24 @@ Answer = Appended | Conversation | Document | None
 
 
 def is_refusal(error: AforesaidError) -> bool:
-    """Whether the store has looked at the operation and will never take it. A store that fails in any
-    other way may take it later. What is damaged in it does not mend itself: to wait for that would hold up
-    everything else of the owner, deleting what is damaged included."""
+    """Whether the store will never accept the operation, however often it is replayed.
+
+    `StoreDamaged` counts: waiting for a repair would block all other operations of the owner, including the
+    deletion of the damaged data.
+    """
     return isinstance(error, Conflict | NotFound | InvalidInput | StoreDamaged)
 
 
 def apply(operation: Operation, view: View) -> None:
-    """Make what is known say what was accepted. For operations that an earlier process accepted."""
+    """Apply an adopted operation to the view."""
     owner_data, now = view.owner_data, operation.at
-    match operation.deed:
+    match operation.action:
         case Created(conversation=conversation):
-            if not view.knows(conversation.id):
+            if not view.has_log(conversation.id):
                 owner_data.create(conversation, now=now)
                 view.ends.add(conversation.id)
         case Resumed(session_id=session_id, conversation=conversation):
-            if not view.knows(conversation.id):
+            if not view.has_log(conversation.id):
                 owner_data.create(conversation, now=now)
                 view.ends.add(conversation.id)
             owner_data.bind(session_id, conversation.id, now=now)
@@ -68,11 +69,11 @@ def apply(operation: Operation, view: View) -> None:
 
 
 async def replay(operation: Operation, store: ConversationStore, turns: ConversationStore) -> Answer:
-    """Do to the store what was accepted, and give its answer. Raises what the store says to it.
+    """Apply the operation to the store and return the store's answer.
 
-    `turns` is the same store, or a layer around it that turns must pass.
+    `turns` is the same store, or a layer around it that seals turns.
     """
-    match operation.deed:
+    match operation.action:
         case Created(conversation=conversation):
             return await _create(conversation, store)
         case Resumed(session_id=session_id, conversation=conversation):
@@ -104,8 +105,10 @@ async def _append(turn: TurnAdded, store: ConversationStore) -> Appended | None:
 
 
 async def _is_redacted(conversation_id: str, message: Message, store: ConversationStore) -> bool:
-    """Whether the message was stored, by an attempt whose answer was lost, and its words were taken out
-    since: then they must not come back, nor be kept as a dead letter."""
+    """Whether an earlier attempt stored the message, and it was redacted since.
+
+    Its text must neither be stored again nor be written to a dead letter.
+    """
     if message.message_id is None:
         return False
     there = await store.entry(conversation_id, message.message_id)
@@ -113,8 +116,8 @@ async def _is_redacted(conversation_id: str, message: Message, store: Conversati
 
 
 async def _resume(session_id: str, conversation: Conversation, store: ConversationStore) -> Conversation:
-    """What was acknowledged is that this session is in this conversation; an older one, which could not
-    be known, stays where it is."""
+    # The acknowledged answer bound the session to this conversation. An older conversation of the session,
+    # which was unknown during the outage, is not changed.
     created = await _create(conversation, store)
     await store.bind(session_id, conversation.id)
     return created

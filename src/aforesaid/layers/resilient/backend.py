@@ -1,26 +1,14 @@
-"""The layer around a backend: who is asked, how often, and what happens when nobody answers.
-
-Above: `store`, one for each owner. Below: `breaker`, `retrying`, `spool`, `known`, `queues`,
-`replaying`. One event loop: the one that opened it.
-"""
+"""The resilient backend: reads, writes, replay and removal for all owners. It belongs to one event loop."""
 
 import asyncio
 import logging
-import os
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AsyncExitStack, ExitStack, suppress
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from msgspec import Struct
-
-from aforesaid._internal.arguments import CheckedFields
-from aforesaid._internal.deadlines import ended, within
-from aforesaid._internal.freshness import note_degraded
-from aforesaid._internal.loops import LoopWatch
+from aforesaid._internal.deadlines import ended
 from aforesaid.contracts import (
     Appended,
     Backend,
@@ -31,219 +19,63 @@ from aforesaid.contracts import (
     Reindexable,
     Scrubbable,
 )
-from aforesaid.errors import AforesaidError, InvalidSetting, StoreClosed, StoreError, StoreUnavailable, shown
+from aforesaid.errors import AforesaidError, StoreClosed, StoreError, StoreUnavailable
 from aforesaid.layers._capabilities import with_capabilities_of
-from aforesaid.layers.reached import ReachedMark
 from aforesaid.layers.resilient import dead_letters, inspect
 from aforesaid.layers.resilient.apply import Answer
-from aforesaid.layers.resilient.breaker import Breaker, State
-from aforesaid.layers.resilient.last_known_state import LastKnownState, View
-from aforesaid.layers.resilient.operations import Deed, Operation, TurnAdded, about, encode, is_about
+from aforesaid.layers.resilient.connection import PROBE_OWNER
+from aforesaid.layers.resilient.last_known_state import View
+from aforesaid.layers.resilient.operations import Action, Operation, TurnAdded, encode, read_header
+from aforesaid.layers.resilient.options import why_not_writable
 from aforesaid.layers.resilient.owner_queues import OwnerQueue
+from aforesaid.layers.resilient.removal import remove_copies
 from aforesaid.layers.resilient.replay import Replayer
-from aforesaid.layers.resilient.retry import Effort, Sleep, is_transient, with_retries
-from aforesaid.layers.resilient.settling import settle
+from aforesaid.layers.resilient.retry import RetryPolicy, is_transient
+from aforesaid.layers.resilient.settle import settle
 from aforesaid.layers.resilient.spool import Ref, Spool
-from aforesaid.layers.resilient.store import LARGE, ResilientStore, store_around
-from aforesaid.model.conversations import Conversation, check_count
+from aforesaid.layers.resilient.state import ResilientState
+from aforesaid.layers.resilient.store import LARGE, ResilientStore
+from aforesaid.layers.resilient.store_capabilities import resilient_store
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name, parse_uuid
-from aforesaid.telemetry import Telemetry, describe, event, telemetry
+from aforesaid.telemetry import describe, event
 
 log = logging.getLogger("aforesaid.resilient")
 
 T = TypeVar("T")
-Policy = Literal["fallback", "fail_closed"]
-POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
-
-SPOOL_LIMIT = 64 * 1024 * 1024
-"""Bytes: some 50,000 spoken turns, which is hours of a busy house; little beside any disk."""
-LONG_READ = 60.0
-"""Seconds for a read of thousands of entries: nobody waits for it in a conversation."""
 LONG_PURGE = 300.0
-"""Seconds for a purge of all owners: it may remove a lot, but a connection that hangs must not hold it up."""
+"""Seconds for a purge of all owners: it may remove much data, but a hanging connection must not block it."""
 ADOPT_EVERY = 30.0
-"""Seconds between looks at whether another process has left something behind."""
-_PROBE_OWNER, _PROBE_ID = "aforesaid probe", "00000000-0000-7000-8000-000000000000"
+"""Seconds between searches for spools of ended processes."""
 
 
-class Resilience(CheckedFields, frozen=True, kw_only=True):
-    """How the layer behaves. Times are seconds."""
-
-    policy: Policy = "fallback"
-    """`fallback` keeps turns in the spool and answers from what is known; `fail_closed` refuses both."""
-    folder: Path | None = None
-    """Where the spool is; None is a folder of this user and this store."""
-    spool_limit: int = SPOOL_LIMIT
-    attempts: int = 3
-    read_deadline: float = 2.0
-    """For all attempts of a read: an agent waits for it."""
-    search_deadline: float = 5.0
-    """For all attempts of a search, which looks at more than a read does."""
-    write_deadline: float = 5.0
-    """For all attempts of a write, before it goes to the spool."""
-    start_unreached: bool = False
-    """Whether `open` succeeds while the store is away although this machine has never reached it. A store
-    that was reached before may always be away."""
-    close_deadline: float = 5.0
-    """For handing the spool to a store that is well, when closing. The rest stays for the next process."""
-    settle_deadline: float = 30.0
-    """For waiting until the store has every acknowledged write, before an operation that needs all data."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_count(self.spool_limit, field="spool_limit", least=0)
-        check_count(self.attempts, field="attempts", least=1)
-        for field in self.__struct_fields__:
-            if field.endswith("_deadline") and not getattr(self, field) > 0:
-                seconds = shown(getattr(self, field))
-                raise InvalidSetting(f"{field} must be seconds, more than 0; got {seconds}", field=field)
-
-
-class Health(Struct, frozen=True, kw_only=True):
-    """How the layer is doing."""
-
-    store: str
-    breaker: State
-    degraded: bool
-    """Whether anybody's answers are not the store's own now."""
-    reason: str | None
-    spool_operations: int
-    spool_bytes: int
-    spool_limit: int
-    """Bytes that the spool may take; 0 where nothing is accepted while the store is away."""
-    spool_oldest_seconds: float
-    dead_letters: int
-    """Operations that the store refused or that cannot be read; they wait for somebody to look at them."""
-
-
-class ResilientBackend(Backend):
-    """A backend that goes on while the one it wraps is away."""
-
-    def __init__(
-        self,
-        inner: Backend,
-        *,
-        folder: Path,
-        resilience: Resilience | None = None,
-        name: str = "store",
-        metrics: Telemetry = telemetry,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-        background: bool = True,
-        sealed: bool = False,
-        reached: ReachedMark | None = None,
-    ) -> None:
-        self.inner = inner
-        self._reached = reached
-        """Whether this machine has reached the store before; None where that makes no difference."""
-        self.resilience = resilience or Resilience()
-        self.folder = folder
-        self.name = name
-        self.known = LastKnownState()
-        self.queues: dict[str, OwnerQueue] = {}
-        self.breaker = Breaker(clock=clock, moved=self._breaker_moved)
-        self._sleep = sleep
-        self._background = background
-        self.sealed = sealed
-        """Whether messages come sealed to their places: then a turn that insists on a revision is accepted in
-        an outage if that is the last known one, and set aside if somebody else turns out to have written."""
-        self._spool: Spool | None = None
-        self._state: Literal["new", "open", "closed"] = "new"
-        self._inner_open = False
-        self._cause: StoreUnavailable | None = None
-        """The last error of a store that is away: the cause of what is refused meanwhile."""
-        self._left: set[asyncio.Task[Any]] = set()
-        """Calls that were given up on, and that have not ended yet."""
-        self._loop = LoopWatch()
-        self._wake = asyncio.Event()
-        self._around_turns: Callable[[str, ConversationStore], ConversationStore] = _as_it_is
-        self._keeper: asyncio.Task[None] | None = None
-        self._read_effort = Effort(
-            attempts=self.resilience.attempts, deadline=self.resilience.read_deadline, longest_pause=0.2
-        )
-        self._long_effort = Effort(attempts=self.resilience.attempts, deadline=LONG_READ)
-        self.search_effort = Effort(
-            attempts=self.resilience.attempts, deadline=self.resilience.search_deadline, longest_pause=0.2
-        )
-        self._write_effort = Effort(
-            attempts=self.resilience.attempts, deadline=self.resilience.write_deadline, first_pause=0.1
-        )
-        self._count(metrics)
-
-    def _count(self, metrics: Telemetry) -> None:
-        store = self.name
-        self.retries = metrics.counter("aforesaid_retries_total", store=store)
-        self.degraded_reads = metrics.counter("aforesaid_degraded_reads_total", store=store)
-        self.accepted = metrics.counter("aforesaid_spool_accepted_total", store=store)
-        self.replayed = metrics.counter("aforesaid_spool_replayed_total", store=store)
-        self.set_aside = metrics.counter("aforesaid_dead_letters_total", store=store)
-        self.damaged = metrics.counter("aforesaid_spool_damaged_total", store=store)
-        states = ("closed", "half_open", "open")
-        gauges: dict[str, Callable[[], float]] = {
-            "breaker_state": lambda: states.index(self.breaker.state),
-            "spool_operations": lambda: self.spool_depth,
-            "spool_bytes": lambda: self.spool_bytes,
-            "spool_limit_bytes": lambda: self.resilience.spool_limit,
-            "spool_oldest_seconds": lambda: self.spool_age,
-            "known_bytes": lambda: self.known.size,
-        }
-        for gauge, read in gauges.items():
-            metrics.gauge(f"aforesaid_{gauge}", "", read, store=store)
+class ResilientBackend(ResilientState):
+    """A backend that accepts writes and answers reads while its `inner` is unavailable."""
 
     # A backend
 
     def of(self, owner: str) -> ResilientStore:
-        return store_around(self, parse_name(owner, field="owner"))
+        return resilient_store(self, parse_name(owner, field="owner"))
 
     async def open(self) -> None:
         if self._state == "open":
             return
-        await self._reach()
+        await self.connection.open(fails_closed=self._fails_closed)
         self._state = "open"
         self._loop.follow()
         if not self._fails_closed:
             await self._start_spool()
         if self._background:
-            self._keeper = asyncio.create_task(self._keep(), name="aforesaid-resilient")
-
-    async def _reach(self) -> None:
-        """Open the store. One that was reached before may be away; one that never was is most likely a URL
-        with a mistake in it, and turns would wait in the spool for ever."""
-        required = not self._fails_closed and not await self._may_be_away()
-        try:
-            if required:
-                await with_retries(self._open_inner, self._write_effort, sleep=self._sleep)
-            else:
-                await self._open_inner()
-        except StoreUnavailable as error:
-            if self._fails_closed:
-                raise
-            if required:
-                raise StoreUnavailable(
-                    f"{self.name} was never reached from this machine, so its URL may be wrong: {error}. To "
-                    "start without it, set AFORESAID_START_UNREACHED=true or Resilience(start_unreached=True)"
-                ) from error
-            self._trip(error)
-
-    async def _may_be_away(self) -> bool:
-        if self._reached is None or self.resilience.start_unreached:
-            return True
-        return await asyncio.to_thread(self._reached.is_set)
-
-    async def _open_inner(self) -> None:
-        await self.inner.open()
-        self._inner_open = True
-        if self._reached is not None:
-            await asyncio.to_thread(self._reached.set)
+            self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
 
     async def _start_spool(self) -> None:
-        self._spool = Spool(
+        self.spool = Spool(
             self.folder, limit=self.resilience.spool_limit, deadline=self.resilience.write_deadline
         )
         problem = await asyncio.to_thread(why_not_writable, self.folder)
         if problem:
             event(log, logging.WARNING, "spool_unusable", f"the spool cannot be used: {problem}")
-        await self._adopt_what_can_be_read()
+        await self._try_adopt()
 
     async def close(self) -> None:
         if self._state == "closed":
@@ -251,17 +83,17 @@ class ResilientBackend(Backend):
         was, self._state = self._state, "closed"
         if self._loop.has_changed():
             self._follow_loop()
-        async with AsyncExitStack() as leaving:  # all of it, from the last to the first, also when cancelled
+        async with AsyncExitStack() as leaving:  # runs every callback, last first, also after a cancellation
             leaving.push_async_callback(self.inner.close)
-            leaving.push_async_callback(self._wait_for_left)
+            leaving.push_async_callback(self.connection.finish)
             leaving.push_async_callback(self._close_spool)
-            keeper, self._keeper = self._keeper, None
-            await _ended(keeper)
+            task, self._background_task = self._background_task, None
+            await _stop(task)
             if was == "open":
-                await self._hand_over()
+                await self._replay_before_close()
 
-    async def _hand_over(self) -> None:
-        """Give the store what it can have now; the rest is safe where it is."""
+    async def _replay_before_close(self) -> None:
+        """Replay as much as the deadline allows. The rest stays in the spool."""
         if not self.queues or not self.reachable:
             return
         with suppress(TimeoutError, StoreError):
@@ -269,7 +101,7 @@ class ResilientBackend(Backend):
                 await self._replayer().run()
 
     async def _close_spool(self) -> None:
-        spool, self._spool = self._spool, None
+        spool, self.spool = self.spool, None
         try:
             if spool is not None:
                 await spool.close()
@@ -278,81 +110,23 @@ class ResilientBackend(Backend):
                 queue.drained.set()
             self.queues.clear()
 
-    async def _wait_for_left(self) -> None:
-        self._inner_open = False
-        if self._left:
-            await asyncio.wait(set(self._left), timeout=self.resilience.close_deadline)
-
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         self.check_open()
         if not self.reachable:
-            raise self.away()
-        pending = await self.pending_owners()  # first: they may be stored while the store lists its own
-        found = await self._attempt(
-            lambda: _collected(self.inner.owners(ignored_kinds=ignored_kinds)), self._long_effort
+            raise self.unavailable()
+        pending = await self.pending_owners()  # first: they may be stored while the store lists its owners
+        found = await self.connection.attempt(
+            lambda: _collect(self.inner.owners(ignored_kinds=ignored_kinds)), self.connection.long_read_retry
         )
         for owner in (*found, *sorted(pending - found.keys())):
             yield owner
 
     async def purge_expired(self, now: datetime | None = None) -> int:
-        await settle(self)  # a turn that is not stored yet may have given a conversation more time
-        effort = Effort(attempts=self.resilience.attempts, deadline=LONG_PURGE)
-        return await self._attempt(lambda: self.inner.purge_expired(now), effort)
+        await settle(self)  # a turn in the spool may extend a lifetime
+        retry = RetryPolicy(attempts=self.resilience.attempts, deadline=LONG_PURGE)
+        return await self.connection.attempt(lambda: self.inner.purge_expired(now), retry)
 
     # State
-
-    @property
-    def _fails_closed(self) -> bool:
-        return self.resilience.policy == "fail_closed"
-
-    @property
-    def reachable(self) -> bool:
-        """Whether the store is asked at all."""
-        return self._inner_open and self.breaker.closed
-
-    @property
-    def why(self) -> str:
-        """Why answers are degraded, in words."""
-        if self.reachable:
-            return f"{self.name} takes in what was said while it was away"
-        return f"{self.name} is away: {self.breaker.reason or 'it was not reached yet'}"
-
-    @property
-    def spool_depth(self) -> int:
-        return sum(queue.depth for queue in self.queues.values())
-
-    @property
-    def spool_bytes(self) -> int:
-        return 0 if self._spool is None else self._spool.size
-
-    @property
-    def spool_age(self) -> float:
-        """Seconds since the operation that waits longest was accepted; 0 when nothing waits."""
-        oldest = min((queue.oldest for queue in self.queues.values() if queue.oldest), default=None)
-        if oldest is None:
-            return 0.0
-        return max(0.0, (self.inner.of(_PROBE_OWNER).now() - oldest).total_seconds())
-
-    async def health(self) -> Health:
-        degraded = not self.reachable or bool(self.queues)
-        return Health(
-            store=self.name,
-            breaker=self.breaker.state,
-            degraded=degraded,
-            reason=self.why if degraded else None,
-            spool_operations=self.spool_depth,
-            spool_bytes=self.spool_bytes,
-            spool_limit=0 if self._fails_closed else self.resilience.spool_limit,
-            spool_oldest_seconds=self.spool_age,
-            dead_letters=await asyncio.to_thread(dead_letters.count, self.folder),
-        )
-
-    def degraded(self, owner: str) -> bool:
-        return not self.reachable or owner in self.queues
-
-    def note_degraded(self, owner: str) -> None:
-        self.degraded_reads.add()
-        note_degraded(self.why)
 
     def check_open(self) -> None:
         if self._state == "closed":
@@ -363,105 +137,100 @@ class ResilientBackend(Backend):
             self._follow_loop()
 
     def _follow_loop(self) -> None:
-        """Go on on another event loop: the tasks of the last one ended with it."""
+        """Move to the running event loop. The tasks of the previous one ended with it."""
         self._wake = asyncio.Event()
-        self._left = set()
+        self.connection.follow_loop()
         for queue in self.queues.values():
             queue.follow_loop()
-        if self._spool is not None:
-            self._spool.follow_loop()
+        if self.spool is not None:
+            self.spool.follow_loop()
         if self._background and self._state == "open":
-            self._keeper = asyncio.create_task(self._keep(), name="aforesaid-resilient")
+            self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
 
-    def away(self) -> StoreUnavailable:
-        """The error for what cannot be answered without the store."""
-        away = StoreUnavailable(self.why)
-        away.__cause__ = self._cause
-        return away
-
-    def _breaker_moved(self, state: State, reason: str) -> None:
-        if state == "closed":
-            self._cause = None
-        level = logging.INFO if state == "half_open" else logging.WARNING
-        sentence = f"{self.name}: the breaker is {state.replace('_', ' ')}"
-        event(log, level, f"breaker_{state}", sentence, store=self.name, reason=reason)
-        self._wake.set()
-
-    # Asking
+    # Calls
 
     async def read(
         self,
         owner: str,
-        ask: Callable[[], Awaitable[T]],
-        recall: Callable[[View], T],
-        knows: Callable[[View], bool],
+        call: Callable[[], Awaitable[T]],
+        answer_from: Callable[[View], T],
+        is_known: Callable[[View], bool],
         *,
-        effort: Effort | None = None,
-        about: str | None = None,
+        retry: RetryPolicy | None = None,
+        conversation_id: str | None = None,
     ) -> T:
-        """The store's answer; else the best that is known, marked. `about`: the conversation it is about."""
+        """Return the store's answer, or a degraded answer from the last known state.
+
+        `conversation_id` is the subject of the read, if it has one.
+        """
         self.check_open()
         queue = self.queues.get(owner)
-        if queue is not None and about in queue.touched and not knows(queue.view):
+        if queue is not None and conversation_id in queue.changed_conversations and not is_known(queue.view):
             await self.catch_up(owner)
             queue = self.queues.get(owner)
             if queue is not None:
-                raise self.away()
+                raise self.unavailable()
         cause: StoreUnavailable | None = None
-        if self.reachable and (queue is None or queue.leaves_alone(about) or not knows(queue.view)):
+        if self.reachable and (
+            queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
+        ):
             try:
-                return await self._attempt(ask, effort or self._read_effort)
+                return await self.connection.attempt(call, retry or self.connection.read_retry)
             except StoreUnavailable as error:
                 if self._fails_closed or not is_transient(error):
                     raise
                 cause = error
         if self._fails_closed:
-            raise self.away()
+            raise self.unavailable()
         queue = self.queues.get(owner)
-        view = self.known.view(owner) if queue is None else queue.view
-        if not knows(view):
-            raise self.away() from cause or self._cause
+        view = self.last_known.view(owner) if queue is None else queue.view
+        if not is_known(view):
+            raise self.unavailable() from cause or self.connection.cause
         self.note_degraded(owner)
-        return recall(view)
+        return answer_from(view)
 
     async def catch_up(self, owner: str) -> None:
-        """Give the background task a moment to store what the owner's lane holds, if the store is there."""
+        """Wait for the replay of the owner's queue, within the read deadline, if the store is available."""
         queue = self.queues.get(owner)
-        if queue is not None and self.reachable and self._keeper is not None:
+        if queue is not None and self.reachable and self._background_task is not None:
             self._wake.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.resilience.read_deadline):
                     await queue.drained.wait()
 
-    async def read_whole(self, owner: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """The store's own answer, which includes every acknowledged write of the owner; else an error."""
+    async def read_authoritative(self, owner: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the store's own answer, which includes every acknowledged write of the owner, or raise."""
         self.check_open()
         if not self.reachable:
-            raise self.away()
+            raise self.unavailable()
         if owner in self.queues:
             await settle(self, owner)
-        return await self._attempt(ask, self._long_effort)
+        return await self.connection.attempt(call, self.connection.long_read_retry)
 
     async def pending_owners(self) -> set[str]:
-        """Everybody with an acknowledged write that may not be in the store yet, on this machine."""
+        """Return the owners with an acknowledged write on this machine that may not be stored yet."""
         waiting = await asyncio.to_thread(inspect.pending_owners, self.folder)
         return {*self.queues, *waiting}
 
-    async def hurry(self) -> None:
-        """Have the lanes drained now. Without a background task, this drains them."""
-        if self._keeper is None:
+    async def start_replay(self) -> None:
+        """Wake the background task to replay the queues. Without a background task, replay them here."""
+        if self._background_task is None:
             await self._replayer().run()
         else:
             self._wake.set()
 
-    def effort_for(self, size: object) -> Effort:
-        """How hard to try for so many entries or records."""
-        return self._read_effort if isinstance(size, int) and size < LARGE else self._long_effort
+    def retry_for(self, size: object) -> RetryPolicy:
+        """Return the retry policy for a read of this many entries or records."""
+        return (
+            self.connection.read_retry
+            if isinstance(size, int) and size < LARGE
+            else self.connection.long_read_retry
+        )
 
     async def write(
-        self, owner: str, ask: Callable[[], Awaitable[T]], accept: Callable[[OwnerQueue], Awaitable[T]]
+        self, owner: str, call: Callable[[], Awaitable[T]], accept: Callable[[OwnerQueue], Awaitable[T]]
     ) -> T:
-        """Have the store do it; else accept it, behind everything that was accepted before."""
+        """Write to the store; if it is unavailable, accept the write after all earlier accepted ones."""
         self.check_open()
         while (queue := self.queues.get(owner)) is not None:
             await queue.pace()
@@ -469,18 +238,18 @@ class ResilientBackend(Backend):
                 return await self._accept_in(queue, accept)
         if self.reachable:
             try:
-                return await self._attempt(ask, self._write_effort)
+                return await self.connection.attempt(call, self.connection.write_retry)
             except StoreUnavailable as error:
                 if self._fails_closed or not is_transient(error):
                     raise
         elif self._fails_closed:
-            raise self.away()
+            raise self.unavailable()
         self.check_open()
         queue = self.queues.get(owner) or self._new_queue(owner)
         return await self._accept_in(queue, accept)
 
-    async def strict(self, owner: str, ask: Callable[[], Awaitable[T]], *, repeat: bool) -> T:
-        """Have the store do it, and nobody else: what cannot be promised in its absence."""
+    async def write_through(self, owner: str, call: Callable[[], Awaitable[T]], *, repeat: bool) -> T:
+        """Write to the store, or raise: for writes that cannot be acknowledged during an outage."""
         self.check_open()
         queue = self.queues.get(owner)
         if queue is not None and self.reachable:
@@ -488,103 +257,80 @@ class ResilientBackend(Backend):
                 async with asyncio.timeout(self.resilience.write_deadline):
                     await queue.drained.wait()
         if owner in self.queues or not self.reachable:
-            raise self.away()
-        return await self._attempt(ask, self._write_effort if repeat else _once(self._write_effort))
-
-    async def _attempt(self, ask: Callable[[], Awaitable[T]], effort: Effort) -> T:
-        """Ask as hard as the effort says. What is not answered within its time has failed."""
-        trying = with_retries(
-            ask, effort, sleep=self._sleep, failed=self._attempt_failed, again=self.retries.add
+            raise self.unavailable()
+        return await self.connection.attempt(
+            call, self.connection.write_retry if repeat else self.connection.write_retry.once()
         )
-        try:
-            answer = await within(effort.deadline, trying, left=self._left)
-        except TimeoutError as error:
-            late = StoreUnavailable(f"{self.name} did not answer within {effort.deadline:g} s")
-            self._trip(late)
-            raise late from error
-        except StoreUnavailable as error:
-            if is_transient(error):
-                self._trip(error)
-            raise
-        except AforesaidError:
-            self.breaker.succeeded()
-            raise
-        self.breaker.succeeded()
-        return answer
-
-    def _trip(self, error: StoreUnavailable) -> None:
-        self.breaker.trip(str(error))
-        if not self.breaker.closed:
-            self._cause = error
-
-    def _attempt_failed(self, error: AforesaidError) -> None:
-        self.breaker.failed(str(error))
 
     # Accepting
 
     def _new_queue(self, owner: str) -> OwnerQueue:
-        queue = self.queues[owner] = OwnerQueue(owner, self.known.view(owner).copy())
+        queue = self.queues[owner] = OwnerQueue(owner, self.last_known.view(owner).copy())
         return queue
 
     async def _accept_in(self, queue: OwnerQueue, accept: Callable[[OwnerQueue], Awaitable[T]]) -> T:
         try:
-            with queue.adding():
+            with queue.reserved():
                 return await accept(queue)
         finally:
-            self._let_go(queue)
+            self.remove_if_empty(queue)
 
-    def _let_go(self, queue: OwnerQueue) -> None:
-        """A lane that holds nothing is no lane."""
-        if queue.empty and not queue.replaying.locked() and self.queues.get(queue.owner) is queue:
+    def remove_if_empty(self, queue: OwnerQueue) -> None:
+        """Remove an empty queue, so that the owner's calls go to the store again."""
+        if queue.empty and not queue.replay_lock.locked() and self.queues.get(queue.owner) is queue:
             del self.queues[queue.owner]
             queue.drained.set()
 
-    async def accept(self, queue: OwnerQueue, deed: Deed, at: datetime, apply: Callable[[], Any]) -> Any:
-        """Put the operation into the spool; once it is durable, what is known says so too. The lane stays
-        until then, also when the caller does not: what is on its way to the disk may be kept, and comes
-        first."""
-        spool = self._spool
+    async def accept(self, queue: OwnerQueue, action: Action, at: datetime, apply: Callable[[], Any]) -> Any:
+        """Write the operation to the spool; once it is durable, apply it to the view and return the result.
+
+        The queue stays until then, also when the caller is cancelled: the operation may still reach the disk,
+        and later operations must follow it.
+        """
+        spool = self.spool
         if spool is None:
             raise StoreClosed
 
-        def settled(ref: Ref | None) -> Any:
+        def on_durable(ref: Ref | None) -> Any:
             try:
-                with staying:
-                    return None if ref is None else self._keep_in(queue, ref, at, apply)
+                with reservation:
+                    return None if ref is None else self._enqueue(queue, ref, at, apply)
             finally:
-                self._let_go(queue)
+                self.remove_if_empty(queue)
 
         self.note_degraded(queue.owner)
-        operation = Operation(owner=queue.owner, at=at, deed=deed)
+        operation = Operation(owner=queue.owner, at=at, action=action)
         if operation.conversation_id is not None:
-            queue.touched.add(parse_uuid(operation.conversation_id, field="conversation_id"))
+            queue.changed_conversations.add(parse_uuid(operation.conversation_id, field="conversation_id"))
         payload = encode(operation)
-        staying = ExitStack()
-        staying.enter_context(queue.adding())
-        return await spool.write(payload, settled)
+        reservation = ExitStack()
+        reservation.enter_context(queue.reserved())
+        return await spool.write(payload, on_durable)
 
-    def _keep_in(self, queue: OwnerQueue, ref: Ref, at: datetime, apply: Callable[[], Any]) -> Any:
+    def _enqueue(self, queue: OwnerQueue, ref: Ref, at: datetime, apply: Callable[[], Any]) -> Any:
         ref.at = at
         queue.add(ref)
         self.accepted.add()
         self._wake.set()
         return apply()
 
-    # Coming back
+    # Recovery
 
     async def recover(self) -> bool:
-        """Probe the store if that is due, and hand over what waits. Whether nothing waits any more."""
+        """Probe the store if a probe is due, and replay the queues; return whether they are empty."""
         self.check_open()
-        if not self.reachable and not await self._probe():
+        if not self.reachable and not await self.connection.probe():
             return False
-        await self._adopt_what_can_be_read()
+        await self._try_adopt()
         await self._replayer().run()
         return not self.queues
 
     async def adopt(self) -> int:
-        """Take over what processes that are gone have left; returns how many operations. Raises what kept it
-        from some of them; the others are taken over."""
-        if self._spool is None:
+        """Adopt the spools of ended processes; return the number of operations.
+
+        The error of a spool that cannot be read is raised after the others were adopted.
+        """
+        if self.spool is None:
             return 0
         try:
             return await self._replayer().adopt()
@@ -592,7 +338,7 @@ class ResilientBackend(Backend):
             if self.queues:
                 self._wake.set()
 
-    async def _adopt_what_can_be_read(self) -> None:
+    async def _try_adopt(self) -> None:
         try:
             await self.adopt()
         except StoreError as error:
@@ -601,85 +347,62 @@ class ResilientBackend(Backend):
             )
 
     def _replayer(self) -> Replayer:
-        assert self._spool is not None or not self.queues
+        assert self.spool is not None or not self.queues
         return Replayer(
-            spool=cast(Spool, self._spool),
+            spool=cast(Spool, self.spool),
             queues=self.queues,
-            view=lambda owner: self.known.view(owner).copy(),
-            ask=self._attempt_replay,
+            view=lambda owner: self.last_known.view(owner).copy(),
+            call=self._call_for_replay,
             store=self.inner.of,
-            turns=lambda owner: self._around_turns(owner, self.inner.of(owner)),
+            turns=lambda owner: self._wrap_for_replay(owner, self.inner.of(owner)),
             set_aside=self._set_aside,
-            damaged=self.damaged.add,
-            stored=self._stored,
+            on_damaged=self.damaged.add,
+            on_stored=self._on_stored,
             reachable=lambda: self.reachable,
         )
 
-    def replay_turns_through(self, around: Callable[[str, ConversationStore], ConversationStore]) -> None:
+    def replay_turns_through(self, wrap: Callable[[str, ConversationStore], ConversationStore]) -> None:
         """See `contracts.Spooling`."""
-        self._around_turns = around
+        self._wrap_for_replay = wrap
 
-    async def _attempt_replay(self, ask: Callable[[], Awaitable[T]]) -> T:
-        return await self._attempt(ask, self._write_effort)
+    async def _call_for_replay(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await self.connection.attempt(call, self.connection.write_retry)
 
-    def _stored(self, operation: Operation, answer: Answer) -> None:
+    def _on_stored(self, operation: Operation, answer: Answer) -> None:
         self.replayed.add()
         if isinstance(answer, Document):
-            self.known.document(operation.owner, answer)
+            self.last_known.document(operation.owner, answer)
         if isinstance(answer, Conversation):
-            self.known.record(operation.owner, answer)
-        if isinstance(answer, Appended) and isinstance(operation.deed, TurnAdded):
-            turn = operation.deed
-            self.known.appended(operation.owner, turn.conversation_id, turn.messages, answer)
+            self.last_known.record(operation.owner, answer)
+        if isinstance(answer, Appended) and isinstance(operation.action, TurnAdded):
+            turn = operation.action
+            self.last_known.add_turn(operation.owner, turn.conversation_id, turn.messages, answer)
 
     async def _set_aside(self, payload: bytes, error: AforesaidError) -> None:
-        now = self.inner.of(_PROBE_OWNER).now()
-        await asyncio.to_thread(dead_letters.keep, self.folder, payload, error, now=now)
+        now = self.inner.of(PROBE_OWNER).now()
+        await asyncio.to_thread(dead_letters.add, self.folder, payload, error, now=now)
         self.set_aside.add()
-        subject = about(payload)
+        header = read_header(payload)
         event(
             log,
             logging.ERROR,
             "dead_letter",
-            f"what was accepted while the store was away cannot be stored; it is kept in {self.folder}",
+            f"the store refused a spooled operation; it is a dead letter in {self.folder}",
             store=self.name,
             error=type(error).__name__,
-            conversation_id=subject and subject.conversation_id,
+            conversation_id=header and header.conversation_id,
         )
 
-    async def _probe(self) -> bool:
-        if self.breaker.closed:
-            self.breaker.trip("it was not opened yet")
-        if not self.breaker.begin_probe():
-            return False
-        try:
-            await within(self.resilience.write_deadline, self._ask_for_life(), left=self._left)
-        except TimeoutError:
-            self.breaker.probe_failed("it does not answer")
-        except StoreError as error:
-            self.breaker.probe_failed(str(error))
-        except BaseException:
-            self.breaker.probe_failed("the probe was broken off")
-            raise
-        else:
-            self.breaker.probe_succeeded()
-        return self.breaker.closed
-
-    async def _ask_for_life(self) -> None:
-        if not self._inner_open:
-            await self._open_inner()
-        await self.inner.of(_PROBE_OWNER).get(_PROBE_ID)
-
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         """Probe, replay and adopt, until cancelled."""
         while True:
             try:
-                await self._keep_once()
-            except Exception:  # the supervisor of a background task: logged, and on with it
-                log.exception("the resilient layer of %s stumbled", self.name)
+                await self._run_once()
+            except Exception:  # the supervisor of a background task logs and continues
+                log.exception("the background task of the resilient layer of %s failed", self.name)
                 await asyncio.sleep(1)
 
-    async def _keep_once(self) -> None:
+    async def _run_once(self) -> None:
         self._wake.clear()
         pause = ADOPT_EVERY if self.reachable else self.breaker.seconds_to_probe
         if not (self.reachable and self.queues):
@@ -699,96 +422,49 @@ class ResilientBackend(Backend):
                 )
                 await asyncio.sleep(0.1)
 
-    # Forgetting
+    # Removal
 
     async def forget(
         self, owner: str, conversation_id: str | None = None, *, until: datetime | None = None
     ) -> dict[str, int]:
-        """Remove every trace of an owner, or of one conversation, that the layer itself keeps: spool, dead
-        letters, last known state. With `until`, what was accepted after that moment stays. Returns how much
-        went, by kind; what was spooled went unstored."""
-        self.check_open()
-        await self.adopt()  # what a process that is gone has left would come back else
-        queue = self.queues.get(owner)
-        known = self.known
-        copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
-        gone: list[Ref] = []
-        if self._spool is not None and self._spool.size:
-            gone = await self._forget_spooled(queue, owner, conversation_id, until)
-        set_aside = await asyncio.to_thread(dead_letters.forget, self.folder, owner, conversation_id, until)
-        return {"spool_entries": len(gone), "dead_letters": set_aside, "cached_copies": copies}
+        """Remove the layer's own copies of an owner's data, or of one conversation; see `removal`."""
+        return await remove_copies(self, owner, conversation_id, until)
 
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
-        """The same, and what is held further inside, for whoever erases. See `contracts.CopyHolder`."""
+        """Remove the copies of this layer and of the layers inside; see `contracts.CopyHolder`."""
         counts = Counter(await self.forget(owner, conversation_id, until=until))
         if isinstance(self.inner, CopyHolder):
             counts.update(await self.inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Have the store scrub its files, if it has any, and take out of the spool what is stored by now;
-        returns what remains there, and the damaged parts of spools: whose those are, nobody can tell. See
-        `contracts.Scrubbable`."""
+        """Scrub the store's files and the spool; return a sentence for each file that still has content.
+
+        That includes damaged parts of spools, because their owner is unknown. See `contracts.Scrubbable`.
+        """
         self.check_open()
-        if self._spool is not None and self._spool.size:
-            await self._spool.forget(lambda payload: False)  # finished operations go with any rewriting
+        if self.spool is not None and self.spool.size:
+            await self.spool.forget(lambda payload: False)  # rewriting the files drops stored operations
         remains = await self.inner.scrub(owner) if isinstance(self.inner, Scrubbable) else ()
-        return (*remains, *(await asyncio.to_thread(inspect.unknown_owners, self.folder)))
-
-    async def _forget_spooled(
-        self, queue: OwnerQueue | None, owner: str, conversation_id: str | None, until: datetime | None
-    ) -> list[Ref]:
-        assert self._spool is not None
-
-        def is_meant(payload: bytes) -> bool:
-            return is_about(payload, owner, conversation_id, until=until)
-
-        if queue is None:
-            return await self._spool.forget(is_meant)
-        async with queue.replaying:
-            gone = await self._spool.forget(is_meant)
-            queue.drop(gone)
-            if conversation_id is not None:
-                queue.view.owner_data.delete(conversation_id)
-            elif until is not None:
-                queue.view.forget_older(until)
-            else:
-                queue.view.owner_data.logs.clear()
-                queue.view.owner_data.sessions.clear()
-        self._let_go(queue)
-        return gone
+        return (*remains, *(await asyncio.to_thread(inspect.describe_unowned, self.folder)))
 
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
-    """The layer around a backend, with the powers of that backend."""
+    """Wrap a backend in the resilient layer, which keeps the backend's capabilities."""
     return with_capabilities_of(inner, ResilientBackend(inner, **options), [Migratable, Reindexable])
 
 
-async def _collected(names: AsyncIterator[str]) -> dict[str, None]:
+async def _collect(names: AsyncIterator[str]) -> dict[str, None]:
     return {name: None async for name in names}
 
 
-def _once(effort: Effort) -> Effort:
-    return Effort(attempts=1, deadline=effort.deadline)
-
-
-async def _ended(task: "asyncio.Task[None] | None") -> None:
+async def _stop(task: "asyncio.Task[None] | None") -> None:
     if task is None or task.get_loop() is not asyncio.get_running_loop():
         return
     await ended(task)
 
 
-def _as_it_is(_: str, store: ConversationStore) -> ConversationStore:
+def _identity(_: str, store: ConversationStore) -> ConversationStore:
     return store
-
-
-def why_not_writable(folder: Path) -> str | None:
-    """Why nothing could be written there; None when it could."""
-    nearest = folder
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir():
-        return f"{nearest} is not a folder"
-    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"

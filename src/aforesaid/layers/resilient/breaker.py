@@ -1,10 +1,10 @@
-"""The breaker: after enough failures nobody asks the store, until a probe has found it well.
+"""A circuit breaker: after enough failures, no call reaches the store until a probe succeeds.
 
-    closed ──failures──► open ──pause over──► half open ──probe well──► closed
+    closed ──failures──► open ──pause over──► half open ──probe succeeded──► closed
                            ▲                      │
                            └──── probe failed ────┘   (the next pause is longer)
 
-Pure: the time is asked from the clock it was given, and nothing waits here.
+The breaker decides only; it performs no I/O and never waits.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from typing import Literal
 State = Literal["closed", "half_open", "open"]
 
 THRESHOLD = 3
-"""Failed attempts in a row that open it: as many as one call makes."""
+"""Consecutive failed attempts that open the breaker: as many as one call makes."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds before the first probe, and at most between probes: a store that is back is found soon,
-and one that struggles to its feet is not knocked over again."""
+"""Seconds before the first probe, and the longest time between probes: short enough to notice a recovered
+store soon, long enough not to overload a recovering one."""
 
 
 class Breaker:
-    """One store's breaker. `moved` is told of every change of state."""
+    """One store's breaker. It calls `on_change` after every change of state."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class Breaker:
         threshold: int = THRESHOLD,
         first_pause: float = FIRST_PAUSE,
         longest_pause: float = LONGEST_PAUSE,
-        moved: Callable[[State, str], None] = lambda state, reason: None,
+        on_change: Callable[[State, str], None] = lambda state, reason: None,
     ) -> None:
         self._clock = clock
         self._threshold = threshold
         self._first_pause = first_pause
         self._longest_pause = longest_pause
-        self._moved = moved
+        self._on_change = on_change
         self._failures = 0
         self._pause = first_pause
         self._opened_at = 0.0
@@ -48,29 +48,30 @@ class Breaker:
 
     @property
     def seconds_to_probe(self) -> float:
-        """How long until a probe may be made; 0 when one may now."""
+        """Seconds until the next probe is allowed."""
         if self.state != "open":
             return 0.0
         return max(0.0, self._opened_at + self._pause - self._clock())
 
     def succeeded(self) -> None:
-        """The store answered. While open this is an echo of before; only a probe closes it."""
+        """Reset the count of failures. While open, a late answer changes nothing: only a probe closes the
+        breaker."""
         if self.state == "closed":
             self._failures = 0
 
     def failed(self, reason: str) -> None:
-        """One attempt failed."""
+        """Count a failed attempt."""
         self._failures += 1
         if self.state == "closed" and self._failures >= self._threshold:
             self._open(reason)
 
     def trip(self, reason: str) -> None:
-        """A whole call failed, with all its attempts or all its time."""
+        """Open the breaker after a call that used all its attempts or all its time."""
         if self.state == "closed":
             self._open(reason)
 
     def begin_probe(self) -> bool:
-        """Whether the caller may make the one probe; it then has to tell how that went."""
+        """Return whether the caller may probe now. It must then report success or failure."""
         if self.state != "open" or self.seconds_to_probe > 0:
             return False
         self._move("half_open", self.reason)
@@ -91,4 +92,4 @@ class Breaker:
 
     def _move(self, state: State, reason: str) -> None:
         self.state, self.reason = state, reason
-        self._moved(state, reason)
+        self._on_change(state, reason)

@@ -1,18 +1,17 @@
-"""Dead letters: accepted operations that the store refused on replay, and operations of an adopted spool
-that this release cannot decode. They are kept, readable, and never dropped.
+"""Dead letters: accepted operations that the store refused on replay, or that cannot be decoded.
+
+They stay readable until an operator removes them.
 
     <folder>/dead-letters.jsonl
 
-Each line is one JSON object: when it was set aside, the reason, the owner, and the operation as the spool
-held it. An operator reads it, repairs what can be repaired, and removes the line.
+Each line is one JSON object: the time, the reason, the owner, and the operation as in the spool.
 
 A kill or a full disk can leave a torn letter: the beginning of a line. The next letter starts on a new
-line, so a torn one never damages its neighbours. Releases before this one wrote the next letter right
-behind a torn one; such lines are split where a letter begins. A torn letter is always redundant: its
-operation leaves the spool only after the letter is durable.
+line, so a torn one never damages its neighbours. A torn letter is always redundant: its operation leaves the
+spool only after the letter is durable.
 
-All functions block; call them on a thread. All processes of a store share the file. `forget` replaces the
-file; a lock beside it protects letters that are written meanwhile.
+All functions block; call them on a thread. All processes of a store share the file. `remove` replaces the
+file; a lock file protects letters that are written at the same time.
 """
 
 import contextlib
@@ -20,9 +19,8 @@ import json
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,20 +28,18 @@ import msgspec
 
 from aforesaid._internal.file_locks import held
 from aforesaid.errors import AforesaidError
-from aforesaid.layers.resilient.operations import about
+from aforesaid.layers.resilient.operations import read_header
 from aforesaid.layers.resilient.spool.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     sync_folder,
-    translated,
+    translate_errors,
     write_all,
 )
 
 NAME = "dead-letters.jsonl"
 _LOCK = "dead-letters.lock"
 _UNFINISHED = f"{NAME}.unfinished"
-_START = b'{"set_aside_at":'
-"""The first bytes of each letter. JSON escapes quotes inside of strings, so no text contains these bytes."""
 _FIELD = rb'"%b":("(?:[^"\\]|\\.)*"|null)'
 
 
@@ -64,10 +60,10 @@ class _Record(NamedTuple):
         return json.loads(found[1])
 
 
-def keep(folder: Path, payload: bytes, error: AforesaidError, *, now: datetime) -> None:
-    """Set the operation with this payload aside, durably."""
+def add(folder: Path, payload: bytes, error: AforesaidError, *, now: datetime) -> None:
+    """Write a letter with this payload, durably."""
     line = _letter(payload, error, now)
-    with translated(folder):
+    with translate_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         with held(folder / _LOCK):
             _append(folder / NAME, line + b"\n")
@@ -97,18 +93,18 @@ def _ends_with_a_line(descriptor: int, size: int) -> bool:
 
 
 def _letter(payload: bytes, error: AforesaidError, now: datetime) -> bytes:
-    # The owner and the conversation come before the operation: a torn letter that holds some of the
-    # operation shows whose it is.
-    describe = about(payload)
+    # The owner and the conversation precede the operation, so that a torn letter with part of the operation
+    # still names its owner.
+    header = read_header(payload)
     return msgspec.json.encode(
         {
             "set_aside_at": now,
-            "accepted_at": describe and describe.at,
+            "accepted_at": header and header.at,
             "error": type(error).__name__,
             "reason": str(error),
-            "owner": describe and describe.owner,
-            "conversation_id": describe and describe.conversation_id,
-            "operation": msgspec.Raw(payload) if describe else _as_text(payload),
+            "owner": header and header.owner,
+            "conversation_id": header and header.conversation_id,
+            "operation": msgspec.Raw(payload) if header else _as_text(payload),
         }
     )
 
@@ -131,7 +127,7 @@ def count_torn(folder: Path) -> int:
 
 
 def count_unowned(folder: Path) -> int:
-    """Return the number of letters that do not show their owner; `forget` cannot find those."""
+    """Return the number of letters without an owner; `remove` cannot find those."""
     return sum(record.letter is not None and not _owner(record) for record in _records(folder))
 
 
@@ -140,18 +136,20 @@ def _owner(record: _Record) -> str | None:
     return owner if isinstance(owner, str) else None
 
 
-def forget(folder: Path, owner: str, conversation_id: str | None, until: datetime | None = None) -> int:
-    """Remove an owner's letters, or those about one conversation, or those accepted until a moment; return
-    how many were removed. Torn letters are removed unless they prove to be about something else."""
+def remove(folder: Path, owner: str, conversation_id: str | None, until: datetime | None = None) -> int:
+    """Remove an owner's letters and return their number; only one conversation's, or up to `until`, if given.
+
+    Torn letters are removed too, unless they name another owner, conversation or time.
+    """
     if not _records(folder) and not (folder / _UNFINISHED).exists():
         return 0
-    with translated(folder), held(folder / _LOCK):
+    with translate_errors(folder), held(folder / _LOCK):
         with contextlib.suppress(FileNotFoundError):
-            (folder / _UNFINISHED).unlink()  # a rewrite that was killed: a copy of letters
-        return _forget(folder, owner, conversation_id, until)
+            (folder / _UNFINISHED).unlink()  # left by a killed process; it contains copies of letters
+        return _remove(folder, owner, conversation_id, until)
 
 
-def _forget(folder: Path, owner: str, conversation_id: str | None, until: datetime | None) -> int:
+def _remove(folder: Path, owner: str, conversation_id: str | None, until: datetime | None) -> int:
     records = _records(folder)
     kept = [record.raw for record in records if not _may_be_about(record, owner, conversation_id, until)]
     if len(kept) < len(records):
@@ -176,27 +174,15 @@ def _rewrite(folder: Path, kept: list[bytes]) -> None:
 
 
 def _records(folder: Path) -> list[_Record]:
-    with translated(folder):
+    with translate_errors(folder):
         try:
             content = (folder / NAME).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return []
-    return [record for line in content.split(b"\n") if line.strip(b"\0 \t\r") for record in _read_line(line)]
+    return [_Record(line, _parse(line)) for line in content.split(b"\n") if line.strip(b"\0 \t\r")]
 
 
-def _read_line(line: bytes) -> Iterator[_Record]:
-    """The letter in a line; or, where an earlier release wrote behind a torn letter, each of those in it."""
-    whole = _Record(line, _parsed(line))
-    if whole.letter is not None:
-        yield whole
-        return
-    starts = [found.start() for found in re.finditer(re.escape(_START), line)]
-    edges = sorted({0, *starts, len(line)})
-    for start, end in pairwise(edges):
-        yield _Record(line[start:end], _parsed(line[start:end]))
-
-
-def _parsed(text: bytes) -> Mapping[str, Any] | None:
+def _parse(text: bytes) -> Mapping[str, Any] | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -212,7 +198,7 @@ def _may_be_about(record: _Record, owner: str, conversation_id: str | None, unti
             and not _is_after(record.field("accepted_at"), until)
         )
     except KeyError:
-        return True  # torn before it shows what it is about
+        return True  # torn before the field that names its subject
 
 
 def _is_after(accepted_at: object, until: datetime | None) -> bool:

@@ -1,7 +1,4 @@
-"""A look at a spool from outside: how much waits there, and since when. Changes nothing, needs no lock.
-
-Below: `spool.frames`. Above: the layer, the checkup.
-"""
+"""Read the state of a spool folder, without a lock and without changes."""
 
 from datetime import datetime
 from pathlib import Path
@@ -9,8 +6,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from aforesaid.layers.resilient import dead_letters
-from aforesaid.layers.resilient.operations import about
-from aforesaid.layers.resilient.spool.files import DAMAGED, SUFFIX, translated
+from aforesaid.layers.resilient.operations import read_header
+from aforesaid.layers.resilient.spool.files import DAMAGED, SUFFIX, translate_errors
 from aforesaid.layers.resilient.spool.frames import scan
 
 
@@ -25,15 +22,15 @@ class SpoolState(Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
 
 
-def look(folder: Path) -> SpoolState:
-    """Return what waits in this folder. Blocks."""
-    with translated(folder):
-        return _look(folder)
+def spool_state(folder: Path) -> SpoolState:
+    """Return the state of the folder. Blocks."""
+    with translate_errors(folder):
+        return _read_state(folder)
 
 
-def unknown_owners(folder: Path) -> list[str]:
-    """Return a sentence for each file with content whose owner cannot be told. Blocks."""
-    with translated(folder):
+def describe_unowned(folder: Path) -> list[str]:
+    """Return a sentence for each file with content of an unknown owner. Blocks."""
+    with translate_errors(folder):
         found = [f"{path} is part of a spool and cannot be read: remove it" for path in _damaged(folder)]
         if unowned := dead_letters.count_unowned(folder):
             path = folder / dead_letters.NAME
@@ -42,26 +39,26 @@ def unknown_owners(folder: Path) -> list[str]:
 
 
 def pending_owners(folder: Path) -> set[str]:
-    """Everybody with an operation in a spool of any process that is not marked as stored. Blocks."""
-    with translated(folder):
+    """Return the owners with an operation in any process's spool that is not marked as stored. Blocks."""
+    with translate_errors(folder):
         paths = [path for path in sorted(folder.glob(f"*{SUFFIX}")) if not path.is_dir()]
-        return {owner for path in paths for owner in _owners_in(path)}
+        return {owner for path in paths for owner in _owners_of(path)}
 
 
-def _owners_in(path: Path) -> set[str]:
+def _owners_of(path: Path) -> set[str]:
     try:
         content = path.read_bytes()
-    except FileNotFoundError:  # its process stored the last of it in this moment
+    except FileNotFoundError:  # its process has just stored the last operation and removed the file
         return set()
     waiting = scan(content).pending
-    return {describe.owner for one in waiting if (describe := about(content[one.payload])) is not None}
+    return {header.owner for one in waiting if (header := read_header(content[one.payload])) is not None}
 
 
 def _damaged(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{DAMAGED}"))
 
 
-def _look(folder: Path) -> SpoolState:
+def _read_state(folder: Path) -> SpoolState:
     operations, size, unreadable, moments = 0, 0, 0, list[datetime]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.is_file():
@@ -72,7 +69,7 @@ def _look(folder: Path) -> SpoolState:
         size += len(content)
         unreadable += bool(found.damaged)
         first = found.pending[:1]
-        moments += [describe.at for one in first if (describe := about(content[one.payload])) is not None]
+        moments += [header.at for one in first if (header := read_header(content[one.payload])) is not None]
     return SpoolState(
         operations=operations,
         bytes=size,

@@ -1,8 +1,8 @@
-"""The last known state: what the store said last, kept in memory within a bound.
+"""The last known state: the store's latest answers, in memory, within a bound of bytes.
 
-On the usual path nothing is worked out: what was read and written is only noted, newest first to
-stay. When the store is away the notes of an owner are made into a `OwnerData`, which answers as a store
-does. Below: `stores.shelf`. Above: the layer. One event loop.
+While the store is available, answers are only recorded, which is cheap. During an outage, the recorded
+answers of an owner are built into an `OwnerData`, which answers as a store does. It belongs to one event
+loop.
 """
 
 from collections import OrderedDict, deque
@@ -18,30 +18,30 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.encoded_logs import Log, slots_of
 from aforesaid.stores.owner_data import OwnerData
 
-MOST_BYTES = 32 * 1024 * 1024
-"""What is remembered of all owners together, by the length of its text."""
-MOST_NOTES = 32
-"""Turns and tails that are remembered of one conversation: more than a context needs."""
-MOST_SESSIONS = 1000
-"""Sessions that are remembered of one owner."""
+MAX_BYTES = 32 * 1024 * 1024
+"""The bound for all owners together, by the length of their text."""
+MAX_PARTS = 32
+"""Recorded turns and tails per conversation: more than a context needs."""
+MAX_SESSIONS = 1000
+"""Recorded sessions per owner."""
 
 
 class View:
-    """What can be answered without the store: a shelf, and the fronts of logs that are not known whole."""
+    """One owner's data as far as known, and the first entries of logs that are not known completely."""
 
     def __init__(self, owner_data: OwnerData, heads: dict[str, list[Entry]], ends: set[str]) -> None:
         self.owner_data = owner_data
         self.heads = heads
         self.ends = ends
-        """Conversations whose next sequence number is known, and not guessed: nobody else writing."""
+        """Conversations whose next sequence number is known, provided that no other process writes."""
         self.assumed: set[str] = set()
-        """Conversations of which nothing is known but turns that were accepted."""
+        """Conversations of which only accepted turns are known."""
 
-    def knows(self, conversation_id: str) -> bool:
+    def has_log(self, conversation_id: str) -> bool:
         return conversation_id in self.owner_data.logs
 
     def forget_older(self, moment: datetime) -> None:
-        """Conversations that were there at this moment are not there any more."""
+        """Remove conversations that were created by this moment."""
         for conversation_id, held in list(self.owner_data.logs.items()):
             if held.record.created_at <= moment:
                 self.owner_data.delete(conversation_id)
@@ -52,42 +52,38 @@ class View:
         return view
 
     def assume(self, conversation_id: str, *, now: datetime) -> None:
-        """Take a conversation that nothing is known of to be there: the store will say when it is back."""
-        if not self.knows(conversation_id):
+        """Assume that an unknown conversation exists. The store decides on replay."""
+        if not self.has_log(conversation_id):
             self.owner_data.logs[conversation_id] = Log(record=started(conversation_id, now=now, ttl=None))
             self.assumed.add(conversation_id)
 
-    def knows_record(self, conversation_id: str) -> bool:
-        return self.knows(conversation_id) and conversation_id not in self.assumed
+    def has_record(self, conversation_id: str) -> bool:
+        return self.has_log(conversation_id) and conversation_id not in self.assumed
 
-    def knows_tail(self, conversation_id: str, limit: int, before: Position | None) -> bool:
-        """Whether all entries that a tail asks for are known."""
-        if not self.knows_record(conversation_id) or not isinstance(limit, int):
+    def has_tail(self, conversation_id: str, limit: int, before: Position | None) -> bool:
+        """Whether all entries of the tail are known."""
+        if not self.has_record(conversation_id) or not isinstance(limit, int):
             return False
         slots = self.owner_data.logs[conversation_id].slots
         known = len(slots) if before is None else sum(slot.position < before for slot in slots)
         return known >= limit or not self._missing(conversation_id)
 
-    def knows_entry(self, conversation_id: str, message_id: str) -> bool:
-        """Whether it is known which entry holds this message id, or that none does."""
-        if not self.knows(conversation_id):
+    def has_entry(self, conversation_id: str, message_id: str) -> bool:
+        """Whether the entry of this message id is known, or known not to exist."""
+        if not self.has_log(conversation_id):
             return False
         is_whole = conversation_id not in self.assumed and not self._missing(conversation_id)
         return is_whole or message_id in self.owner_data.logs[conversation_id].by_id
 
-    def knows_page(self, conversation_id: str, limit: int, offset: int) -> bool:
-        """Whether all entries of a page are known: at the end of the log, or at its front."""
-        if (
-            not self.knows_record(conversation_id)
-            or not isinstance(limit, int)
-            or not isinstance(offset, int)
-        ):
+    def has_page(self, conversation_id: str, limit: int, offset: int) -> bool:
+        """Whether all entries of the page are known: at the end of the log, or among the first entries."""
+        if not self.has_record(conversation_id) or not isinstance(limit, int) or not isinstance(offset, int):
             return False
         front = len(self.heads.get(conversation_id, ()))
         return offset >= self._missing(conversation_id) or offset + limit <= front
 
     def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int) -> list[Entry]:
-        """The entries of a page that is known."""
+        """Return the entries of a known page."""
         record = self.owner_data.get(conversation_id, now=now)
         if record is None:
             raise ConversationNotFound(conversation_id)
@@ -97,7 +93,7 @@ class View:
         return self.owner_data.page(record.id, now=now, limit=limit, offset=offset - missing)
 
     def _missing(self, conversation_id: str) -> int:
-        """How many entries at the front of a log are not known."""
+        """Return the number of unknown entries at the front of the log."""
         log = self.owner_data.logs[conversation_id]
         return max(0, log.record.message_count - len(log.slots))
 
@@ -105,8 +101,9 @@ class View:
 Part = Appended | list[Entry] | LogEnd
 
 
-class _Notes:
-    """What was noted of one conversation: its record, its front, and tails and turns, oldest first."""
+class _ConversationState:
+    """Recorded answers about one conversation: its record, first entries, and tails and turns, oldest
+    first."""
 
     __slots__ = ("bytes", "head", "parts", "record")
 
@@ -118,65 +115,64 @@ class _Notes:
 
 
 Subject = str | Place | None
-"""What is asked about: a conversation, a document; None is whatever the owner has."""
+"""The subject of a call: a conversation or a document; None for all data of the owner."""
 
 
-class Question:
-    """Something that the store is being asked, and whether its answer was overtaken: what it is about was
-    dropped meanwhile."""
+class TrackedCall:
+    """A call to the store in progress. Its answer is outdated if its subject was dropped meanwhile."""
 
-    __slots__ = ("is_overtaken", "subject")
+    __slots__ = ("is_outdated", "subject")
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.is_overtaken = False
+        self.is_outdated = False
 
 
 class LastKnownState:
-    """What is remembered of every owner."""
+    """Recorded answers about all owners; the least recently used are evicted."""
 
-    def __init__(self, *, limit: int = MOST_BYTES) -> None:
+    def __init__(self, *, limit: int = MAX_BYTES) -> None:
         self._limit = limit
-        self._notes: OrderedDict[tuple[str, str], _Notes] = OrderedDict()
+        self._states: OrderedDict[tuple[str, str], _ConversationState] = OrderedDict()
         self._conversations: dict[str, dict[str, None]] = {}
         self._sessions: dict[str, dict[str, str]] = {}
         self._documents: dict[str, dict[Place, Document]] = {}
         self._document_sizes: OrderedDict[tuple[str, Place], int] = OrderedDict()
         self._document_bytes = 0
         self._views: dict[str, View] = {}
-        self._questions: dict[str, set[Question]] = {}
+        self._calls: dict[str, set[TrackedCall]] = {}
         self._bytes = 0
 
     @property
     def size(self) -> int:
-        """About how many bytes are remembered."""
+        """The approximate number of bytes."""
         return self._bytes + self._document_bytes
 
-    # Asking
+    # Calls in progress
 
     @contextmanager
-    def asking(self, owner: str, subject: Subject) -> Iterator[Question]:
-        """While the store is asked: an answer that was overtaken must not be noted."""
-        question = Question(subject)
-        under_way = self._questions.setdefault(owner, set())
-        under_way.add(question)
+    def track_call(self, owner: str, subject: Subject) -> Iterator[TrackedCall]:
+        """Track a call to the store. The caller must not record an outdated answer."""
+        tracked = TrackedCall(subject)
+        calls = self._calls.setdefault(owner, set())
+        calls.add(tracked)
         try:
-            yield question
+            yield tracked
         finally:
-            under_way.remove(question)
-            if not under_way:
-                del self._questions[owner]
+            calls.remove(tracked)
+            if not calls:
+                del self._calls[owner]
 
-    def _overtake(self, owner: str, subject: Subject = None) -> None:
-        """Answers about this, or about anything of the owner's, are of the past."""
-        for question in self._questions.get(owner, ()):
-            if subject is None or question.subject in (None, subject):
-                question.is_overtaken = True
+    def _mark_outdated(self, owner: str, subject: Subject = None) -> None:
+        """Mark the calls about the subject as outdated, or all calls of the owner."""
+        for tracked in self._calls.get(owner, ()):
+            if subject is None or tracked.subject in (None, subject):
+                tracked.is_outdated = True
 
-    # Noting
+    # Recording
 
     def record(self, owner: str, record: Conversation) -> None:
-        self._of(owner, record.id).record = record
+        self._state_of(owner, record.id).record = record
 
     def records(self, owner: str, records: Iterable[Conversation]) -> None:
         for record in records:
@@ -184,22 +180,22 @@ class LastKnownState:
 
     def session(self, owner: str, session_id: str, record: Conversation) -> None:
         self.record(owner, record)
-        self.bound(owner, session_id, record.id)
+        self.bind_session(owner, session_id, record.id)
 
-    def bound(self, owner: str, session_id: str, conversation_id: str) -> None:
+    def bind_session(self, owner: str, session_id: str, conversation_id: str) -> None:
         self._views.pop(owner, None)
         sessions = self._sessions.setdefault(owner, {})
         sessions.pop(session_id, None)
         sessions[session_id] = conversation_id
-        if len(sessions) > MOST_SESSIONS:
+        if len(sessions) > MAX_SESSIONS:
             del sessions[next(iter(sessions))]
 
-    def unbound(self, owner: str, session_id: str) -> None:
+    def unbind_session(self, owner: str, session_id: str) -> None:
         self._sessions.get(owner, {}).pop(session_id, None)
         self._views.pop(owner, None)
 
     def document(self, owner: str, document: Document) -> None:
-        """A document of the owner's."""
+        """Record a document of the owner."""
         place = Place(document.kind, document.key)
         self._remove_document(owner, place)
         self._documents.setdefault(owner, {})[place] = document
@@ -209,8 +205,8 @@ class LastKnownState:
             self._remove_document(*next(iter(self._document_sizes)))
 
     def drop_document(self, owner: str, place: Place) -> None:
-        """Forget the document: it is gone, or no longer what was known."""
-        self._overtake(owner, place)
+        """Drop the document, because it was deleted or changed."""
+        self._mark_outdated(owner, place)
         self._remove_document(owner, place)
 
     def _remove_document(self, owner: str, place: Place) -> None:
@@ -220,52 +216,52 @@ class LastKnownState:
             self._document_bytes -= size
             del self._documents[owner][place]
 
-    def appended(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
+    def add_turn(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
         if not all(map(is_immutable, turn)):
             what = Appended(conversation=what.conversation, new=tuple(private_copies(what.new)))
-        self._add(self._of(owner, conversation_id), what, size_of(turn))
+        self._add(self._state_of(owner, conversation_id), what, size_of(turn))
 
     def tail(self, owner: str, conversation_id: str, entries: list[Entry], *, is_whole: bool) -> None:
-        """The end of the log as it is now, or all of it."""
-        notes = self._of(owner, conversation_id)
+        """Record the last entries of the log, or all of them."""
+        state = self._state_of(owner, conversation_id)
         if is_whole:
-            self._clear(notes)
-            self._set_head(notes, [])
-        elif len(entries) >= max((len(part) for part, _ in notes.parts if isinstance(part, list)), default=0):
-            self._clear(notes)
-        self._add(notes, private_copies(entries), _size(entries))
+            self._clear(state)
+            self._set_head(state, [])
+        elif len(entries) >= max((len(part) for part, _ in state.parts if isinstance(part, list)), default=0):
+            self._clear(state)
+        self._add(state, private_copies(entries), _size(entries))
 
     def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
-        """Where the log ends."""
-        self._add(self._of(owner, conversation_id), end, OVERHEAD)
+        """Record the end of the log."""
+        self._add(self._state_of(owner, conversation_id), end, OVERHEAD)
 
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
-        """The front of the log."""
-        self._set_head(self._of(owner, conversation_id), private_copies(entries))
+        """Record the first entries of the log."""
+        self._set_head(self._state_of(owner, conversation_id), private_copies(entries))
 
-    def _set_head(self, notes: _Notes, entries: list[Entry]) -> None:
-        before, notes.head = notes.head, entries
-        self._grow(notes, _size(entries) - _size(before))
+    def _set_head(self, state: _ConversationState, entries: list[Entry]) -> None:
+        before, state.head = state.head, entries
+        self._resize(state, _size(entries) - _size(before))
 
-    def rewritten(self, owner: str, conversation_id: str, what: Appended) -> None:
+    def replace_log(self, owner: str, conversation_id: str, what: Appended) -> None:
         self.drop(owner, conversation_id)
-        self.appended(owner, conversation_id, [entry.message for entry in what.new], what)
+        self.add_turn(owner, conversation_id, [entry.message for entry in what.new], what)
 
     def drop(self, owner: str, conversation_id: str) -> int:
-        """Forget the conversation: it is gone, or no longer what was known. Returns how many were known."""
-        self._overtake(owner, conversation_id)
+        """Drop the conversation, because it was deleted or changed; return how many were known."""
+        self._mark_outdated(owner, conversation_id)
         self._views.pop(owner, None)
-        notes = self._notes.pop((owner, conversation_id), None)
-        if notes is None:
+        state = self._states.pop((owner, conversation_id), None)
+        if state is None:
             return 0
-        self._gone(owner, conversation_id, notes)
+        self._evicted(owner, conversation_id, state)
         return 1
 
     def forget(self, owner: str) -> int:
-        """Forget everything of this owner. Returns how many conversations and documents went."""
+        """Drop everything of this owner; return the number of conversations and documents."""
         conversations = list(self._conversations.get(owner, ()))
         documents = list(self._documents.get(owner, ()))
-        self._overtake(owner)
+        self._mark_outdated(owner)
         for conversation_id in conversations:
             self.drop(owner, conversation_id)
         for place in documents:
@@ -277,72 +273,74 @@ class LastKnownState:
         for owner in {*self._conversations, *self._documents}:
             self.forget(owner)
 
-    def _of(self, owner: str, conversation_id: str) -> _Notes:
+    def _state_of(self, owner: str, conversation_id: str) -> _ConversationState:
         self._views.pop(owner, None)
         key = owner, conversation_id
-        notes = self._notes.get(key)
-        if notes is not None:
-            self._notes.move_to_end(key)
-            return notes
-        notes = self._notes[key] = _Notes()
+        state = self._states.get(key)
+        if state is not None:
+            self._states.move_to_end(key)
+            return state
+        state = self._states[key] = _ConversationState()
         self._conversations.setdefault(owner, {})[conversation_id] = None
-        self._bytes += notes.bytes
+        self._bytes += state.bytes
         self._evict()
-        return notes
+        return state
 
-    def _add(self, notes: _Notes, part: Part, size: int) -> None:
-        notes.parts.append((part, size))
-        if len(notes.parts) > MOST_NOTES:
-            size -= notes.parts.popleft()[1]
-        self._grow(notes, size)
+    def _add(self, state: _ConversationState, part: Part, size: int) -> None:
+        state.parts.append((part, size))
+        if len(state.parts) > MAX_PARTS:
+            size -= state.parts.popleft()[1]
+        self._resize(state, size)
 
-    def _clear(self, notes: _Notes) -> None:
-        self._grow(notes, -sum(size for _, size in notes.parts))
-        notes.parts.clear()
+    def _clear(self, state: _ConversationState) -> None:
+        self._resize(state, -sum(size for _, size in state.parts))
+        state.parts.clear()
 
-    def _grow(self, notes: _Notes, amount: int) -> None:
-        notes.bytes += amount
+    def _resize(self, state: _ConversationState, amount: int) -> None:
+        state.bytes += amount
         self._bytes += amount
         self._evict()
 
     def _evict(self) -> None:
-        while self._bytes > self._limit and len(self._notes) > 1:
-            (owner, conversation_id), gone = self._notes.popitem(last=False)
-            self._gone(owner, conversation_id, gone)
+        while self._bytes > self._limit and len(self._states) > 1:
+            (owner, conversation_id), gone = self._states.popitem(last=False)
+            self._evicted(owner, conversation_id, gone)
 
-    def _gone(self, owner: str, conversation_id: str, notes: _Notes) -> None:
-        self._bytes -= notes.bytes
+    def _evicted(self, owner: str, conversation_id: str, state: _ConversationState) -> None:
+        self._bytes -= state.bytes
         conversations = self._conversations[owner]
         del conversations[conversation_id]
         if not conversations:
             del self._conversations[owner]
             self._sessions.pop(owner, None)
 
-    # Answering
+    # Views
 
     def owners(self) -> set[str]:
         return set(self._conversations)
 
     def view(self, owner: str) -> View:
-        """What is known of this owner."""
+        """Return the view of this owner, built at the first call after a change."""
         view = self._views.get(owner)
         if view is None:
-            view = self._views[owner] = self._made(owner)
+            view = self._views[owner] = self._build_view(owner)
         return view
 
-    def _made(self, owner: str) -> View:
+    def _build_view(self, owner: str) -> View:
         owner_data = OwnerData()
         heads: dict[str, list[Entry]] = {}
         ends: set[str] = set()
         for conversation_id in self._conversations.get(owner, ()):
-            notes = self._notes[owner, conversation_id]
-            log, is_end_known = _log_of(notes)
+            state = self._states[owner, conversation_id]
+            log, is_end_known = _known_log(state)
             if log is not None:
                 owner_data.logs[conversation_id] = log
-                heads[conversation_id] = notes.head
+                heads[conversation_id] = state.head
                 ends |= {conversation_id} if is_end_known else set()
-        bound = self._sessions.get(owner, {})
-        owner_data.sessions = {session: where for session, where in bound.items() if where in owner_data.logs}
+        bind_session = self._sessions.get(owner, {})
+        owner_data.sessions = {
+            session: where for session, where in bind_session.items() if where in owner_data.logs
+        }
         owner_data.documents = self._documents.get(owner, {}).copy()
         return View(owner_data, heads, ends)
 
@@ -351,13 +349,13 @@ def _size(entries: Iterable[Entry]) -> int:
     return size_of(entry.message for entry in entries)
 
 
-def _log_of(notes: _Notes) -> tuple[Log | None, bool]:
-    """One conversation's log as far as it is known, its record and its end without a gap; and whether it is
-    known for certain what its next sequence number is."""
-    record = notes.record
+def _known_log(state: _ConversationState) -> tuple[Log | None, bool]:
+    """Return the log as far as it is known without a gap at its end, and whether its next sequence number is
+    certain."""
+    record = state.record
     entries: dict[int, Entry] = {}
     next_sequence = 1 if record is not None and not record.revision else None
-    for part, _ in notes.parts:
+    for part, _ in state.parts:
         if isinstance(part, LogEnd):
             next_sequence = part.next_sequence
             continue
@@ -366,18 +364,18 @@ def _log_of(notes: _Notes) -> tuple[Log | None, bool]:
         found = part.new if isinstance(part, Appended) else part
         new = {entry.sequence: entry for entry in found if entry.unreadable is None}
         if new and entries and min(new) > max(entries) + 1:
-            entries = {}  # somebody else wrote in between: what is older does not join on
+            entries = {}  # another process wrote in between: older entries would leave a gap
         entries |= new
         if new and isinstance(part, Appended):
             next_sequence = max(new) + 1
         elif new and next_sequence is not None and max(new) >= next_sequence:
-            next_sequence = None  # somebody else wrote
+            next_sequence = None  # another process wrote
     if record is None:
         return None, False
-    return _made_log(record, entries, next_sequence), next_sequence is not None
+    return _build_log(record, entries, next_sequence), next_sequence is not None
 
 
-def _made_log(record: Conversation, entries: dict[int, Entry], next_sequence: int | None) -> Log:
+def _build_log(record: Conversation, entries: dict[int, Entry], next_sequence: int | None) -> Log:
     placed = slots_of(sorted(entries.values(), key=_position))
     return Log(
         record=record,

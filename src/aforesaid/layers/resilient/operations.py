@@ -1,7 +1,7 @@
-"""What can be accepted while the store is away, as values, and as the spool keeps them. Below: `wire`.
+"""The operations that are accepted while the store is unavailable, and their JSON form in the spool.
 
-Messages are kept in their one JSON form, as text: `wire` alone reads all that it writes, half of a
-surrogate pair for one. Each has an id and the moment at which it was accepted.
+Message bodies are text that `model.wire` wrote: only its decoder reads everything that it writes, such as
+half of a surrogate pair. Each message has an id and a time.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Created(Struct, frozen=True, kw_only=True, tag="create"):
 
 
 class Resumed(Struct, frozen=True, kw_only=True, tag="resume"):
-    """A session that nothing was known of was given a new conversation."""
+    """An unknown session was bound to a new conversation."""
 
     session_id: str
     conversation: Conversation
@@ -46,12 +46,12 @@ class Updated(Struct, frozen=True, kw_only=True, tag="update"):
 
 
 class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
-    """A turn; its messages have ids and times."""
+    """A turn, whose messages have ids and times."""
 
     conversation_id: str
     bodies: tuple[str, ...]
     expected_revision: int | None = None
-    """Where the messages are sealed to their places, the revision that these places belong to."""
+    """The revision that the places of sealed messages belong to; None for messages that are not sealed."""
 
     @property
     def messages(self) -> list[Message]:
@@ -62,31 +62,31 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
 
 
 class DocumentPut(Struct, frozen=True, kw_only=True, tag="put_document"):
-    """A document of the owner's, whatever was there before."""
+    """A document of the owner, which replaces the previous version."""
 
     kind: str
     key: str
     data: bytes
 
 
-Deed: TypeAlias = Created | Resumed | Bound | Unbound | Updated | TurnAdded | DocumentPut
+Action: TypeAlias = Created | Resumed | Bound | Unbound | Updated | TurnAdded | DocumentPut
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """Something that was accepted: for whom, when, what."""
+    """An accepted operation: the owner, the time and the action."""
 
     owner: str
     at: datetime
-    deed: Deed
+    action: Action
 
     @property
     def conversation_id(self) -> str | None:
-        """Which conversation it is about; None when it is about a session or the owner."""
-        match self.deed:
+        """The conversation that the operation changes; None for one of a session or the owner."""
+        match self.action:
             case Created() | Resumed():
-                return self.deed.conversation.id
+                return self.action.conversation.id
             case Bound() | Updated() | TurnAdded():
-                return self.deed.conversation_id
+                return self.action.conversation_id
         return None
 
 
@@ -94,26 +94,26 @@ class _Named(Struct, frozen=True):
     id: str | None = None
 
 
-class _AnyDeed(Struct, frozen=True):
+class _AnyAction(Struct, frozen=True):
     conversation_id: str | None = None
     conversation: _Named = _Named()
 
 
-class About(Struct, frozen=True):
-    """Whose operation it is, of when, and about what: told also of one that is not understood otherwise."""
+class OperationHeader(Struct, frozen=True):
+    """Owner, time and conversation of an operation, readable also when its action is unknown."""
 
     owner: str
     at: datetime
-    deed: _AnyDeed = _AnyDeed()
+    action: _AnyAction = _AnyAction()
 
     @property
     def conversation_id(self) -> str | None:
-        return self.deed.conversation_id or self.deed.conversation.id
+        return self.action.conversation_id or self.action.conversation.id
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Operation)
-_about_decoder = msgspec.json.Decoder(About)
+_about_decoder = msgspec.json.Decoder(OperationHeader)
 
 
 def encode(operation: Operation) -> bytes:
@@ -127,8 +127,8 @@ def decode(payload: bytes) -> Operation:
         raise StoreDamaged(f"a spooled operation cannot be read: {error}") from error
 
 
-def about(payload: bytes) -> About | None:
-    """What the operation is about; None when not even that can be read."""
+def read_header(payload: bytes) -> OperationHeader | None:
+    """Return the header of a spooled operation; None when it cannot be read."""
     try:
         return _about_decoder.decode(payload)
     except msgspec.MsgspecError:
@@ -145,12 +145,14 @@ def turn_added(
     )
 
 
-def is_about(
+def concerns(
     payload: bytes, owner: str, conversation_id: str | None, *, until: datetime | None = None
 ) -> bool:
-    """Whether a spooled operation belongs to this owner, and to this conversation if one is named; with
-    `until`, only one that was accepted by then."""
-    describe = about(payload)
-    if describe is None or describe.owner != owner or conversation_id not in (None, describe.conversation_id):
+    """Whether a spooled operation belongs to this owner, and to this conversation if one is given.
+
+    With `until`, only if it was accepted by then.
+    """
+    header = read_header(payload)
+    if header is None or header.owner != owner or conversation_id not in (None, header.conversation_id):
         return False
-    return until is None or describe.at <= until
+    return until is None or header.at <= until

@@ -1,8 +1,7 @@
-"""One owner's way through an outage: what is known plus what was accepted, until all of that is stored.
+"""One owner's queue of spooled operations, and the view that includes them.
 
-An owner has a lane from the first operation that is spooled until the last is in the store. As long
-as it has, its writes queue up behind those that wait, so that nothing overtakes anything. One event
-loop; no step of it waits between looking and deciding.
+A queue exists from the first spooled operation until the last one is stored. Meanwhile all writes of the
+owner go through it, so that their order is kept. It belongs to one event loop.
 """
 
 import asyncio
@@ -16,44 +15,43 @@ from aforesaid.layers.resilient.last_known_state import View
 from aforesaid.layers.resilient.spool import Ref
 
 PACE = 2
-"""While the store takes the backlog in, one new operation is accepted for so many that were taken in: new
-turns keep flowing, and the backlog shrinks however fast they come."""
+"""During a replay, one new operation is accepted per this many stored ones, so that the backlog shrinks."""
 
 LONGEST_WAIT = 0.25
-"""Seconds that a new operation waits for its turn at most: a store that stalls again holds nobody up."""
+"""The longest time that a new operation waits during a replay: a stalled store must not delay callers."""
 
 
 class OwnerQueue:
-    """The operations of one owner that the store does not have yet."""
+    """The operations of one owner that are not stored yet."""
 
     def __init__(self, owner: str, view: View) -> None:
         self.owner = owner
         self.view = view
         self._backlog: deque[Ref] = deque()
         self._stored: set[Ref] = set()
-        self._busy = 0
-        self.touched: set[str] = set()
-        """Conversations that an accepted operation is about: what the store says of the others holds."""
+        self._reservations = 0
+        self.changed_conversations: set[str] = set()
+        """Conversations that an accepted operation changes. The store's answers about others are current."""
         self.follow_loop()
 
     def follow_loop(self) -> None:
-        """Take new locks and events: those of another event loop are of no use."""
-        self.deciding = asyncio.Lock()
-        """Held from looking at what is known to its change, where two callers must not both look first."""
-        self.replaying = asyncio.Lock()
+        """Create locks and events for the running event loop."""
+        self.decision_lock = asyncio.Lock()
+        """Held from reading the view to changing it."""
+        self.replay_lock = asyncio.Lock()
         self.drained = asyncio.Event()
         self._draining = False
         self._credit = 0
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    def leaves_alone(self, conversation_id: str | None) -> bool:
-        """Whether no accepted operation is about this conversation."""
-        return conversation_id is not None and conversation_id not in self.touched
+    def is_unaffected(self, conversation_id: str | None) -> bool:
+        """Whether no accepted operation changes this conversation."""
+        return conversation_id is not None and conversation_id not in self.changed_conversations
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits, and nobody is about to add something."""
-        return not self._backlog and not self._busy
+        """Whether the queue has no operation and no reservation."""
+        return not self._backlog and not self._reservations
 
     @property
     def depth(self) -> int:
@@ -61,73 +59,73 @@ class OwnerQueue:
 
     @property
     def oldest(self) -> datetime | None:
-        """When the operation that waits longest was accepted."""
+        """When the oldest operation was accepted."""
         return self._backlog[0].at if self._backlog else None
 
     @contextmanager
-    def adding(self) -> Iterator[None]:
-        """While somebody is about to add an operation, the lane stays."""
-        self._busy += 1
+    def reserved(self) -> Iterator[None]:
+        """Keep the queue alive while a caller is about to add an operation."""
+        self._reservations += 1
         try:
             yield
         finally:
-            self._busy -= 1
-            self._moved.set()
+            self._reservations -= 1
+            self._changed.set()
 
     def add(self, ref: Ref) -> None:
         self._backlog.append(ref)
 
-    def add_earlier(self, refs: Sequence[Ref]) -> None:
-        """Operations that another process accepted: each in its place by time."""
-        self._backlog = deque(sorted((*refs, *self._backlog), key=_acceptance))
+    def add_adopted(self, refs: Sequence[Ref]) -> None:
+        """Insert operations of another process by time of acceptance."""
+        self._backlog = deque(sorted((*refs, *self._backlog), key=_accepted_at))
 
     def first(self, count: int) -> list[Ref]:
-        """The operations that wait longest."""
+        """Return the oldest operations that are not stored."""
         waiting = (ref for ref in self._backlog if ref not in self._stored)
         return list(islice(waiting, count))
 
-    def stored(self, refs: Iterable[Ref]) -> None:
-        """The store has these now, or they are gone."""
+    def mark_stored(self, refs: Iterable[Ref]) -> None:
+        """Remove operations that are stored or set aside."""
         before = len(self._stored)
         self._stored.update(refs)
         self._credit += len(self._stored) - before
         while self._backlog and self._backlog[0] in self._stored:
             self._stored.remove(self._backlog.popleft())
-        self._moved.set()
+        self._changed.set()
 
     def drop(self, refs: Iterable[Ref]) -> None:
-        """These are no longer to be stored."""
+        """Remove operations without storing them."""
         gone = set(refs)
         self._backlog = deque(ref for ref in self._backlog if ref not in gone)
-        self._moved.set()
+        self._changed.set()
 
     @contextmanager
     def draining(self) -> Iterator[None]:
-        """While the store takes the backlog in, new operations keep to a pace."""
+        """Slow down new operations while the backlog is replayed."""
         self._draining = True
         try:
             yield
         finally:
             self._draining = False
             self._credit = 0
-            self._moved.set()
+            self._changed.set()
 
     async def pace(self) -> None:
-        """Wait for the turn of a new operation, while the backlog is being taken in."""
+        """Delay a new operation while the backlog is replayed."""
         if not self._draining:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_WAIT):
                 while self._draining and self._credit < PACE and not self.drained.is_set():
-                    await self.moved()
+                    await self.wait_for_change()
         self._credit = max(0, self._credit - PACE)
 
-    async def moved(self) -> None:
-        """Until something has changed here."""
-        self._moved.clear()
-        await self._moved.wait()
+    async def wait_for_change(self) -> None:
+        """Wait until an operation is added, stored or removed."""
+        self._changed.clear()
+        await self._changed.wait()
 
 
-def _acceptance(ref: Ref) -> datetime:
+def _accepted_at(ref: Ref) -> datetime:
     assert ref.at is not None
     return ref.at

@@ -1,8 +1,8 @@
-"""Handing over: what waits in the spool goes to the store, in order, while new turns keep coming.
+"""Replay the spool to the store, in order, while new turns are accepted.
 
-Owners are taken in side by side, a few at once. Within an owner everything keeps its order, but for
-turns of different conversations, which may go side by side too. What the store refuses is set aside,
-and the rest goes on; when the store goes away again, what is left waits. Above: `backend`.
+A few owners are replayed concurrently. Operations of one owner keep their order, except for turns of
+different conversations, which are replayed concurrently too. A refused operation becomes a dead letter. When
+the store becomes unavailable again, the rest stays in the spool.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from aforesaid.layers.resilient.owner_queues import OwnerQueue
 from aforesaid.layers.resilient.spool import Adopted, Ref, Spool
 
 BATCH = 64
-"""Operations that are read from the spool at once."""
+"""Operations per read of the spool."""
 AT_ONCE = 4
-"""Owners, and conversations of an owner, that are taken in side by side: most connections are left to
-those who speak now."""
+"""Owners, and conversations of an owner, that are replayed concurrently. Few, to leave connections to
+callers."""
 
 Waiting = tuple[Ref, Operation]
 
 
 class Replayer:
-    """One handing over."""
+    """One replay of the owners' queues."""
 
     def __init__(
         self,
@@ -36,33 +36,35 @@ class Replayer:
         spool: Spool,
         queues: dict[str, OwnerQueue],
         view: Callable[[str], View],
-        ask: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
+        call: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
         store: Callable[[str], ConversationStore],
         turns: Callable[[str], ConversationStore],
         set_aside: Callable[[bytes, AforesaidError], Awaitable[None]],
-        damaged: Callable[[int], None],
-        stored: Callable[[Operation, Answer], None],
+        on_damaged: Callable[[int], None],
+        on_stored: Callable[[Operation, Answer], None],
         reachable: Callable[[], bool],
     ) -> None:
         self._spool = spool
         self._queues = queues
         self._view = view
-        self._ask = ask
+        self._call = call
         self._store = store
         self._turns = turns
         self._set_aside = set_aside
-        self._damaged = damaged
-        self._stored = stored
+        self._on_damaged = on_damaged
+        self._on_stored = on_stored
         self._reachable = reachable
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     # Adopting
 
     async def adopt(self) -> int:
-        """Put what other processes have left into the lanes, in the order in which it was accepted. What
-        cannot be decoded is set aside; where that fails, the next call tries again. Raises, in the end, what
-        kept it from something."""
-        adopted = await self._spool.adopt(self._take_in)
+        """Put the operations of ended processes into the queues, by time of acceptance; return their number.
+
+        An operation that cannot be decoded becomes a dead letter; if that fails, the next call tries again.
+        An error while reading a spool is raised after the other spools were adopted.
+        """
+        adopted = await self._spool.adopt(self._enqueue_adopted)
         while self._spool.undecoded:
             await self._set_undecoded_aside()
         if adopted.failed is not None:
@@ -72,7 +74,7 @@ class Replayer:
     async def _set_undecoded_aside(self) -> None:
         ref, payload, error = first = self._spool.undecoded.pop(0)
         if not ref.waits:
-            return  # it was erased meanwhile
+            return  # erased meanwhile
         try:
             await self._set_aside(payload, error)
         except BaseException:
@@ -80,8 +82,8 @@ class Replayer:
             raise
         await self._spool.mark_done([ref])
 
-    def _take_in(self, adopted: Adopted) -> Adopted:
-        self._damaged(adopted.damaged)
+    def _enqueue_adopted(self, adopted: Adopted) -> Adopted:
+        self._on_damaged(adopted.damaged)
         by_owner: dict[str, list[Waiting]] = {}
         for ref, payload in adopted.operations:
             try:
@@ -92,43 +94,46 @@ class Replayer:
             ref.at = operation.at
             by_owner.setdefault(operation.owner, []).append((ref, operation))
         for owner, waiting in by_owner.items():
-            self._add(owner, sorted(waiting, key=_acceptance))
+            self._add(owner, sorted(waiting, key=_accepted_at))
         return adopted
 
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         queue = self._queues.get(owner)
         if queue is None:
             queue = self._queues[owner] = OwnerQueue(owner, self._view(owner))
-        queue.add_earlier([ref for ref, _ in waiting])
-        queue.touched |= {one.conversation_id for _, one in waiting if one.conversation_id is not None}
+        queue.add_adopted([ref for ref, _ in waiting])
+        queue.changed_conversations |= {
+            one.conversation_id for _, one in waiting if one.conversation_id is not None
+        }
         for _, operation in waiting:
-            with suppress(AforesaidError):  # what does not fit is for the store to refuse
+            with suppress(AforesaidError):  # the store decides about conflicts on replay
                 apply(operation, queue.view)
 
     async def _read(self, queue: OwnerQueue, refs: Sequence[Ref]) -> list[Waiting]:
-        """Read the operations. Those whose frames are damaged by now are set aside, and the others go on."""
+        """Read the operations. Set aside those whose frames are damaged."""
         payloads = await self._spool.read(refs)
         read = list(zip(refs, payloads, strict=True))
         lost = [ref for ref, payload in read if payload is None]
         if lost:
-            self._damaged(await self._spool.set_aside_damaged(lost))
-            queue.stored(lost)
+            self._on_damaged(await self._spool.set_aside_damaged(lost))
+            queue.mark_stored(lost)
         return [(ref, decode(payload)) for ref, payload in read if payload is not None]
 
     # Handing over
 
     async def run(self) -> None:
-        """Until nothing waits, or the store goes away. Raises what a failing store says."""
+        """Replay until the queues are empty or the store is unavailable. Raise the store's error."""
         while self._queues and self._reachable():
             results = await asyncio.gather(
-                *(self._drain_in_turn(queue) for queue in list(self._queues.values())), return_exceptions=True
+                *(self._drain_exclusively(queue) for queue in list(self._queues.values())),
+                return_exceptions=True,
             )
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def _drain_in_turn(self, queue: OwnerQueue) -> None:
-        async with self._places, queue.replaying:
+    async def _drain_exclusively(self, queue: OwnerQueue) -> None:
+        async with self._slots, queue.replay_lock:
             with queue.draining():
                 await self._drain(queue)
 
@@ -140,11 +145,11 @@ class Replayer:
                 return
             refs = queue.first(BATCH)
             if not refs:
-                await queue.moved()
+                await queue.wait_for_change()
                 continue
-            await self._hand_over(queue, _leading_run(await self._read(queue, refs)))
+            await self._store_run(queue, _first_run(await self._read(queue, refs)))
 
-    async def _hand_over(self, queue: OwnerQueue, run: Sequence[Waiting]) -> None:
+    async def _store_run(self, queue: OwnerQueue, run: Sequence[Waiting]) -> None:
         by_conversation: dict[str | None, list[Waiting]] = {}
         for one in run:
             by_conversation.setdefault(one[1].conversation_id, []).append(one)
@@ -162,27 +167,28 @@ class Replayer:
             for ref, operation in group:
                 await self._store_one(operation)
                 done.append(ref)
-                queue.stored([ref])
+                queue.mark_stored([ref])
 
     async def _store_one(self, operation: Operation) -> None:
         try:
             owner = operation.owner
-            answer = await self._ask(lambda: replay(operation, self._store(owner), self._turns(owner)))
+            answer = await self._call(lambda: replay(operation, self._store(owner), self._turns(owner)))
         except AforesaidError as error:
             if not is_refusal(error):
                 raise
             await self._set_aside(encode(operation), error)
         else:
-            self._stored(operation, answer)
+            self._on_stored(operation, answer)
 
 
-def _leading_run(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
-    """The turns at the front, which may go side by side; or the one operation that is no turn."""
+def _first_run(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
+    """Return the leading turns, which may be replayed concurrently, or the one leading operation of another
+    kind."""
     for number, (_, operation) in enumerate(waiting):
-        if not isinstance(operation.deed, TurnAdded):
+        if not isinstance(operation.action, TurnAdded):
             return waiting[: max(1, number)]
     return waiting
 
 
-def _acceptance(waiting: Waiting) -> datetime:
+def _accepted_at(waiting: Waiting) -> datetime:
     return waiting[1].at

@@ -1,7 +1,6 @@
-"""Trying again: which errors pass by themselves, how often, and after what pause.
+"""Retry calls after transient errors.
 
-A few lines of our own rather than a package: the core stays light, and the tests hand in a sleeper
-that does not sleep.
+No dependency: the code is short, and tests pass a `sleep` that returns at once.
 """
 
 import random
@@ -24,26 +23,30 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 def is_transient(error: AforesaidError) -> bool:
-    """Whether the store may be well again in a moment. The one place that says which errors pass."""
+    """Whether the error may pass by itself."""
     return isinstance(error, StoreUnavailable) and not isinstance(error, SpoolFull)
 
 
-def is_worth_repeating(error: AforesaidError) -> bool:
-    """Whether to ask again at once. Asking again does not help an overloaded store, and the store has waited
-    for a lock already."""
+def is_retryable(error: AforesaidError) -> bool:
+    """Whether an immediate retry may help. It does not help an overloaded store or a store that has already
+    waited for a lock."""
     return is_transient(error) and not isinstance(error, Overloaded | StoreBusy | StoreReplaced)
 
 
-class Effort(Struct, frozen=True, kw_only=True):
-    """How hard to try: so many attempts, so many seconds for all of them; None waits as long as it takes."""
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """The number of attempts, and the seconds for all of them; None sets no deadline."""
 
     attempts: int = 3
     deadline: float | None = None
     first_pause: float = 0.05
     longest_pause: float = 1.0
 
+    def once(self) -> "RetryPolicy":
+        """Return a policy with the same deadline and a single attempt."""
+        return RetryPolicy(attempts=1, deadline=self.deadline)
+
     def pauses(self) -> Iterator[float]:
-        """The pauses between attempts: each twice the last at most, and uneven, so that many do not meet."""
+        """Yield the pauses between attempts: exponential, with jitter against simultaneous retries."""
         ceiling = self.first_pause
         for _ in range(self.attempts - 1):
             yield random.uniform(ceiling / 2, ceiling)
@@ -52,23 +55,23 @@ class Effort(Struct, frozen=True, kw_only=True):
 
 async def with_retries(
     call: Callable[[], Awaitable[T]],
-    effort: Effort,
+    retry: RetryPolicy,
     *,
     sleep: Sleep,
-    failed: Callable[[AforesaidError], None] = lambda error: None,
-    again: Callable[[], None] = lambda: None,
+    on_failure: Callable[[AforesaidError], None] = lambda error: None,
+    on_retry: Callable[[], None] = lambda: None,
 ) -> T:
-    """What the call answers, asked again after errors that pass. `failed` hears of each such error."""
-    pauses = effort.pauses()
+    """Return the call's answer; retry after transient errors, and pass each of them to `on_failure`."""
+    pauses = retry.pauses()
     while True:
         try:
             return await call()
         except StoreUnavailable as error:
             if not is_transient(error):
                 raise
-            failed(error)
+            on_failure(error)
             pause = next(pauses, None)
-            if pause is None or not is_worth_repeating(error):
+            if pause is None or not is_retryable(error):
                 raise
-        again()
+        on_retry()
         await sleep(pause)

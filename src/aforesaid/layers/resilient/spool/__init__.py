@@ -1,4 +1,4 @@
-"""The local file that keeps what was accepted while the store was away."""
+"""The spool: local files that hold accepted writes while the store is unavailable."""
 
 from aforesaid.layers.resilient.spool.files import Adopted, Ref
 from aforesaid.layers.resilient.spool.writer import Spool

@@ -1,15 +1,15 @@
-"""The form of a spool file: frames, one after the other, each with checksums.
+"""The format of a spool file: a sequence of frames with checksums.
 
     magic "ASP1" │ kind │ number │ length │ checksum of the payload │ checksum of the header │ payload
 
 An operation carries its number, and a mark names operations by number. So damage to one frame never
-changes what another frame means. The header has a checksum of its own, so three cases can be told apart:
+changes the meaning of another. The header has its own checksum, which distinguishes three cases:
 
-- The header is good and the file ends before the payload does: a torn tail, which was never acknowledged.
-- The header is good and the payload is not: the extent of the damage is known exactly.
-- The header is damaged: everything up to the next good header is damaged.
+- The header is valid and the file ends before the payload: a torn tail, which was never acknowledged.
+- The header is valid and the payload is not: the extent of the damage is known exactly.
+- The header is damaged: everything up to the next valid header is damaged.
 
-Everything here is pure: bytes in, values out.
+All functions are pure.
 """
 
 import re
@@ -22,21 +22,20 @@ from zlib import crc32
 MAGIC = b"ASP1"
 _MAGIC = re.compile(re.escape(MAGIC))
 OPERATION = 1
-"""The payload is an accepted operation."""
+"""A frame whose payload is an accepted operation."""
 DONE = 2
-"""The payload is the numbers of operations that are in the store."""
+"""A mark: a frame whose payload is the numbers of stored operations."""
 
 _HEADER = struct.Struct("<4sBIII")
 _CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _NUMBER = struct.Struct("<I")
 _BY_OFFSET = 0x8000_0000
-"""The lowest number of operations that are identified by their place in the file, because two of them carry
-the same number."""
+"""The lowest number for operations that are identified by their offset, because two carry the same number."""
 
 
 class Frame(NamedTuple):
-    """A good frame: its kind and number, where it begins, where its payload begins, and where it ends."""
+    """A valid frame: its kind and number, and the offsets of its header, payload and end."""
 
     kind: int
     number: int
@@ -53,17 +52,17 @@ class Scan(NamedTuple):
     """The content of a file."""
 
     operations: list[Frame]
-    """The good operations, each with a number of its own."""
+    """The valid operations, with unique numbers."""
     done: set[int]
-    """The numbers of those that are in the store."""
+    """The numbers of stored operations."""
     damaged: list[tuple[int, int]]
-    """The parts that cannot be read, but for operations that are known to be in the store."""
+    """The damaged parts, except for operations that are known to be stored."""
     end: int
-    """Where the file ends without its torn tail."""
+    """The end of the file without its torn tail."""
 
     @property
     def pending(self) -> list[Frame]:
-        """The operations that are not known to be in the store."""
+        """The operations that are not known to be stored."""
         return [one for one in self.operations if one.number not in self.done]
 
 
@@ -79,25 +78,25 @@ def numbers(indexes: Iterable[int]) -> bytes:
 
 
 def payload_of(content: bytes) -> bytes | None:
-    """Return the payload of a frame that stands by itself; None when it is damaged."""
+    """Return the payload of a single frame; None when it is damaged."""
     found = _frame_at(content, 0)
     return None if not isinstance(found, Frame) or found.end != len(content) else content[found.payload]
 
 
 def scan(content: bytes) -> Scan:
-    """Return the operations of a file, those that are done, and what is damaged."""
+    """Return the operations of a file, the numbers of stored ones, and the damaged parts."""
     frames, damaged, end = _parts(content)
-    foreign = [one for one in frames if not _is_known(one)]
-    known = [one for one in frames if _is_known(one)]
+    foreign = [one for one in frames if not _is_supported(one)]
+    known = [one for one in frames if _is_supported(one)]
     done = {number for one in known if one.kind == DONE for number in _read_numbers(content[one.payload])}
     lost = [(start, stop) for start, stop, number in damaged if number is None or number not in done]
     gaps = sorted([*lost, *((one.start, one.end) for one in foreign)])
-    operations = _identified(content, [one for one in known if one.kind == OPERATION])
+    operations = _with_unique_numbers(content, [one for one in known if one.kind == OPERATION])
     return Scan(operations, done, gaps, end)
 
 
-def _is_known(one: Frame) -> bool:
-    """Whether this release understands the frame. A newer one may write others."""
+def _is_supported(one: Frame) -> bool:
+    """Whether this version supports the frame. A newer version may write other kinds."""
     if one.kind == DONE:
         return (one.end - one.body) % _NUMBER.size == 0
     return one.kind == OPERATION
@@ -110,8 +109,8 @@ def _read_numbers(payload: bytes) -> list[int]:
 # Numbers
 
 
-def _identified(content: bytes, operations: list[Frame]) -> list[Frame]:
-    """The operations, each once and with a number that no other one has."""
+def _with_unique_numbers(content: bytes, operations: list[Frame]) -> list[Frame]:
+    """Return the operations without duplicates, each with a unique number."""
     found: dict[tuple[int, bytes], Frame] = {}
     for one in operations:
         found.setdefault((one.number, content[one.payload]), one)
@@ -125,15 +124,15 @@ def _identified(content: bytes, operations: list[Frame]) -> list[Frame]:
 # Frames
 
 _Damage = tuple[int, int, int | None]
-"""Where damage begins and ends, and the number of the operation, where its header is good."""
+"""The start and end of a damaged part, and the operation's number if its header is valid."""
 
 
 class _Torn(NamedTuple):
     """A frame whose end is missing."""
 
 
-class _Rotten(NamedTuple):
-    """A frame with a good header and a damaged payload."""
+class _DamagedPayload(NamedTuple):
+    """A frame with a valid header and a damaged payload."""
 
     kind: int
     number: int
@@ -141,7 +140,7 @@ class _Rotten(NamedTuple):
 
 
 def _parts(content: bytes) -> tuple[list[Frame], list[_Damage], int]:
-    """The good frames, the damaged parts, and where the file ends without its torn tail."""
+    """Return the valid frames, the damaged parts, and the end of the file without its torn tail."""
     frames: list[Frame] = []
     damaged: list[_Damage] = []
     at = 0
@@ -150,8 +149,8 @@ def _parts(content: bytes) -> tuple[list[Frame], list[_Damage], int]:
         if isinstance(found, Frame):
             frames.append(found)
             at = found.end
-        elif isinstance(found, _Rotten):
-            if found.kind != DONE:  # without a mark, operations are replayed once more
+        elif isinstance(found, _DamagedPayload):
+            if found.kind != DONE:  # losing a mark is harmless: its operations are replayed again
                 damaged.append((at, found.end, found.number if found.kind == OPERATION else None))
             at = found.end
         else:
@@ -164,15 +163,15 @@ def _parts(content: bytes) -> tuple[list[Frame], list[_Damage], int]:
 
 
 def _next_frame(content: bytes, at: int) -> int:
-    """Where the next frame with a good header begins; the end of the file where there is none."""
+    """Return the offset of the next frame with a valid header, or the end of the file."""
     for found in _MAGIC.finditer(content, at):
-        if isinstance(_frame_at(content, found.start()), Frame | _Rotten):
+        if isinstance(_frame_at(content, found.start()), Frame | _DamagedPayload):
             return found.start()
     return len(content)
 
 
-def _frame_at(content: bytes, at: int) -> Frame | _Rotten | _Torn | None:
-    """What begins here; None where that is no frame, or not surely."""
+def _frame_at(content: bytes, at: int) -> Frame | _DamagedPayload | _Torn | None:
+    """Parse the frame at this offset; None where there is no valid header."""
     body = at + HEADER_BYTES
     if body > len(content):
         return _Torn() if MAGIC.startswith(content[at : at + len(MAGIC)]) else None
@@ -184,5 +183,5 @@ def _frame_at(content: bytes, at: int) -> Frame | _Rotten | _Torn | None:
     if end > len(content):
         return _Torn()
     if crc32(content[body:end]) != checksum:
-        return _Rotten(kind, number, end)
+        return _DamagedPayload(kind, number, end)
     return Frame(kind, number, at, body, end)

@@ -1,7 +1,7 @@
-"""The spool as the event loop sees it: one thread that writes, and pays for one sync for all who wait.
+"""The asynchronous interface of the spool: one thread writes, and one fsync serves all waiting callers.
 
-Above: the layer. Below: `files`. What is written is settled on the event loop in the order of the
-file, before any caller goes on: so the memory's order and the file's order are one.
+Results are settled on the event loop in the order of the file, before any caller continues. So queues in
+memory have the same order as the file.
 """
 
 import asyncio
@@ -20,16 +20,17 @@ from aforesaid.errors import AforesaidError, Overloaded, StoreClosed, StoreUnava
 from aforesaid.layers.resilient.spool.files import Adopted, Ref, SpoolFiles
 
 T = TypeVar("T")
-Settled = Callable[[Ref | None], Any]
-"""Told on the event loop where the operation lies, or None if it was not kept; gives the caller's answer."""
+OnSettled = Callable[[Ref | None], Any]
+"""A callback on the event loop: receives the operation's reference, None if it was not written; returns the
+caller's answer."""
 
 LARGEST_BATCH = 256
 MOST_WAITING = 1024
-"""Operations that may wait for the disk; whoever comes after them waits for a place, up to a deadline."""
+"""Operations that may wait for the disk. Further callers wait for a slot, up to a deadline."""
 
 
 class _Job(ABC):
-    """Something for the thread to do, and the future of whoever waits for it."""
+    """Work for the thread, and the future of its caller."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -37,7 +38,7 @@ class _Job(ABC):
         self.error: AforesaidError | None = None
 
     def settle(self) -> None:
-        """Tell whoever waits. Runs on the event loop."""
+        """Set the future's result. Runs on the event loop."""
         answer, error = self.answer()
         if self.future.done() or self.loop.is_closed():
             return
@@ -48,25 +49,25 @@ class _Job(ABC):
 
     @abstractmethod
     def answer(self) -> tuple[Any, AforesaidError | None]:
-        """What whoever waits is told."""
+        """Return the result or the error for the caller."""
 
 
 class _Append(_Job):
-    def __init__(self, loop: asyncio.AbstractEventLoop, payload: bytes, settled: Settled) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, payload: bytes, on_settled: OnSettled) -> None:
         super().__init__(loop)
         self.payload = payload
-        self.settled = settled
+        self.on_settled = on_settled
         self.ref: Ref | None = None
 
     def answer(self) -> tuple[Any, AforesaidError | None]:
         try:
-            result = self.settled(self.ref)
+            result = self.on_settled(self.ref)
         except AforesaidError as error:
             return None, self.error or error
         return result, self.error
 
 
-def _as_it_is(result: T) -> T:
+def _identity(result: T) -> T:
     return result
 
 
@@ -75,25 +76,25 @@ class _Call(_Job):
         self,
         loop: asyncio.AbstractEventLoop,
         work: Callable[[], Any],
-        settled: Callable[[Any], Any] = _as_it_is,
+        on_settled: Callable[[Any], Any] = _identity,
     ) -> None:
         super().__init__(loop)
         self.work = work
-        self.settled = settled
+        self.on_settled = on_settled
         self.result: Any = None
 
     def run(self) -> None:
         try:
             self.result = self.work()
-        except Exception as error:  # noqa: BLE001  whatever it was belongs to whoever waits
-            self.error = _ours(error)
+        except Exception as error:  # noqa: BLE001  raised in the caller
+            self.error = _translate(error)
 
     def answer(self) -> tuple[Any, AforesaidError | None]:
-        return (self.settled(self.result), None) if self.error is None else (None, self.error)
+        return (self.on_settled(self.result), None) if self.error is None else (None, self.error)
 
 
 class Spool:
-    """What was accepted while the store was away. One for each process and store."""
+    """The spool of one process and store."""
 
     def __init__(self, folder: Path, *, limit: int, deadline: float) -> None:
         self.folder = folder
@@ -101,77 +102,80 @@ class Spool:
         self._deadline = deadline
         self._files = SpoolFiles(folder, limit=limit)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._places = asyncio.Semaphore(MOST_WAITING)
+        self._slots = asyncio.Semaphore(MOST_WAITING)
         self._done: deque[Sequence[_Job]] = deque()
-        """Jobs that the thread is through with, in order, until they are settled on an event loop."""
+        """Finished jobs, in order, until an event loop settles them."""
         self._thread: threading.Thread | None = None
         self._closed = False
         self._process = os.getpid()
         self.undecoded: list[tuple[Ref, bytes, AforesaidError]] = []
-        """Adopted operations that this release cannot decode and that are not set aside yet."""
+        """Adopted operations that cannot be decoded and are not dead letters yet."""
 
     @property
     def size(self) -> int:
-        """The bytes that the files hold."""
+        """The size of the files in bytes."""
         return self._files.size
 
     def follow_loop(self) -> None:
-        """Go on on another event loop, and settle the jobs that the last one did not come to."""
-        self._places = asyncio.Semaphore(MOST_WAITING)
+        """Move to the running event loop, and settle jobs that the previous one left."""
+        self._slots = asyncio.Semaphore(MOST_WAITING)
         self._settle_done()
 
-    async def write(self, payload: bytes, settled: Settled) -> Any:
-        """Keep an operation, durably, then give what `settled` makes of it.
+    async def write(self, payload: bytes, on_settled: OnSettled) -> Any:
+        """Write an operation durably, then return the result of `on_settled`.
 
-        Cancelled while it waits, it is not kept; cancelled later, it is kept whole. `settled` is
-        told of either.
+        A caller that is cancelled while the operation waits prevents the write; later, the operation is
+        written. `on_settled` is called in both cases.
         """
-        places = self._places
+        slots = self._slots
         try:
-            await self._place()
+            await self._acquire_slot()
         except BaseException:
-            settled(None)
+            on_settled(None)
             raise
         try:
-            return await self._hand_over(_Append(asyncio.get_running_loop(), payload, settled))
+            return await self._submit(_Append(asyncio.get_running_loop(), payload, on_settled))
         finally:
-            places.release()
+            slots.release()
 
-    async def _place(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()
+    async def _acquire_slot(self) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()
             return
         try:
             async with asyncio.timeout(self._deadline):
-                await self._places.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise Overloaded(
-                f"{MOST_WAITING:,} turns wait for the spool in {self.folder}; none was taken in "
+                f"{MOST_WAITING:,} turns wait for the spool in {self.folder}; none was written "
                 f"within {self._deadline:g} s"
             ) from None
 
     async def read(self, refs: Sequence[Ref]) -> list[bytes | None]:
-        """Return the operations' payloads; None for one that is damaged by now, or that was set aside."""
+        """Return the operations' payloads; None for one that is damaged or was set aside."""
         return await self._call(partial(self._files.read, refs))
 
     async def set_aside_damaged(self, refs: Sequence[Ref]) -> int:
-        """Keep the frames that cannot be read in a file of their own; return how many these are."""
+        """Move damaged frames to a separate file; return their number."""
         return await self._call(partial(self._files.set_aside_damaged, refs))
 
     async def mark_done(self, refs: Sequence[Ref]) -> None:
         await self._call(partial(self._files.mark_done, refs))
 
-    async def adopt(self, settled: Callable[[Adopted], T]) -> T:
-        """Take over what processes that are gone have left, then give what `settled` makes of it. It is told
-        also when the caller was cancelled: nobody else will find what is taken over."""
-        job = _Call(asyncio.get_running_loop(), self._files.adopt, settled)
-        return cast(T, await self._hand_over(job))
+    async def adopt(self, on_settled: Callable[[Adopted], T]) -> T:
+        """Adopt the sets of ended processes, then return the result of `on_settled`.
 
-    async def forget(self, is_meant: Callable[[bytes], bool]) -> list[Ref]:
-        return await self._call(partial(self._files.forget, is_meant))
+        `on_settled` is called also when the caller is cancelled: no other caller would find the adopted
+        operations.
+        """
+        job = _Call(asyncio.get_running_loop(), self._files.adopt, on_settled)
+        return cast(T, await self._submit(job))
+
+    async def forget(self, matches: Callable[[bytes], bool]) -> list[Ref]:
+        return await self._call(partial(self._files.forget, matches))
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of the files."""
+        """Finish accepted writes, then close the files."""
         if self._closed:
             return
         self._closed = True
@@ -181,12 +185,12 @@ class Spool:
             await asyncio.to_thread(thread.join)
 
     async def _call(self, work: Callable[[], T]) -> T:
-        return cast(T, await self._hand_over(_Call(asyncio.get_running_loop(), work)))
+        return cast(T, await self._submit(_Call(asyncio.get_running_loop(), work)))
 
-    async def _hand_over(self, job: _Job) -> Any:
-        if self._closed or os.getpid() != self._process:  # after a fork the thread is the other process's
+    async def _submit(self, job: _Job) -> Any:
+        if self._closed or os.getpid() != self._process:  # a fork does not copy the thread
             if isinstance(job, _Append):
-                job.settled(None)
+                job.on_settled(None)
             raise StoreClosed
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="aforesaid-spool", daemon=True)
@@ -200,13 +204,13 @@ class Spool:
         try:
             ending = False
             while not ending:
-                jobs, ending = self._waiting()
+                jobs, ending = self._next_jobs()
                 self._handle(jobs)
         finally:
             self._files.close()
 
-    def _waiting(self) -> tuple[list[_Job], bool]:
-        """The jobs that wait now, at least one, and whether the end came after them."""
+    def _next_jobs(self) -> tuple[list[_Job], bool]:
+        """Return the waiting jobs, at least one, and whether the spool is closing."""
         jobs: list[_Job] = []
         job = self._jobs.get()
         while job is not None:
@@ -220,7 +224,7 @@ class Spool:
         return jobs, True
 
     def _handle(self, jobs: list[_Job]) -> None:
-        """Runs of appends share a sync; everything is done in the order in which it came."""
+        """Run the jobs in order. Consecutive appends share one fsync."""
         appends: list[_Append] = []
         for job in jobs:
             if isinstance(job, _Append):
@@ -236,25 +240,25 @@ class Spool:
     def _append(self, jobs: Sequence[_Append]) -> None:
         wanted = [job for job in jobs if not job.future.cancelled()]
         if wanted:
-            self._keep(wanted)
+            self._append_to_files(wanted)
         self._settle(jobs)
 
-    def _keep(self, jobs: list[_Append]) -> None:
+    def _append_to_files(self, jobs: list[_Append]) -> None:
         try:
             refs = self._files.append([job.payload for job in jobs])
-        except Exception as error:  # noqa: BLE001  whatever it was belongs to those who wait
+        except Exception as error:  # noqa: BLE001  raised in the callers
             if len(jobs) == 1:
-                jobs[0].error = _ours(error)
+                jobs[0].error = _translate(error)
                 return
-            for job in jobs:  # one that is too large must not keep the others out
-                self._keep([job])
+            for job in jobs:  # one at a time: an operation that is too large must not block the others
+                self._append_to_files([job])
         else:
             for job, ref in zip(jobs, refs, strict=True):
                 job.ref = ref
 
     def _settle(self, jobs: Sequence[_Job]) -> None:
-        """Hand the results to the event loop, in order, with one wake-up. A loop that is closed by now leaves
-        them to the next one."""
+        """Pass the results to the event loop, in order, with one wake-up. If the loop is closed, the next
+        loop settles them."""
         if not jobs:
             return
         self._done.append(jobs)
@@ -262,13 +266,13 @@ class Spool:
             jobs[0].loop.call_soon_threadsafe(self._settle_done)
 
     def _settle_done(self) -> None:
-        """Settle what the thread is through with. Runs on the event loop."""
+        """Settle finished jobs. Runs on the event loop."""
         while self._done:
             for job in self._done.popleft():
                 job.settle()
 
 
-def _ours(error: Exception) -> AforesaidError:
+def _translate(error: Exception) -> AforesaidError:
     if isinstance(error, AforesaidError):
         return error
     ours = StoreUnavailable(f"the spool failed: {error!r}")

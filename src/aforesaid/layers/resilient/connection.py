@@ -1,0 +1,176 @@
+"""The connection to the wrapped store: retries, deadlines, circuit breaker and probes."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from aforesaid._internal.deadlines import within
+from aforesaid.contracts import Backend
+from aforesaid.errors import AforesaidError, StoreError, StoreUnavailable
+from aforesaid.layers.reached import ReachedMark
+from aforesaid.layers.resilient.breaker import Breaker, State
+from aforesaid.layers.resilient.options import Resilience
+from aforesaid.layers.resilient.retry import RetryPolicy, Sleep, is_transient, with_retries
+from aforesaid.telemetry import event
+
+log = logging.getLogger("aforesaid.resilient")
+
+T = TypeVar("T")
+
+LONG_READ = 60.0
+"""Seconds for a read of thousands of entries, which no conversation waits for."""
+PROBE_OWNER, _PROBE_ID = "aforesaid probe", "00000000-0000-7000-8000-000000000000"
+
+
+class StoreConnection:
+    """Calls to one store. `on_change` runs after every change of the breaker, `on_retry` before every
+    retry."""
+
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        name: str,
+        resilience: Resilience,
+        reached: ReachedMark | None,
+        clock: Callable[[], float],
+        sleep: Sleep,
+        on_change: Callable[[], None],
+        on_retry: Callable[[], None],
+    ) -> None:
+        self._inner = inner
+        self._name = name
+        self._resilience = resilience
+        self._reached = reached
+        self._sleep = sleep
+        self._on_change = on_change
+        self._on_retry = on_retry
+        self._is_open = False
+        self._abandoned: set[asyncio.Task[Any]] = set()
+        """Calls that exceeded their deadline and have not ended yet."""
+        self.breaker = Breaker(clock=clock, on_change=self._breaker_changed)
+        self.cause: StoreUnavailable | None = None
+        """The last error of an unavailable store: the cause of errors that callers get meanwhile."""
+        attempts = resilience.attempts
+        self.read_retry = RetryPolicy(attempts=attempts, deadline=resilience.read_deadline, longest_pause=0.2)
+        self.long_read_retry = RetryPolicy(attempts=attempts, deadline=LONG_READ)
+        self.search_retry = RetryPolicy(
+            attempts=attempts, deadline=resilience.search_deadline, longest_pause=0.2
+        )
+        self.write_retry = RetryPolicy(attempts=attempts, deadline=resilience.write_deadline, first_pause=0.1)
+
+    @property
+    def reachable(self) -> bool:
+        """Whether calls go to the store."""
+        return self._is_open and self.breaker.closed
+
+    # Opening and closing
+
+    async def open(self, *, fails_closed: bool) -> None:
+        """Open the store.
+
+        A store that was reached before may be unavailable. One that was never reached most likely has a
+        mistyped URL, and turns would stay in the spool forever.
+        """
+        required = not fails_closed and not await self._may_be_unavailable()
+        try:
+            if required:
+                await with_retries(self._open_inner, self.write_retry, sleep=self._sleep)
+            else:
+                await self._open_inner()
+        except StoreUnavailable as error:
+            if fails_closed:
+                raise
+            if required:
+                raise StoreUnavailable(
+                    f"{self._name} was never reached from this machine, so its URL may be wrong: {error}. To "
+                    "start without it, set AFORESAID_START_UNREACHED=true or Resilience(start_unreached=True)"
+                ) from error
+            self._trip(error)
+
+    async def _may_be_unavailable(self) -> bool:
+        if self._reached is None or self._resilience.start_unreached:
+            return True
+        return await asyncio.to_thread(self._reached.is_set)
+
+    async def _open_inner(self) -> None:
+        await self._inner.open()
+        self._is_open = True
+        if self._reached is not None:
+            await asyncio.to_thread(self._reached.set)
+
+    async def finish(self) -> None:
+        """Make no more calls, and wait for abandoned ones to end."""
+        self._is_open = False
+        if self._abandoned:
+            await asyncio.wait(set(self._abandoned), timeout=self._resilience.close_deadline)
+
+    def follow_loop(self) -> None:
+        """Forget the tasks of an event loop that has ended."""
+        self._abandoned = set()
+
+    # Calls
+
+    async def attempt(self, call: Callable[[], Awaitable[T]], retry: RetryPolicy) -> T:
+        """Return the store's answer. A call that exceeds the deadline of its retry policy has failed."""
+        attempts = with_retries(
+            call, retry, sleep=self._sleep, on_failure=self._attempt_failed, on_retry=self._on_retry
+        )
+        try:
+            answer = await within(retry.deadline, attempts, left=self._abandoned)
+        except TimeoutError as error:
+            late = StoreUnavailable(f"{self._name} did not answer within {retry.deadline:g} s")
+            self._trip(late)
+            raise late from error
+        except StoreUnavailable as error:
+            if is_transient(error):
+                self._trip(error)
+            raise
+        except AforesaidError:
+            self.breaker.succeeded()
+            raise
+        self.breaker.succeeded()
+        return answer
+
+    def _trip(self, error: StoreUnavailable) -> None:
+        self.breaker.trip(str(error))
+        if not self.breaker.closed:
+            self.cause = error
+
+    def _attempt_failed(self, error: AforesaidError) -> None:
+        self.breaker.failed(str(error))
+
+    def _breaker_changed(self, state: State, reason: str) -> None:
+        if state == "closed":
+            self.cause = None
+        level = logging.INFO if state == "half_open" else logging.WARNING
+        sentence = f"{self._name}: the breaker is {state.replace('_', ' ')}"
+        event(log, level, f"breaker_{state}", sentence, store=self._name, reason=reason)
+        self._on_change()
+
+    # Probes
+
+    async def probe(self) -> bool:
+        """Call the store if a probe is due; return whether the breaker is closed."""
+        if self.breaker.closed:
+            self.breaker.trip("it was not opened yet")
+        if not self.breaker.begin_probe():
+            return False
+        try:
+            await within(self._resilience.write_deadline, self._ping(), left=self._abandoned)
+        except TimeoutError:
+            self.breaker.probe_failed("it does not answer")
+        except StoreError as error:
+            self.breaker.probe_failed(str(error))
+        except BaseException:
+            self.breaker.probe_failed("the probe was cancelled")
+            raise
+        else:
+            self.breaker.probe_succeeded()
+        return self.breaker.closed
+
+    async def _ping(self) -> None:
+        if not self._is_open:
+            await self._open_inner()
+        await self._inner.of(PROBE_OWNER).get(_PROBE_ID)

@@ -1,0 +1,158 @@
+"""The state of the resilient layer: queues, spool, breaker, last known state, metrics and health."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from aforesaid._internal.freshness import note_degraded
+from aforesaid._internal.loops import LoopWatch
+from aforesaid.contracts import (
+    Backend,
+    ConversationStore,
+)
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.reached import ReachedMark
+from aforesaid.layers.resilient import dead_letters
+from aforesaid.layers.resilient.connection import PROBE_OWNER, StoreConnection
+from aforesaid.layers.resilient.last_known_state import LastKnownState
+from aforesaid.layers.resilient.options import Health, Resilience
+from aforesaid.layers.resilient.owner_queues import OwnerQueue
+from aforesaid.layers.resilient.retry import Sleep
+from aforesaid.layers.resilient.spool import Spool
+from aforesaid.telemetry import Telemetry, telemetry
+
+
+class ResilientState(Backend):
+    """The state that all stores of a resilient backend share."""
+
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        folder: Path,
+        resilience: Resilience | None = None,
+        name: str = "store",
+        metrics: Telemetry = telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        background: bool = True,
+        sealed: bool = False,
+        reached: ReachedMark | None = None,
+    ) -> None:
+        self.inner = inner
+        self.resilience = resilience or Resilience()
+        self.folder = folder
+        self.name = name
+        self.last_known = LastKnownState()
+        self.queues: dict[str, OwnerQueue] = {}
+        self._background = background
+        self.sealed = sealed
+        """Whether messages are sealed for their places. Then a turn with an expected revision is accepted in
+        an outage if that is the last known one, and becomes a dead letter if another process wrote
+        meanwhile."""
+        self.spool: Spool | None = None
+        self._state: Literal["new", "open", "closed"] = "new"
+        self._loop = LoopWatch()
+        self._wake = asyncio.Event()
+        self._wrap_for_replay: Callable[[str, ConversationStore], ConversationStore] = _identity
+        self._background_task: asyncio.Task[None] | None = None
+        self._count(metrics)
+        self.connection = StoreConnection(
+            inner,
+            name=name,
+            resilience=self.resilience,
+            reached=reached,
+            clock=clock,
+            sleep=sleep,
+            on_change=self._wake_up,
+            on_retry=self.retries.add,
+        )
+        self.breaker = self.connection.breaker
+
+    def _count(self, metrics: Telemetry) -> None:
+        store = self.name
+        self.retries = metrics.counter("aforesaid_retries_total", store=store)
+        self.degraded_reads = metrics.counter("aforesaid_degraded_reads_total", store=store)
+        self.accepted = metrics.counter("aforesaid_spool_accepted_total", store=store)
+        self.replayed = metrics.counter("aforesaid_spool_replayed_total", store=store)
+        self.set_aside = metrics.counter("aforesaid_dead_letters_total", store=store)
+        self.damaged = metrics.counter("aforesaid_spool_damaged_total", store=store)
+        states = ("closed", "half_open", "open")
+        gauges: dict[str, Callable[[], float]] = {
+            "breaker_state": lambda: states.index(self.breaker.state),
+            "spool_operations": lambda: self.spool_depth,
+            "spool_bytes": lambda: self.spool_bytes,
+            "spool_limit_bytes": lambda: self.resilience.spool_limit,
+            "spool_oldest_seconds": lambda: self.spool_age,
+            "known_bytes": lambda: self.last_known.size,
+        }
+        for gauge, read in gauges.items():
+            metrics.gauge(f"aforesaid_{gauge}", "", read, store=store)
+
+    def _wake_up(self) -> None:
+        self._wake.set()  # looked up at each call: a new event loop gets a new event
+
+    @property
+    def _fails_closed(self) -> bool:
+        return self.resilience.policy == "fail_closed"
+
+    @property
+    def reachable(self) -> bool:
+        """Whether calls go to the store."""
+        return self.connection.reachable
+
+    @property
+    def degraded_reason(self) -> str:
+        """The reason why answers are degraded, as a sentence."""
+        if self.reachable:
+            return f"{self.name} is replaying the writes of an outage"
+        return f"{self.name} is unavailable: {self.breaker.reason or 'it was not reached yet'}"
+
+    @property
+    def spool_depth(self) -> int:
+        return sum(queue.depth for queue in self.queues.values())
+
+    @property
+    def spool_bytes(self) -> int:
+        return 0 if self.spool is None else self.spool.size
+
+    @property
+    def spool_age(self) -> float:
+        """The age of the oldest spooled operation in seconds; 0 without one."""
+        oldest = min((queue.oldest for queue in self.queues.values() if queue.oldest), default=None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, (self.inner.of(PROBE_OWNER).now() - oldest).total_seconds())
+
+    async def health(self) -> Health:
+        degraded = not self.reachable or bool(self.queues)
+        return Health(
+            store=self.name,
+            breaker=self.breaker.state,
+            degraded=degraded,
+            reason=self.degraded_reason if degraded else None,
+            spool_operations=self.spool_depth,
+            spool_bytes=self.spool_bytes,
+            spool_limit=0 if self._fails_closed else self.resilience.spool_limit,
+            spool_oldest_seconds=self.spool_age,
+            dead_letters=await asyncio.to_thread(dead_letters.count, self.folder),
+        )
+
+    def degraded(self, owner: str) -> bool:
+        return not self.reachable or owner in self.queues
+
+    def note_degraded(self, owner: str) -> None:
+        self.degraded_reads.add()
+        note_degraded(self.degraded_reason)
+
+    def unavailable(self) -> StoreUnavailable:
+        """Return the error for calls that need the store."""
+        unavailable = StoreUnavailable(self.degraded_reason)
+        unavailable.__cause__ = self.connection.cause
+        return unavailable
+
+
+def _identity(_: str, store: ConversationStore) -> ConversationStore:
+    return store
