@@ -99,7 +99,7 @@ async def _ask_for_too_much(backend: Backend, blocked: threading.Event) -> None:
 
 
 async def test_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_connections, "MOST_WAITING", 5)
+    monkeypatch.setattr(redis_connections, "MAX_WAITING", 5)
     backend = backend_for(f"{redis_url}?max_connections=1")
     await backend.open()
     record = await conversation(backend)
@@ -114,7 +114,7 @@ async def test_redis(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_postgres(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_connections, "MOST_WAITING", 5)
+    monkeypatch.setattr(postgres_connections, "MAX_WAITING", 5)
     backend = PostgresBackend(postgres_url, max_connections=1)
     await backend.open()
     record = await conversation(backend)

@@ -24,7 +24,7 @@ from aforesaid.search.ranking import Scorer
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.keys import key_of
 from aforesaid.stores.postgres.store import PostgresStore
-from aforesaid.stores.postgres.terms import COMMON, GREATEST_SHARE, MOST_COUNTED, indexed, mark_of, plan
+from aforesaid.stores.postgres.terms import COMMON, MAX_FACTOR, MAX_FREQUENCY, indexed, mark_of, plan
 from aforesaid.testing import FixedClock
 from tests.servers.postgres import Databases
 
@@ -221,10 +221,10 @@ async def test_many_terms_that_occur_are_a_query(store: PostgresStore) -> None:
 
 
 async def test_a_word_that_is_repeated_without_end(store: PostgresStore) -> None:
-    await conversation(store, "kettle " * (MOST_COUNTED + 10) + "end")
+    await conversation(store, "kettle " * (MAX_FREQUENCY + 10) + "end")
     known = await store.matches(["kettl", "end"], limit=9)
-    assert known.found[0].counts == (MOST_COUNTED, 1)
-    assert known.terms == MOST_COUNTED + 11 + len(indexed_terms(user("x", timestamp=NOON))) - 1
+    assert known.found[0].counts == (MAX_FREQUENCY, 1)
+    assert known.terms == MAX_FREQUENCY + 11 + len(indexed_terms(user("x", timestamp=NOON))) - 1
 
 
 async def test_a_message_of_more_words_than_the_index_holds_is_stored(store: PostgresStore) -> None:
@@ -432,7 +432,7 @@ def test_terms_that_bring_no_candidates_could_not_win(
     asked = plan(list(terms), list(terms.values()), 50)
     assert asked.frequencies == sorted(number for number in terms.values() if number)
     needed = asked.needed(worst)
-    assert GREATEST_SHARE * sum(asked.weights[needed:]) <= worst or needed == len(asked.terms)
+    assert MAX_FACTOR * sum(asked.weights[needed:]) <= worst or needed == len(asked.terms)
     first = asked.first_try(limit)
     assert first == len(asked.terms) or asked.frequencies[first - 1] >= limit
 

@@ -135,8 +135,8 @@ class TestOpening:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            (["--appendonly", "no", "--save", ""], "keeps nothing on disk"),
-            (["--appendonly", "no", "--save", "3600 1"], "only now and then"),
+            (["--appendonly", "no", "--save", ""], "stores nothing on disk"),
+            (["--appendonly", "no", "--save", "3600 1"], "only at intervals"),
             (["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"], "memory is full"),
             ([], None),
         ],
@@ -159,7 +159,7 @@ class TestOpening:
             with caplog.at_level(logging.INFO, "aforesaid.stores.redis"):
                 async with opened(f"redis://app:pw@127.0.0.1:{port}") as backend:
                     assert await backend.of("erin").find(Query())
-        assert ["does not tell" in record.getMessage() for record in caplog.records] == [True]
+        assert ["does not report" in record.getMessage() for record in caplog.records] == [True]
 
     def test_without_the_driver_it_says_what_to_install(self) -> None:
         code = (

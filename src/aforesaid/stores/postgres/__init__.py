@@ -1,13 +1,20 @@
-"""The PostgreSQL store: one database, many services, every row guarded by its owner.
+"""The PostgreSQL store: one database, many services, rows protected by row-level security per owner.
 
-`connections` reaches the server and translates its errors, `schema` brings the database up to date,
-`backend` ties them together, `store` is one owner's view, `turns` sorts out what is new in a turn,
-`searching` finds messages by their `terms`, `nearness` by their vectors, `extensions` sees what the server
-has, `watching` hears of changes, `rows` turns rows into values, `citus` spreads the tables over machines.
+- `connections` connects and translates the driver's errors.
+- `schema` applies migrations.
+- `backend` combines them.
+- `store` is one owner's view.
+- `turns` separates new from known messages of a turn.
+- `search` finds messages by their `terms`, `vectors` by similarity.
+- `extensions` detects optional extensions.
+- `watch` reports changes.
+- `rows` converts rows to values and back.
+- `citus` distributes the tables.
+
 The SQL is in `.sql` files. Needs PostgreSQL 15 or later.
 
-Who may see what, once the schema is there: the role that made it, and every role that it admits by
-`SELECT aforesaid.admit(role, owner, service)`. See the comments on that function in `schema.sql`.
+Access: the role that created the schema, and every role admitted with `SELECT aforesaid.admit(role, owner,
+service)`; see that function in `schema.sql`.
 """
 
 from aforesaid.errors import MissingExtra
@@ -27,5 +34,5 @@ __all__ = ["PostgresBackend", "backend", "distribute"]
 
 
 def backend(address: Address, clock: Clock) -> PostgresBackend:
-    """Open `postgresql://user@host/database`; everything after `?` is libpq's."""
+    """Open `postgresql://user@host/database`; libpq interprets the options."""
     return PostgresBackend(address.url, clock=clock)

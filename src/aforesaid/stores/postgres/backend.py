@@ -1,4 +1,4 @@
-"""The database as a whole: its connections, its owners, its sweep. Below: `connections`, `schema`."""
+"""Manage connections; list owners, purge and scrub."""
 
 import asyncio
 import contextlib
@@ -23,17 +23,17 @@ from aforesaid.stores.postgres.connections import (
     Connection,
     Pool,
     borrow,
+    close_orphaned,
     close_with_loop,
     connect,
-    connect_beside,
-    drop,
+    connect_outside_pool,
+    discard_unless_idle,
     execute_for,
     new_pool,
     parse_conninfo,
     pool_conninfo,
     server_name,
     translated,
-    whole,
 )
 from aforesaid.stores.postgres.extensions import Abilities, find_abilities
 from aforesaid.stores.postgres.keys import key_of, name_of
@@ -48,7 +48,7 @@ OWNERS_BATCH = 500
 
 
 class PostgresBackend(Backend):
-    """One database, by its URL; or by a pool that is open already, and that stays open."""
+    """One database, given by its URL or by an open pool, which the caller closes."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class PostgresBackend(Backend):
         if (url is None) == (pool is None):
             raise InvalidSetting("a PostgreSQL store needs a URL or a pool, one of the two", field="url")
         self._conninfo = parse_conninfo(url) if url is not None else ""
-        self._lent = pool
+        self._given_pool = pool
         self._max_connections = check_count(max_connections, field="max_connections", least=1)
         self.clock = clock
         self.server = server_name(self._conninfo or pool_conninfo(pool))
-        self.listener = Listener(self._connect_beside, self.server)
+        self.listener = Listener(self._connect_outside_pool, self.server)
         self.abilities = Abilities()
         self._pool: Pool | None = None
         self._loop = LoopWatch()
@@ -80,7 +80,7 @@ class PostgresBackend(Backend):
             async with await self._connect() as connection:
                 await prepare(connection, self.server)
                 self.abilities = await find_abilities(connection, self.server)
-            self._pool = self._lent or await self._new_pool()
+            self._pool = self._given_pool or await self._new_pool()
 
     async def schema_version(self) -> SchemaVersion:
         with translated(self.server):
@@ -88,17 +88,19 @@ class PostgresBackend(Backend):
                 return await schema_version(connection, self.server)
 
     async def distribute(self) -> None:
-        """Spread the tables over the machines of a Citus cluster, by owner. See `citus`."""
+        """Distribute the tables over a Citus cluster, by owner; see `citus`."""
         with translated(self.server):
             async with await self._connect() as connection:
                 await distribute(connection)
 
     async def _connect(self) -> Connection:
-        """A connection apart from the pool."""
-        return await (connect(self._conninfo) if self._lent is None else connect_beside(self._lent))
+        """Open a connection outside the pool."""
+        return await (
+            connect(self._conninfo) if self._given_pool is None else connect_outside_pool(self._given_pool)
+        )
 
-    async def _connect_beside(self) -> Connection:
-        """A connection apart from the pool, while that is open."""
+    async def _connect_outside_pool(self) -> Connection:
+        """Open a connection outside the pool. Raise `StoreClosed` if the pool is closed."""
         self._require_pool()
         return await self._connect()
 
@@ -107,14 +109,14 @@ class PostgresBackend(Backend):
             raise StoreClosed(f"{self.server} is not open")
         return self._pool
 
-    async def _pool_here(self) -> Pool:
-        """The pool, made anew on another event loop: connections are bound to the loop that made them."""
+    async def _current_pool(self) -> Pool:
+        """Return the pool. On another event loop, create a new one: connections belong to one loop."""
         pool = self._require_pool()
-        if pool is self._lent or self._loop.is_here:
+        if pool is self._given_pool or self._loop.is_here:
             return pool
         async with self._renewing.here():
             if not self._loop.is_here:
-                drop(pool)
+                close_orphaned(pool)
                 self._pool = await self._new_pool()
             return self._require_pool()
 
@@ -131,7 +133,7 @@ class PostgresBackend(Backend):
             await self.listener.close()
             await self._underway.here().finished()
         finally:
-            if pool is not None and pool is not self._lent:
+            if pool is not None and pool is not self._given_pool:
                 await self._close_pool(pool)
 
     async def _close_pool(self, pool: Pool) -> None:
@@ -140,27 +142,27 @@ class PostgresBackend(Backend):
         if self._loop.is_here:
             await pool.close()
         else:
-            drop(pool)
+            close_orphaned(pool)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for one piece of work; what goes wrong with it comes out as one of our errors."""
+        """Take a connection from the pool and translate its errors."""
         self._require_pool()
         with self._underway.here().one(), translated(self.server):
-            pool = await self._pool_here()
+            pool = await self._current_pool()
             async with borrow(pool) as connection:
-                with whole(connection):
+                with discard_unless_idle(connection):
                     yield connection
 
     async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
-        """One query, in one round trip. It has to name the owner by itself."""
+        """Run one query in one round trip. The query itself sets the owner."""
         async with self.connection() as connection:
             cursor = connection.cursor(binary=True, row_factory=tuple_row)
             await cursor.execute(SQL[name], values)
             return await cursor.fetchall()
 
     async def run_for(self, owner: str, *steps: tuple[str, Mapping[str, Any]]) -> list[Row]:
-        """Queries in the owner's name, in one transaction and one round trip; the rows of the last."""
+        """Run queries as this owner, in one transaction and one round trip; return the rows of the last."""
         async with self.connection() as connection:
             return await execute_for(connection, owner, *steps)
 
@@ -177,7 +179,7 @@ class PostgresBackend(Backend):
             last = batch[-1][0]
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Write the owner's tables anew, and the journal's, where this role may; see `scrubbing`."""
+        """Rewrite the tables with the owner's data and the journal, if this role may; see `scrubbing`."""
         keys = None
         if owner is not None:
             key = key_of(parse_name(owner, field="owner"))

@@ -1,8 +1,8 @@
-"""Spreading the tables over several machines with Citus, by owner.
+"""Distribute the tables with Citus, by owner.
 
-Every key, join and foreign key of the schema carries the owner, so each owner's rows end up on one
-machine together. Citus could not be had where this was written: the statements follow its documentation
-and have not been run against it. What is known to need care there is said in `distribute.sql`.
+Every key, join and foreign key of the schema contains the owner, so all rows of an owner are on one node. The
+statements follow the documentation of Citus and have not been run against it. `distribute.sql` lists the
+known limitations.
 """
 
 from psycopg.rows import tuple_row
@@ -15,10 +15,10 @@ SCRIPT = sql_file(PACKAGE, "distribute.sql").encode()
 
 
 async def distribute(connection: Connection) -> None:
-    """Make the tables of an up-to-date schema distributed tables, in one transaction.
+    """Convert the tables of an up-to-date schema to distributed tables, in one transaction.
 
-    Run it as the role that made the schema, once, while nobody writes. Raises `StoreForeign` when the
-    database has no Citus, or no Aforesaid.
+    Run it once, as the role that created the schema, while there are no writes. Raise `StoreForeign` if the
+    database lacks Citus or the schema.
     """
     server = server_name(connection.info.dsn)
     with translated(server):

@@ -1,6 +1,6 @@
-"""Reaching the server. The driver's errors are translated here, at the border, and nowhere else.
+"""Connect to the server and translate the driver's errors.
 
-No message of ours quotes a server's detail or a URL: the one may hold a row, the other a password.
+No error message quotes the server's detail, which may contain a row, or a URL, which may contain a password.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from aforesaid.stores.postgres.rows import Row
 PACKAGE = "aforesaid.stores.postgres"
 SQL = {name: text.encode() for name, text in queries(PACKAGE).items()}
 OLDEST_SERVER = 150000
-"""Views that run with the rights of whoever asks, and foreign keys that clear one column, came with 15."""
+"""PostgreSQL 15 introduced `security_invoker` views and foreign keys that clear one column."""
 CONNECT_SECONDS = 10
-"""How long to wait for a server that does not answer, unless the URL says `connect_timeout`."""
+"""Connection timeout, unless the URL has `connect_timeout`."""
 MAX_CONNECTIONS = 10
-"""Connections of one backend. Turns are short; more connections than cores mostly wait for each other."""
-MOST_WAITING = 10_000
-"""Calls that may wait for a free connection; the next one is refused at once."""
+"""Connections per backend. Turns are short; more connections than cores mostly wait for each other."""
+MAX_WAITING = 10_000
+"""Calls that may wait for a free connection; further ones are refused at once."""
 WAIT_SECONDS = 30.0
 """How long a call waits for a free connection."""
 
@@ -47,61 +47,61 @@ Pool = AsyncConnectionPool[Any]
 
 
 def parse_conninfo(url: str) -> str:
-    """The URL as connection settings, or an error that does not repeat its password."""
+    """Parse the URL. Raise `InvalidSetting` without the password in the message."""
     try:
-        given = conninfo_to_dict(url)
+        settings = conninfo_to_dict(url)
     except psycopg.Error:
         raise InvalidSetting(
-            "the postgresql: URL cannot be read; it looks like postgresql://user@host:5432/database",
+            "the postgresql: URL is invalid; it must look like postgresql://user@host:5432/database",
             field="url",
         ) from None
-    given.setdefault("connect_timeout", CONNECT_SECONDS)
-    given.setdefault("application_name", "aforesaid")
-    return make_conninfo("", **given)
+    settings.setdefault("connect_timeout", CONNECT_SECONDS)
+    settings.setdefault("application_name", "aforesaid")
+    return make_conninfo("", **settings)
 
 
 def server_name(conninfo: str | None) -> str:
-    """What error messages call the server."""
+    """Return the server's name for error messages."""
     if conninfo is None:
         return "the PostgreSQL database"
-    given = conninfo_to_dict(conninfo)
-    host = given.get("host") or given.get("hostaddr") or "localhost"
-    return f"PostgreSQL database {given.get('dbname') or ''} at {host}:{given.get('port') or 5432}"
+    settings = conninfo_to_dict(conninfo)
+    host = settings.get("host") or settings.get("hostaddr") or "localhost"
+    return f"PostgreSQL database {settings.get('dbname') or ''} at {host}:{settings.get('port') or 5432}"
 
 
-class OwnPool(AsyncConnectionPool[Any]):
-    """A pool that knows all of its connections, also those that are in use."""
+class TrackedPool(AsyncConnectionPool[Any]):
+    """A pool with references to all of its connections, including those in use."""
 
     def __init__(self, conninfo: str, **options: Any) -> None:
-        self.made: WeakSet[Connection] = WeakSet()
-        super().__init__(conninfo, configure=self._note, **options)
+        self.connections: WeakSet[Connection] = WeakSet()
+        super().__init__(conninfo, configure=self._track, **options)
 
-    async def _note(self, connection: Connection) -> None:
-        self.made.add(connection)
+    async def _track(self, connection: Connection) -> None:
+        self.connections.add(connection)
 
 
 async def close_with_loop(pool: Pool) -> None:
-    """Close a pool at the end of its event loop. Connections that are in use are closed when they come back:
-    a call that is being cancelled waits for its own."""
+    """Close a pool at the end of its event loop. Connections in use are closed on return, because a
+    cancelled call still waits for its own."""
     with contextlib.suppress(psycopg.Error, RuntimeError):
         await pool.close()
 
 
-def drop(pool: Pool) -> None:
-    """Close the connections that came back to nobody, because their event loop is closed."""
-    if isinstance(pool, OwnPool):
-        for connection in list(pool.made):
+def close_orphaned(pool: Pool) -> None:
+    """Close the connections that could not be returned because their event loop is closed."""
+    if isinstance(pool, TrackedPool):
+        for connection in list(pool.connections):
             connection.pgconn.finish()
 
 
 def new_pool(conninfo: str, *, max_connections: int) -> Pool:
-    """A pool that is not open yet."""
-    return OwnPool(
+    """Create a pool, not opened."""
+    return TrackedPool(
         conninfo,
         min_size=1,
         max_size=max_connections,
         timeout=WAIT_SECONDS,
-        max_waiting=MOST_WAITING,
+        max_waiting=MAX_WAITING,
         kwargs={"autocommit": True},
         name="aforesaid",
         open=False,
@@ -109,32 +109,32 @@ def new_pool(conninfo: str, *, max_connections: int) -> Pool:
 
 
 async def connect(conninfo: str) -> Connection:
-    """A connection of its own."""
+    """Open a connection outside of any pool."""
     return await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
 
 
-async def connect_beside(pool: Pool) -> Connection:
-    """A connection to where a pool leads, which is not one of the pool's."""
+async def connect_outside_pool(pool: Pool) -> Connection:
+    """Open a connection with the pool's settings, outside the pool."""
     conninfo = await _resolved(pool.conninfo)
     options = await _resolved(pool.kwargs)
     return await psycopg.AsyncConnection.connect(conninfo or "", **({**(options or {}), "autocommit": True}))
 
 
 def pool_conninfo(pool: Pool | None) -> str | None:
-    """Where a pool leads, unless it works that out anew for every connection."""
+    """Return the pool's connection string, unless it is a function."""
     return pool.conninfo if pool is not None and isinstance(pool.conninfo, str) else None
 
 
 async def _resolved(setting: Any) -> Any:
-    """A pool's setting, which may be a value, or a function that gives one, at once or later."""
+    """Resolve a pool setting: a value, a function or an async function."""
     value = setting() if callable(setting) else setting
     return await value if inspect.isawaitable(value) else value
 
 
 async def execute_for(connection: Connection, owner: str, *steps: tuple[str, Mapping[str, Any]]) -> list[Row]:
-    """Queries in the owner's name, sent together; the rows of the last.
+    """Run queries as this owner, in one pipeline; return the rows of the last.
 
-    What is sent together up to the end of the pipeline is one transaction, also with autocommit.
+    A pipeline is one transaction, also with autocommit.
     """
     cursor = connection.cursor(binary=True, row_factory=tuple_row)
     async with connection.pipeline():
@@ -177,11 +177,11 @@ def _is_dropped(connection: Connection) -> bool:
 
 
 @contextlib.contextmanager
-def whole(connection: Connection) -> Iterator[None]:
-    """Closes a connection that is left in the middle of something, so that the pool lets go of it.
+def discard_unless_idle(connection: Connection) -> Iterator[None]:
+    """Close a connection that is not idle, so that the pool discards it.
 
-    A call that is cancelled again while its query is being cancelled leaves the answers of the server under
-    way, in a pipeline or not. Such a connection cannot be rolled back, and is not fit for the next call.
+    A second cancellation during the cancellation of a query leaves unread replies. Such a connection cannot
+    be rolled back or used again.
     """
     try:
         yield
@@ -194,30 +194,30 @@ def whole(connection: Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(server: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, each naming the server."""
+    """Translate the driver's errors; each message names the server."""
     try:
         yield
     except PoolClosed as error:
         raise StoreClosed(f"{server} is not open") from error
     except TooManyRequests as error:
-        raise Overloaded(f"{server}: {MOST_WAITING:,} calls wait for a connection already") from error
+        raise Overloaded(f"{server}: {MAX_WAITING:,} calls are waiting for a connection already") from error
     except psycopg.Error as error:
-        raise _ours(error, server) from error
+        raise _translate(error, server) from error
 
 
-def _ours(error: psycopg.Error, server: str) -> AforesaidError:
-    said = error.diag.message_primary or str(error).partition("\n")[0]
+def _translate(error: psycopg.Error, server: str) -> AforesaidError:
+    text = error.diag.message_primary or str(error).partition("\n")[0]
     match error:
         case errors.ProgramLimitExceeded():
             return InvalidMessage("the message is larger than the store can hold", field="content")
         case errors.InsufficientPrivilege():
             return StoreError(
-                f"{server}: {said}; the role that made the schema can admit another: "
+                f"{server}: {text}; the owner of the schema can admit this role: "
                 "SELECT aforesaid.admit('role', p_service => true)"
             )
         case errors.DataCorrupted() | errors.IndexCorrupted():
-            return StoreDamaged(f"{server} is damaged: {said}")
+            return StoreDamaged(f"{server} is damaged: {text}")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.ReadOnlySqlTransaction():
-            return StoreUnavailable(f"{server} cannot be used now: {said}")
+            return StoreUnavailable(f"{server} cannot be used now: {text}")
         case _:
-            return StoreError(f"{server}: {said}")
+            return StoreError(f"{server}: {text}")

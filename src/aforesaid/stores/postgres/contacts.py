@@ -1,7 +1,7 @@
-"""The documents of the kind `contacts`: rows of `aforesaid.contacts`, which plain SQL sees as `api.contacts`.
+"""Documents of the kind `contacts`: rows of `aforesaid.contacts`, visible to plain SQL as `api.contacts`.
 
-A contact that its columns say whole is kept in them alone, so that plain SQL and the store read and write the
-same thing; any other (sealed, of a later release) is kept as it was given. Below: `rows`. Above: `documents`.
+A contact that fits the columns is stored only in them, so that plain SQL and the store read and write the
+same data. Any other contact (sealed, or of a later release) is stored as a document.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,13 +17,13 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.stores.postgres import rows
 
 Run: TypeAlias = Callable[..., Awaitable[list[rows.Row]]]
-"""Runs a query, with its values, in the owner's name."""
+"""Runs a query with its values as the owner."""
 
 ATTEMPTS = 50
 
 
 def is_contact(place: Place) -> bool:
-    """Whether this document is a row of the contacts: an owner's, of that kind, under a UUID."""
+    """Return whether the document is a row of the contacts: an owner's, of that kind, with a UUID as key."""
     return place.kind == KIND and place.conversation_id is None and _as_uuid(place.key) == place.key
 
 
@@ -72,7 +72,7 @@ class ContactRows:
         raise StoreUnavailable(f"contact {place.key} changes too fast to be removed")
 
     def restoring(self, documents: Sequence[Document], owner_name: str | None) -> tuple[str, dict[str, Any]]:
-        """The query that keeps these contacts exactly as they are given, with its values."""
+        """Return the query that stores these contacts unchanged, with its values."""
         columns = [_columns(document.data, document.updated_at) for document in documents]
         values = {
             "owner_name": owner_name,
@@ -98,7 +98,7 @@ class ContactRows:
 
 
 def _columns(data: bytes, now: Any) -> dict[str, Any]:
-    """What the columns of a contact hold; where they cannot say it all, the document as it is."""
+    """Return the columns of a contact; the document itself if it does not fit the columns."""
     body = canonical_body(data)
     if body is None:
         empty = asdict(ContactBody(name="", created_at=now))

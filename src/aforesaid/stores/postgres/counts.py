@@ -1,4 +1,4 @@
-"""How much of each kind there is, and goes. Below: `connections`, queries.sql. Above: `store`."""
+"""Count stored and removed data."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from aforesaid.stores.postgres.connections import Connection, execute_for
 
 
 async def clear(connection: Connection, owner: str, mine: Mapping[str, Any]) -> Tally:
-    """Remove all that an owner has, in the transaction that is under way."""
+    """Remove all data of an owner, in the current transaction."""
     await execute_for(connection, owner, ("lock_to_delete", {**mine, "id": None}))
     ((sessions,),) = await execute_for(connection, owner, ("clear_sessions", mine))
     documents = await execute_for(connection, owner, ("clear_documents", mine))
@@ -24,7 +24,7 @@ async def clear(connection: Connection, owner: str, mine: Mapping[str, Any]) -> 
 
 
 async def tally(connection: Connection, owner: str, values: Mapping[str, Any]) -> Tally:
-    """How much there is of one conversation, or where `id` is None of all that an owner has."""
+    """Count one conversation, or all data of the owner if `id` is None."""
     (counts,) = await execute_for(connection, owner, ("tally_conversations", values))
     documents = await execute_for(connection, owner, ("tally_documents", values))
     contacts = 0
@@ -34,7 +34,7 @@ async def tally(connection: Connection, owner: str, values: Mapping[str, Any]) -
 
 
 def deleted(row: rows.Row) -> Tally:
-    """What `delete_conversation` says that it removed."""
+    """Parse the counts of `delete_conversation`."""
     *counts, kinds, numbers = row
     return _tally(counts, dict(zip(kinds, numbers, strict=True)))
 
@@ -51,5 +51,5 @@ def _tally(counts: Sequence[int], documents: dict[str, int]) -> Tally:
 
 
 def _with_contacts(documents: list[rows.Row], contacts: int) -> dict[str, int]:
-    """The documents by their kinds. Most contacts are rows of another table."""
+    """Add the contacts to the document counts: most contacts are rows of another table."""
     return dict(Counter(dict(documents)) + Counter({KIND: contacts}))

@@ -1,8 +1,8 @@
-"""How large the tables and indexes are. Below: `backend`. Above: `stores.weights`."""
+"""Sizes of tables and indexes."""
 
 from aforesaid.stores.postgres.backend import PostgresBackend
 
 
 async def measure(backend: PostgresBackend) -> dict[str, int]:
-    """Bytes of every table, what is kept beside it included, and of every index, over all partitions."""
+    """Return the bytes of every table with its TOAST data and of every index, summed over partitions."""
     return {str(name): int(size) for name, size in await backend.run("weights", {})}

@@ -1,6 +1,6 @@
-"""Documents: those of an owner, or those of one conversation. Above: `store`.
+"""Documents of an owner or of one conversation.
 
-Each call is one statement. Where a write finds nothing that it may write, a second one tells why.
+Each call is one statement. If a write affects no row, a second statement finds the reason.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,14 +13,14 @@ from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.contacts import ContactRows, is_contact
 
 Run: TypeAlias = Callable[..., Awaitable[list[rows.Row]]]
-"""Runs queries, each with its values, in the owner's name and in one transaction; the rows of the last."""
+"""Runs queries with their values as the owner, in one transaction; returns the rows of the last."""
 
 ATTEMPTS = 50
-"""How often a write is tried anew when the document comes and goes in between. Once is rare."""
+"""Attempts of a write while other callers create and remove the document. One retry is rare."""
 
 
 class Documents:
-    """What one holder has: the conversation `id`, or, where that is None, the owner."""
+    """The documents of the conversation `id`, or of the owner if it is None."""
 
     def __init__(self, run: Run, mine: dict[str, Any], conversation_id: str | None) -> None:
         self._run = run
@@ -85,16 +85,18 @@ class Documents:
             place.check_version(version, expected)
         raise StoreUnavailable(f"document {place.key!r} changes too fast to be removed")
 
-    async def restore(self, given: Mapping[Place, Document], *, owner_name: str | None) -> None:
-        contacts = [document for place, document in given.items() if is_contact(place)]
-        documents = [document for place, document in given.items() if not is_contact(place)]
+    async def restore(self, restored: Mapping[Place, Document], *, owner_name: str | None) -> None:
+        contacts = [document for place, document in restored.items() if is_contact(place)]
+        documents = [document for place, document in restored.items() if not is_contact(place)]
         steps = [self._contacts.restoring(contacts, owner_name)] if contacts else []
         if documents:
-            steps.append(self._restoring(documents, owner_name))
+            steps.append(self._restore_step(documents, owner_name))
         if not await self._run(*steps):
             raise ConversationNotFound(str(self._conversation_id))
 
-    def _restoring(self, documents: Sequence[Document], owner_name: str | None) -> tuple[str, dict[str, Any]]:
+    def _restore_step(
+        self, documents: Sequence[Document], owner_name: str | None
+    ) -> tuple[str, dict[str, Any]]:
         values = {
             "owner_name": owner_name,
             "kinds": [document.kind for document in documents],
@@ -110,7 +112,7 @@ class Documents:
         return found.version if found else 0
 
     async def _read(self, owners: str, derived: str, values: dict[str, Any]) -> list[rows.Row]:
-        """The rows of one query for an owner's documents, of the other for a conversation's."""
+        """Run the first query for an owner's documents, the second for a conversation's."""
         if self._conversation_id is None:
             return await self._run((owners, self._mine | values))
         found = await self._run((derived, self._mine | values))

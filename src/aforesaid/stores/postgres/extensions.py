@@ -1,7 +1,7 @@
-"""What a server has beyond PostgreSQL itself, used where it is there and never needed. Above: `backend`.
+"""Optional extensions of the server: `pg_trgm` and `vector`.
 
-`pg_trgm` may be created by a role that may create in the database; `vector` mostly only by a superuser.
-Neither is asked for: without them the store does all that it does, some of it more slowly.
+Without them, the store works too, some of it more slowly. A role with CREATE on the database may create
+`pg_trgm`; `vector` mostly needs a superuser.
 """
 
 import logging
@@ -21,52 +21,52 @@ SCRIPTS = {TRIGRAMS: sql_file(PACKAGE, "trigrams.sql"), VECTORS: sql_file(PACKAG
 
 
 class Abilities(Struct, frozen=True, kw_only=True):
-    """What a database does beyond what every one does."""
+    """Optional abilities of a database."""
 
     trigrams: bool = False
-    """Parts of subjects and client names are indexed, for roles that row-level security does not bind."""
+    """Trigram indexes of subjects and client names, for roles without row-level security."""
     vectors: bool = False
-    """The server compares vectors: `contracts.Nearest`."""
+    """The server compares vectors; see `contracts.Nearest`."""
 
 
-class Asked(Struct, frozen=True):
-    """What the server says of an extension, and of what we make with it."""
+class ExtensionState(Struct, frozen=True):
+    """The state of an extension and of our objects that use it."""
 
     available: bool
     schema: str | None
-    """Where it lies, quoted; None when it is not there."""
+    """The extension's schema, quoted; None if it is not installed."""
     may_create: bool
     maker: str | None
-    """The role that made the schema, quoted; None when its tables are not ours to change."""
+    """The role that owns our schema, quoted; None if this role may not act as it."""
     ready: bool
-    """Whether our part is there, and this role may use it."""
+    """Whether our objects exist and this role may use them."""
 
 
 async def find_abilities(connection: Connection, server: str) -> Abilities:
-    """What there is, after making what may be made."""
+    """Return the abilities, after creating what this role may create."""
     found = {}
     for extension in SCRIPTS:
-        found[extension] = await _is_ready(connection, extension) or await _made(
+        found[extension] = await _is_ready(connection, extension) or await _create_if_allowed(
             connection, extension, server
         )
     return Abilities(trigrams=found[TRIGRAMS], vectors=found[VECTORS])
 
 
 async def _is_ready(connection: Connection, extension: str) -> bool:
-    return bool((await _ask(connection, extension)).ready)
+    return bool((await _extension_state(connection, extension)).ready)
 
 
-async def _made(connection: Connection, extension: str, server: str) -> bool:
-    """Whether the extension is there and used, now that we have tried."""
-    asked = await _ask(connection, extension)
-    if asked.maker is None or not (asked.schema or asked.may_create):
-        log.info("%s: %s is not used: %s", server, extension, _reason(asked.available))
+async def _create_if_allowed(connection: Connection, extension: str, server: str) -> bool:
+    """Try to create the extension and our objects; return whether they are usable."""
+    state = await _extension_state(connection, extension)
+    if state.maker is None or not (state.schema or state.may_create):
+        log.info("%s: %s is not used: %s", server, extension, _reason(state.available))
         return False
     try:
         async with connection.transaction():
             await connection.execute(LOCK_SCHEMA)
-            await _make(connection, extension)
-    except Error as error:  # whatever the server's administrators have against it: it is not needed
+            await _create(connection, extension)
+    except Error as error:  # the extension is optional, so log every refusal
         log.info("%s: %s is not used: %s", server, extension, error.diag.message_primary)
         return False
     return True
@@ -76,19 +76,19 @@ def _reason(available: bool) -> str:
     return "this role may not create it" if available else "the server does not have it"
 
 
-async def _make(connection: Connection, extension: str) -> None:
+async def _create(connection: Connection, extension: str) -> None:
     await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}".encode())
-    asked = await _ask(connection, extension)
-    if not asked.ready:  # another process may have been first
-        # What we make belongs to the role that made the rest, also when a superuser happens to open first.
-        await connection.execute(f"SET LOCAL ROLE {asked.maker}".encode())
-        script = SCRIPTS[extension].replace("{extension}", str(asked.schema))
+    state = await _extension_state(connection, extension)
+    if not state.ready:  # another process may have created it
+        # Our objects belong to the owner of the schema, even if a superuser opens the store first.
+        await connection.execute(f"SET LOCAL ROLE {state.maker}".encode())
+        script = SCRIPTS[extension].replace("{extension}", str(state.schema))
         await connection.execute(script.encode())
 
 
-async def _ask(connection: Connection, extension: str) -> Asked:
-    async with connection.cursor(row_factory=class_row(Asked)) as cursor:
+async def _extension_state(connection: Connection, extension: str) -> ExtensionState:
+    async with connection.cursor(row_factory=class_row(ExtensionState)) as cursor:
         await cursor.execute(SQL["extension"], {"name": extension})
         found = await cursor.fetchone()
-        assert found is not None, "the question always has an answer"
+        assert found is not None, "the query always returns a row"
         return found

@@ -1,15 +1,16 @@
-"""Names as keys: what the index entries and the notifications are made of. Equal to the SQL functions
-`aforesaid.key_of` and `aforesaid.tag`, which a test holds it to."""
+"""Keys for names and tags for notifications. Equal to the SQL functions `aforesaid.key_of` and
+`aforesaid.tag`.
+"""
 
 from hashlib import sha256
 
 LONGEST_KEY = 512
-"""Bytes. An index entry of PostgreSQL has about 2,700, and has to hold two names."""
+"""Bytes. An index entry of PostgreSQL has about 2,700 and must hold two names."""
 _DIGEST = "sha256/"
 
 
 def key_of(name: str) -> str:
-    """The name itself, or its digest when it is too long for an index, or could be taken for a digest."""
+    """Return the name, or its digest if the name is too long for an index or looks like a digest."""
     encoded = name.encode()
     if len(encoded) <= LONGEST_KEY and not name.startswith(_DIGEST):
         return name
@@ -17,12 +18,12 @@ def key_of(name: str) -> str:
 
 
 def name_of(key: str, full_name: str | None) -> str:
-    """The name that `key_of` was given, from the key and what is kept beside a digest."""
+    """Return the name of a key, given the full name that is stored with a digest."""
     return key if full_name is None else full_name
 
 
 class Tags:
-    """Owners and conversations as notifications name them: digests with the database's own key."""
+    """Tags of owners and conversations in notifications: digests keyed with a secret of the database."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key

@@ -1,4 +1,4 @@
-"""Rows into values and back. The order of columns is that of `queries.sql`."""
+"""Convert rows to values and back. The order of columns is that of `queries.sql`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 
 
 def utc(moment: datetime) -> datetime:
-    """The moment in UTC, whatever the session's time zone."""
+    """Return the time in UTC; drivers return it in the session's time zone."""
     return moment.astimezone(UTC)
 
 
@@ -25,7 +25,7 @@ def maybe_utc(moment: datetime | None) -> datetime | None:
 
 
 def conversation(row: Row) -> Conversation:
-    """The record in a row; columns after it are ignored."""
+    """Decode the record in a row; further columns are ignored."""
     return Conversation(
         id=row[0],
         channel=row[1],
@@ -50,17 +50,17 @@ def conversation(row: Row) -> Conversation:
 
 
 def log_end(row: Row) -> LogEnd:
-    """The end of a log in a row of `revision, next_sequence, last_message_at, head`."""
+    """Decode a row of `revision, next_sequence, last_message_at, head`."""
     return LogEnd(row[0], row[1], maybe_utc(row[2]), row[3])
 
 
 def conversation_values(record: Conversation) -> dict[str, Any]:
-    """A record as `insert_conversation` wants it, without its owner."""
+    """Return the parameters of `insert_conversation`, without the owner."""
     return asdict(record) | {"tags": list(record.tags)}
 
 
 def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
-    """Changes as `update_conversation` wants them."""
+    """Return the parameters of `update_conversation`."""
     given = changes.given()
     values = dict.fromkeys(changes.__struct_fields__) | given
     values["tags"] = list(given.get("tags", ()))
@@ -69,7 +69,7 @@ def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
 
 
 def query_values(query: Query) -> dict[str, Any]:
-    """A query as `find_conversations` wants it; one row more than asked tells if there is a next page."""
+    """Return the parameters of `find_conversations`. One extra row shows whether there is a next page."""
     micros, after_id = parse_cursor(query.after) if query.after else (None, None)
     return {
         "after_activity": None if micros is None else moment_at(micros, field="after"),
@@ -87,7 +87,7 @@ def query_values(query: Query) -> dict[str, Any]:
 
 
 def moment_at(micros: int, *, field: str) -> datetime:
-    """The moment, or an error that names the field where it came from."""
+    """Return the time. Raise an error that names the field."""
     try:
         return from_micros(micros)
     except OverflowError:
@@ -95,7 +95,7 @@ def moment_at(micros: int, *, field: str) -> datetime:
 
 
 def entry(conversation_id: str, row: Row) -> Entry:
-    """The entry in a row of `at, sequence, revision, stored_at, body`; columns after it are ignored."""
+    """Decode a row of `at, sequence, revision, stored_at, body`; further columns are ignored."""
     at, sequence, revision, stored_at, body = row[:5]
     try:
         message = decode_message(body)
@@ -114,5 +114,5 @@ def entry(conversation_id: str, row: Row) -> Entry:
 
 
 def entries(conversation_id: str, found: Sequence[Row]) -> list[Entry]:
-    """The entries in rows, of which one without a sequence number stands for none."""
+    """Decode the entries. A row without a sequence means that there are none."""
     return [entry(conversation_id, row) for row in found if row[1] is not None]

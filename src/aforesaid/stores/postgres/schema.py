@@ -1,4 +1,4 @@
-"""The database's schema: whose it is, which version it has, and how it gets to ours."""
+"""Check and migrate the database's schema."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from aforesaid.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, C
 
 STEPS = migrations(PACKAGE)
 LOCK_SCHEMA = b"LOCK TABLE aforesaid.migrations IN EXCLUSIVE MODE"
-"""The lock under which one of many processes changes the schema. It needs the rights of the schema's owner,
-unlike an advisory lock, which any role that may connect can hold. Reading the version goes on."""
+"""The lock for schema changes. Unlike an advisory lock, which any role can take, it needs the rights of
+the schema's owner. Reads of the version do not wait for it."""
 
 
 async def prepare(connection: Connection, server: str) -> None:
-    """Refuse what is not ours, and apply the migrations that the database has not seen, each exactly once.
+    """Check that the schema is ours, and apply the missing migrations, each exactly once.
 
-    A role that may not change the schema can open a database that is up to date.
+    A role without the right to change the schema can open an up-to-date database.
     """
     _check_server(connection, server)
     if await _version(connection, server) == len(STEPS):
@@ -27,7 +27,7 @@ async def prepare(connection: Connection, server: str) -> None:
     try:
         await _migrate(connection, server)
     except (errors.DuplicateSchema, errors.UniqueViolation):
-        # Another process made the schema at the same time. CREATE SCHEMA waited until it was done.
+        # Another process created the schema concurrently; CREATE SCHEMA waited for its commit.
         if await _version(connection, server) != len(STEPS):
             raise
 
@@ -36,7 +36,7 @@ async def _migrate(connection: Connection, server: str) -> None:
     async with connection.transaction():
         if await _version(connection, server):
             await connection.execute(LOCK_SCHEMA)
-        # Asked again under the lock: another process may have been first.
+        # Read again under the lock: another process may have migrated meanwhile.
         for number, sql in STEPS[await _version(connection, server) :]:
             await connection.execute(sql.encode())
             await connection.execute("INSERT INTO aforesaid.migrations (version) VALUES (%s)", (number,))
@@ -51,13 +51,13 @@ def _check_server(connection: Connection, server: str) -> None:
 
 
 async def schema_version(connection: Connection, server: str) -> SchemaVersion:
-    """Which version the database has and which it needs. Nothing is changed."""
+    """Return the database's schema version and the needed one. Change nothing."""
     _check_server(connection, server)
     return SchemaVersion(found=await _found(connection, server), needed=len(STEPS))
 
 
 async def _found(connection: Connection, server: str) -> int:
-    """The version of the schema; 0 when there is none."""
+    """Return the version of the schema; 0 if there is none."""
     taken = {name for (name,) in await _fetch(connection, "our_names")}
     if "aforesaid.migrations" not in taken:
         if taken:
@@ -70,7 +70,7 @@ async def _found(connection: Connection, server: str) -> int:
 
 
 async def _version(connection: Connection, server: str) -> int:
-    """The version, unless it is one yet to come."""
+    """Return the version. Raise `StoreForeign` if it is of a later release."""
     version = await _found(connection, server)
     if version > len(STEPS):
         raise StoreForeign(

@@ -1,7 +1,7 @@
-"""One owner's index: the messages that hold some terms, and the numbers that a score is made of.
+"""One owner's search index: find messages by terms, with the numbers for scoring.
 
-The index is written with the messages. Those that plain SQL wrote wait for their terms until somebody
-searches: the rules of `search.analysis` are in Python. Below: `terms`, and the functions of `schema.sql`.
+The index is written together with the messages. Messages written by plain SQL are indexed at the next search,
+because the rules of `search.analysis` are in Python.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 BATCH = 500
 LARGE_TURN = 50_000
-"""Characters of a turn beyond which its terms are worked out beside the event loop: a few milliseconds."""
+"""Characters of a turn above which it is analysed on a thread: a few milliseconds."""
 
 
 class Index:
-    """What one owner's messages are found by."""
+    """The search index of one owner."""
 
     def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
         self._backend = backend
@@ -46,7 +46,7 @@ class Index:
         self._mark = mark_of(owner)
 
     async def of(self, messages: Sequence[Message], bodies: Sequence[str], now: datetime) -> list[Indexed]:
-        """What these messages are found by, said now where they do not say when."""
+        """Analyse these messages; those without a timestamp get the current time."""
         if sum(map(len, bodies)) > LARGE_TURN:
             return await asyncio.to_thread(self._of, messages, now)
         return self._of(messages, now)
@@ -56,48 +56,49 @@ class Index:
 
     async def matches(self, terms: Sequence[str], limit: int, now: datetime) -> Matches:
         """See `contracts.Searchable`."""
-        sought = [term for term in dict.fromkeys(terms) if storable(term)]
-        known = await self._matches(sought, limit, now)
+        wanted = [term for term in dict.fromkeys(terms) if storable(term)]
+        known = await self._matches(wanted, limit, now)
         if known is None:
             await self._catch_up()
-            known = await self._matches(sought, limit, now, whatever_waits=True)
+            known = await self._matches(wanted, limit, now, ignore_waiting=True)
             assert known is not None
-        return _as_asked(terms, sought, known)
+        return _for_query(terms, wanted, known)
 
     async def _matches(
-        self, sought: list[str], limit: int, now: datetime, *, whatever_waits: bool = False
+        self, wanted: list[str], limit: int, now: datetime, *, ignore_waiting: bool = False
     ) -> Matches | None:
-        """The matches, all as they are at one moment; None when messages wait for their terms."""
-        mine = {"name": self._name, "owner": self._owner, "now": now, "terms": sought}
+        """Return the matches in one snapshot; None if messages wait to be indexed."""
+        mine = {"name": self._name, "owner": self._owner, "now": now, "terms": wanted}
         async with self._backend.connection() as connection, connection.transaction():
             await connection.execute(SQL["one_moment"])
             (known,) = await _fetch(connection, "frequencies", mine)
             messages, total, frequencies, expired, waiting = known
-            if waiting and not whatever_waits:
+            if waiting and not ignore_waiting:
                 return None
             mine |= {"expired": expired, "average": max(total / max(messages, 1), 1.0)}
             mine |= {"saturation": SATURATION, "length": LENGTH}
-            asked = plan(sought, frequencies, messages)
-            found = await self._found(connection, mine, asked, limit)
+            term_plan = plan(wanted, frequencies, messages)
+            found = await self._found(connection, mine, term_plan, limit)
         return Matches(found=found, frequencies=tuple(frequencies), messages=messages, terms=total)
 
     async def _found(
-        self, connection: Connection, mine: dict[str, Any], asked: Plan, limit: int
+        self, connection: Connection, mine: dict[str, Any], term_plan: Plan, limit: int
     ) -> tuple[Match, ...]:
-        """The best matches. Candidates come from few terms: from common ones only where they may win."""
-        number, needed = 0, asked.first_try(limit) if limit else 0
+        """Return the best matches. Few terms select candidates; common terms do so only if their messages
+        may win."""
+        number, needed = 0, term_plan.first_try(limit) if limit else 0
         found: list[rows.Row] = []
         while number < needed:
             number = needed
-            values = {"any": asked.terms[:number], "terms": asked.terms, "weights": asked.weights}
+            values = {"any": term_plan.terms[:number], "terms": term_plan.terms, "weights": term_plan.weights}
             found = await _fetch(connection, "found", mine | values | {"limit": limit})
-            needed = asked.needed(found[-1][5] if len(found) == limit else 0.0)
-        place = {term: number for number, term in enumerate(asked.terms)}
+            needed = term_plan.needed(found[-1][5] if len(found) == limit else 0.0)
+        place = {term: number for number, term in enumerate(term_plan.terms)}
         places = [place.get(term) for term in mine["terms"]]
         return tuple(_match(row, places) for row in found)
 
     async def _catch_up(self) -> None:
-        """Work out the terms of messages that have none yet."""
+        """Index the waiting messages."""
         mine = {"owner": self._owner, "limit": BATCH}
         while waiting := await self._backend.run_for(self._name, ("waiting_conversations", mine)):
             for (conversation_id,) in waiting:
@@ -106,7 +107,7 @@ class Index:
     async def _catch_up_with(self, conversation_id: str) -> None:
         named = {"owner": self._owner, "id": conversation_id, "limit": BATCH}
         async with self._backend.connection() as connection, connection.transaction():
-            # First the record and then its messages, as turns do it: so that nobody waits in a circle.
+            # Lock the record before its messages, as turns do, to avoid deadlocks.
             await execute_for(connection, self._name, ("lock_conversation", named))
             while found := await execute_for(connection, self._name, ("waiting_messages", named)):
                 messages = [entry.message for entry in rows.entries(conversation_id, found)]
@@ -132,11 +133,11 @@ def _match(row: rows.Row, places: Sequence[int | None]) -> Match:
     )
 
 
-def _as_asked(terms: Sequence[str], sought: list[str], known: Matches) -> Matches:
-    """Matches of the terms that were looked for, as matches of all that were asked for, in their order."""
-    if list(terms) == sought:
+def _for_query(terms: Sequence[str], wanted: list[str], known: Matches) -> Matches:
+    """Map the matches of the distinct storable terms to all terms of the query, in their order."""
+    if list(terms) == wanted:
         return known
-    place = {term: number for number, term in enumerate(sought)}
+    place = {term: number for number, term in enumerate(wanted)}
     places = [place.get(term) for term in terms]
 
     def spread(numbers: Sequence[int]) -> tuple[int, ...]:

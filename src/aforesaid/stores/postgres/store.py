@@ -1,4 +1,6 @@
-"""One owner's view of the database. Rules are in `conversations`; `aforesaid.turn` repeats them in SQL."""
+"""One owner's view of the database. The SQL function `aforesaid.turn` implements the rules of
+`model.conversations`.
+"""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -60,27 +62,27 @@ from aforesaid.stores.postgres.keys import key_of
 from aforesaid.stores.postgres.search import Index
 from aforesaid.stores.postgres.terms import counted_values, index_values
 from aforesaid.stores.postgres.turns import (
-    Sorted,
+    SplitTurn,
     ids_in,
     known_values,
     repeats_an_id,
     restored_values,
-    sort_out,
+    split_known,
     stored_entries,
     turn_values,
 )
-from aforesaid.stores.postgres.vectors import Nearness
+from aforesaid.stores.postgres.vectors import VectorSearch
 
 if TYPE_CHECKING:
     from aforesaid.stores.postgres.backend import PostgresBackend
 
 PURGE_BATCH = 100
 ATTEMPTS = 50
-"""How often a turn is sorted out anew when others store its very ids in between. Once is rare."""
+"""Attempts to store a turn while other callers store the same message ids. One retry is rare."""
 
 
 class _Written(NamedTuple):
-    """What `write_turn` answered."""
+    """A row of `write_turn`."""
 
     state: str
     sequence: int
@@ -92,7 +94,7 @@ class _Written(NamedTuple):
 
 
 class PostgresStore(DocumentChecks):
-    """Every call is one transaction in the owner's name; nearly every one is one round trip."""
+    """Every call is one transaction as the owner, and mostly one round trip."""
 
     def __init__(self, backend: "PostgresBackend", owner: str) -> None:
         self._backend = backend
@@ -122,7 +124,7 @@ class PostgresStore(DocumentChecks):
         if found:
             return rows.conversation(found[0])
         record = await self._require(conversation_id)
-        raise _moved(record, expected_revision)
+        raise _revision_conflict(record, expected_revision)
 
     async def find(self, query: Query) -> Page:
         values = rows.query_values(query) | self._mine()
@@ -149,7 +151,7 @@ class PostgresStore(DocumentChecks):
             async with self._backend.connection() as connection, connection.transaction():
                 resumed = await self._resume(connection, session_id, fresh, active_since)
                 if resumed is None:
-                    raise Rollback  # another caller was first: what it has made is resumed
+                    raise Rollback  # another caller was faster: resume its conversation
         return resumed
 
     async def session(self, session_id: str) -> Conversation | None:
@@ -178,7 +180,7 @@ class PostgresStore(DocumentChecks):
         bodies = [encode_message(message).decode() for message in messages]
         stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
         for _ in range(ATTEMPTS):
-            turn = sort_out(conversation_id, messages, bodies, stored)
+            turn = split_known(conversation_id, messages, bodies, stored)
             check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
             if messages and not turn.new:
                 record = await self._require(conversation_id)
@@ -196,11 +198,11 @@ class PostgresStore(DocumentChecks):
         messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
         try:
-            turn = sort_out(conversation_id, messages, bodies, {})
+            turn = split_known(conversation_id, messages, bodies, {})
         except MessageConflict:
             record = await self._require(conversation_id)
             if expected_revision is not None and record.revision != expected_revision:
-                raise _moved(record, expected_revision) from None
+                raise _revision_conflict(record, expected_revision) from None
             raise
         check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
         written = await self._write(
@@ -233,7 +235,7 @@ class PostgresStore(DocumentChecks):
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
         (message,), head = without_head([message])
-        encode_message(message)  # refuses what could not be stored, before anything else
+        encode_message(message)  # raises for a message that cannot be stored
         named = self._named(conversation_id) | {"expected": expected_revision, "head": head}
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacement_message(held, message)
@@ -244,11 +246,11 @@ class PostgresStore(DocumentChecks):
                 return replaced_entry(held, kept, revision=found[0][0])
             record = await self._require(conversation_id)
             if expected_revision is not None and record.revision != expected_revision:
-                raise _moved(record, expected_revision)
+                raise _revision_conflict(record, expected_revision)
         raise MessageNotFound(named["id"], replaced_id(message))
 
     async def _replacement(self, message: Message) -> dict[str, Any]:
-        """A message with its time, as `replace_message` wants it."""
+        """Return a message with its time, for `replace_message`."""
         body = encode_message(message).decode()
         (found_by,) = await self._index.of([message], [body], self.now())
         return {
@@ -296,39 +298,39 @@ class PostgresStore(DocumentChecks):
             await execute_for(connection, self._name, ("count_restored", values | counted_values(found_by)))
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        """See `contracts.Searchable`. Common terms are read last: see `terms.COMMON`."""
+        """See `contracts.Searchable`. Common terms are read last; see `terms.COMMON`."""
         check_count(limit, field="limit", least=0)
         return await self._index.matches(terms, limit, self.now())
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        """See `contracts.Nearest`. The server needs pgvector: see `backend.abilities`."""
+        """See `contracts.Nearest`. Needs pgvector; see `backend.abilities`."""
         check_count(limit, field="limit", least=0)
         if not self._backend.abilities.vectors:
             return None
-        nearness = Nearness(self._backend, self._name, self._owner)
+        nearness = VectorSearch(self._backend, self._name, self._owner)
         return await nearness.nearest(model, vector, around, self._mine() | {"limit": limit})
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
-        held = self._held(place.conversation_id)
+        held = self._documents(place.conversation_id)
         return await held.put(place, data, expected=expected, owner_name=self._full_name)
 
     async def _get_document(self, place: Place) -> Document | None:
-        return await self._held(place.conversation_id).get(place)
+        return await self._documents(place.conversation_id).get(place)
 
     async def _list_documents(self, listing: Listing) -> list[Document]:
-        return await self._held(listing.conversation_id).page(listing)
+        return await self._documents(listing.conversation_id).page(listing)
 
     async def _document_kinds(self, holder: str | None) -> list[str]:
-        return await self._held(holder).kinds()
+        return await self._documents(holder).kinds()
 
     async def _delete_document(self, place: Place, expected: int | None) -> bool:
-        return await self._held(place.conversation_id).delete(place, expected=expected)
+        return await self._documents(place.conversation_id).delete(place, expected=expected)
 
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
-        held = self._held(next(iter(given)).conversation_id)
-        await held.restore(given, owner_name=self._full_name)
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
+        holder = next(iter(documents)).conversation_id
+        await self._documents(holder).restore(documents, owner_name=self._full_name)
 
     async def purge_expired(self) -> int:
         total = 0
@@ -350,7 +352,7 @@ class PostgresStore(DocumentChecks):
             return await counts.tally(connection, self._name, values)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Changes by anybody on any machine. See `contracts.Watchable`."""
+        """Watch changes by any process. See `contracts.Watchable`."""
         wanted = None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
 
         async def revisions(ids: Collection[str] | None) -> dict[str, int]:
@@ -375,11 +377,11 @@ class PostgresStore(DocumentChecks):
 
     @property
     def _full_name(self) -> str | None:
-        """The owner's name where its key is only a digest."""
+        """The owner's name if its key is a digest."""
         return None if self._name == self._owner else self._name
 
-    def _held(self, conversation_id: str | None) -> Documents:
-        """The documents of a conversation, or of the owner."""
+    def _documents(self, conversation_id: str | None) -> Documents:
+        """Return the documents of a conversation or of the owner."""
         return Documents(self._run, self._mine(), conversation_id)
 
     def _creation(self, conversation: Conversation) -> dict[str, Any]:
@@ -392,12 +394,12 @@ class PostgresStore(DocumentChecks):
         return record
 
     async def _entries(self, query: str, conversation_id: str, **values: Any) -> list[Entry]:
-        """What a query finds that speaks for the owner by itself."""
+        """Run a query that sets the owner itself."""
         named = self._named(conversation_id) | {"name": self._name}
         return _found(named["id"], await self._backend.run(query, named | values))
 
     async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
-        """What is stored under the ids that these messages bring."""
+        """Return the stored messages with the ids of these messages."""
         ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
         named = self._named(conversation_id) | {"name": self._name, "keys": list(ids)}
         found = await self._backend.run("known_messages", named)
@@ -418,15 +420,15 @@ class PostgresStore(DocumentChecks):
         found = await execute_for(connection, self._name, ("get_session", values))
         if found and _still_active(bound := rows.conversation(found[0]), active_since):
             return bound
-        made = values | self._creation(fresh)
-        steps = ("delete_if_expired", made), ("insert_conversation", made)
+        values |= self._creation(fresh)
+        steps = ("delete_if_expired", values), ("insert_conversation", values)
         if not await execute_for(connection, self._name, *steps):
             raise ConversationExists(fresh.id)
-        made["bound"] = binding[0][0] if binding else None
-        return fresh if await execute_for(connection, self._name, ("rebind_session", made)) else None
+        values["bound"] = binding[0][0] if binding else None
+        return fresh if await execute_for(connection, self._name, ("rebind_session", values)) else None
 
     async def _restore_record(self, connection: Connection, record: Conversation) -> int:
-        """Keep the record, to the end of the transaction for us alone; its next sequence number."""
+        """Store the record and lock it until the end of the transaction; return its next sequence."""
         values = self._creation(record)
         if not is_expired(record, now=values["now"]):
             await execute_for(connection, self._name, ("delete_if_expired", values))
@@ -436,7 +438,7 @@ class PostgresStore(DocumentChecks):
     async def _free(
         self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int
     ) -> set[int]:
-        """Which of these sequences nothing holds. Usually all are new, and nothing has to be looked up."""
+        """Return the free ones of these sequences. Usually all are new, and no query is needed."""
         sequences = set(given)
         least = min(sequences, default=next_sequence)
         if least >= next_sequence:
@@ -449,13 +451,13 @@ class PostgresStore(DocumentChecks):
         conversation_id: str,
         messages: Sequence[Message],
         bodies: Sequence[str],
-        turn: Sorted,
+        turn: SplitTurn,
         expected_revision: int | None,
         head: str | None,
         *,
         afresh: bool = False,
     ) -> Appended | None:
-        """Store what is new; None when other ids of the turn turn out to be known."""
+        """Store the new messages; return None if more ids of the turn turn out to be known."""
         now = self.now()
         new = [messages[place] for place in turn.new]
         new_bodies = [bodies[place] for place in turn.new]
@@ -468,7 +470,7 @@ class PostgresStore(DocumentChecks):
         if written.state == "missing":
             raise ConversationNotFound(conversation_id)
         if written.state == "moved":
-            raise _moved(written.record(), expected_revision)
+            raise _revision_conflict(written.record(), expected_revision)
         if written.state == "known":
             return None
         entries = partial(_entries_of, conversation_id, new, written, now)
@@ -485,7 +487,7 @@ class PostgresStore(DocumentChecks):
 def _entries_of(
     conversation_id: str, messages: Sequence[Message], written: _Written, now: datetime
 ) -> tuple[Entry, ...]:
-    """The entries that messages have become."""
+    """Return the entries of the stored messages."""
     revision = written.record().revision
     stamp = written.stamp or now
     return stored_entries(
@@ -494,7 +496,7 @@ def _entries_of(
 
 
 def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:
-    """The entries in rows, of which there are none only when the conversation is missing."""
+    """Decode the entries. No row at all means that the conversation is missing."""
     if not found:
         raise ConversationNotFound(conversation_id)
     return rows.entries(conversation_id, found)
@@ -504,5 +506,5 @@ def _still_active(record: Conversation, active_since: datetime | None) -> bool:
     return active_since is None or record.last_activity >= active_since
 
 
-def _moved(record: Conversation, expected: int | None) -> RevisionConflict:
+def _revision_conflict(record: Conversation, expected: int | None) -> RevisionConflict:
     return RevisionConflict(record.id, expected=-1 if expected is None else expected, actual=record.revision)

@@ -1,6 +1,6 @@
-"""Terms as the index keeps them, and which of them bring candidates: pure functions below `searching`.
+"""Index terms, and the choice of terms that select candidates. Pure functions.
 
-The schema says what a row's `terms` are: see `aforesaid.messages` there.
+`aforesaid.messages` in the schema describes the column `terms`.
 """
 
 from base64 import b64encode
@@ -16,56 +16,57 @@ from aforesaid.model.messages import Message
 from aforesaid.search.analysis import LONGEST_TERM, indexed_terms
 from aforesaid.search.ranking import SATURATION
 
-MOST_COUNTED = 16_383
-"""The largest number that fits beside a term; one that occurs more often is taken to occur so often."""
-LARGEST_VECTOR = 900_000
-"""Bytes of terms in one message; the server holds about a million. What comes after is not found."""
-SURELY_FIT = LARGEST_VECTOR // 100
+MAX_FREQUENCY = 16_383
+"""The largest storable frequency of a term; higher ones are stored as this."""
+MAX_VECTOR_BYTES = 900_000
+"""Bytes of terms per message; the server's limit is about a million. Further terms are not indexed."""
+SAFE_TERM_COUNT = MAX_VECTOR_BYTES // 100
 COMMON = 10_000
-"""A term that more messages hold brings no candidates by itself where a rarer one brings some."""
-GREATEST_SHARE = SATURATION + 1
-"""What a term's weight is multiplied by at most in a score of `aforesaid.found`."""
+"""A term in more messages than this does not select candidates if a rarer term does."""
+MAX_FACTOR = SATURATION + 1
+"""The largest factor of a term's weight in a score of `aforesaid.found`."""
 
 
 def mark_of(owner: str) -> str:
-    """What every term of an owner begins with: `aforesaid.mark_of`."""
+    """Return the prefix of all terms of an owner: `aforesaid.mark_of`."""
     return b64encode(sha256(owner.encode()).digest()[:6]).decode()
 
 
 class Indexed(NamedTuple):
-    """What a message is found by."""
+    """The index columns of a message."""
 
     vector: str
     term_count: int
 
 
 def indexed(mark: str, message: Message) -> Indexed:
-    """The message's terms as `terms` and `term_count` keep them."""
+    """Return the columns `terms` and `term_count` of a message."""
     terms = indexed_terms(message)
     return Indexed(_vector(mark, terms), len(terms))
 
 
 def _vector(mark: str, terms: Sequence[str]) -> str:
-    if len(set(terms)) == len(terms) <= SURELY_FIT:
-        return " ".join([f"{mark}{term}:1" for term in terms])  # most messages, and in half the time
+    if len(set(terms)) == len(terms) <= SAFE_TERM_COUNT:
+        return " ".join([f"{mark}{term}:1" for term in terms])  # the usual case, in half the time
     counts = Counter(terms)
-    kept = counts.items() if len(counts) <= SURELY_FIT else _that_fit(mark, counts)
-    return " ".join([f"{mark}{term}:{_often(count)}" for term, count in kept])
+    kept = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(mark, counts)
+    return " ".join([f"{mark}{term}:{_frequency(count)}" for term, count in kept])
 
 
-def _often(count: int) -> str:
-    """How often, and the weight that tells once, twice, three times and more often apart: D, C, B, A."""
-    return f"{min(count, MOST_COUNTED)}{'DCBA'[min(count, 4) - 1]}"
+def _frequency(count: int) -> str:
+    """Return the frequency, with a weight that distinguishes once, twice, three times and more: D, C, B,
+    A."""
+    return f"{min(count, MAX_FREQUENCY)}{'DCBA'[min(count, 4) - 1]}"
 
 
-def _that_fit(mark: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
+def _fitting(mark: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
     overhead = len(mark) + 8  # a lexeme's position is two numbers of two bytes, aligned
     sizes = accumulate(len(term.encode()) + overhead for term in counts)
-    return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= LARGEST_VECTOR]
+    return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= MAX_VECTOR_BYTES]
 
 
 def index_values(found_by: Sequence[Indexed]) -> dict[str, Any]:
-    """What messages are found by, as queries want it: as text, which the driver sends faster than lists."""
+    """Return the index columns as query parameters: text, which the driver sends faster than lists."""
     return {
         "vectors": " | ".join([one.vector for one in found_by]),
         "term_counts": f"{{{','.join([str(one.term_count) for one in found_by])}}}",
@@ -73,48 +74,48 @@ def index_values(found_by: Sequence[Indexed]) -> dict[str, Any]:
 
 
 def counted_values(found_by: Iterable[Indexed]) -> dict[str, int]:
-    """How many messages can be found at all, and how many terms they have together."""
+    """Return the number of searchable messages and of their terms."""
     term_counts = [one.term_count for one in found_by if one.term_count]
     return {"indexed": len(term_counts), "all_terms": sum(term_counts)}
 
 
 def at_moment(message: Message, now: datetime) -> Message:
-    """The message as one that is said now, unless it says when: the day is one of its terms."""
+    """Return the message with the current time if it has none: the day is one of its terms."""
     return message if message.timestamp is not None else message.with_(timestamp=now)
 
 
 def storable(term: str) -> bool:
-    """Whether a message can have this term. Others need not be looked for, and some cannot be sent."""
+    """Return whether a message can have this term. Some other terms cannot even be sent."""
     return len(term) <= LONGEST_TERM and term.split() == [term] and term.isprintable()
 
 
 def rarity(frequencies: Sequence[int], messages: int) -> list[float]:
-    """How much each term tells about a message that holds it, as in BM25."""
+    """Return the BM25 weight of each term."""
     return [log(1 + max(messages - n + 0.5, 0.5) / (n + 0.5)) for n in frequencies]
 
 
 class Plan(NamedTuple):
-    """Terms from the rarest to the commonest, each with how many messages hold it and what it weighs."""
+    """Terms by ascending frequency, with frequencies and weights."""
 
     terms: list[str]
     frequencies: list[int]
     weights: list[float]
 
     def first_try(self, limit: int) -> int:
-        """How many of the rarest terms may bring candidates enough."""
+        """Return how many of the rarest terms may select enough candidates."""
         for number, sure in enumerate(accumulate(self.frequencies, max), 1):
             if sure >= limit:
                 return number
         return len(self.terms)
 
     def needed(self, worst: float) -> int:
-        """How many of the rarest must bring candidates, so that none is missed that is better than `worst`.
+        """Return how many of the rarest terms must select candidates, to miss no message better than `worst`.
 
-        A message that holds none of them scores less than the others' weights together allow.
+        A message without any of them scores less than the sum of the other weights.
         """
         rest = 0.0
         for number in range(len(self.terms), 0, -1):
-            rest += self.weights[number - 1] * GREATEST_SHARE
+            rest += self.weights[number - 1] * MAX_FACTOR
             if rest > worst and not self._too_common(number):
                 return number
         return 1
@@ -124,7 +125,7 @@ class Plan(NamedTuple):
 
 
 def plan(terms: Sequence[str], frequencies: Sequence[int], messages: int) -> Plan:
-    """The terms that occur, rarest first."""
+    """Return the occurring terms, rarest first."""
     occurring = sorted(
         (n, term, weight)
         for term, n, weight in zip(terms, frequencies, rarity(frequencies, messages), strict=True)

@@ -1,4 +1,4 @@
-"""What is new in a turn and what is known: pure functions between the store and its SQL."""
+"""Separate new from known messages of a turn, and encode both for SQL. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,24 +11,24 @@ from aforesaid.model.wire import decode_message
 from aforesaid.stores.postgres.keys import key_of
 
 
-class Sorted(NamedTuple):
-    """A turn, sorted out: places of the new messages in the turn, and what each known one repeats."""
+class SplitTurn(NamedTuple):
+    """A turn: the indexes of its new messages, and the entry or earlier message of each known one."""
 
     new: list[int]
     known: list[Entry | int]
-    """An entry that is stored already, or an earlier place of the same turn, counted among the new."""
+    """A stored entry, or the index of an earlier new message of the same turn."""
 
     def entries_known(self, stored_now: Sequence[Entry]) -> tuple[Entry, ...]:
-        """The known ones as entries, once the new ones are stored."""
+        """Return the entries of the known messages, given those of the new ones."""
         return tuple(stored_now[known] if isinstance(known, int) else known for known in self.known)
 
 
-def sort_out(
+def split_known(
     conversation_id: str, messages: Sequence[Message], bodies: Sequence[str], stored: Mapping[str, Entry]
-) -> Sorted:
-    """Which messages are new, given those that are stored under their ids. Raises `MessageConflict`.
+) -> SplitTurn:
+    """Separate new from known messages, given the stored messages with their ids. Raise `MessageConflict`.
 
-    What is compared is what would be read back: lists where a caller may have had tuples.
+    The messages are compared as they would be read back, with lists instead of tuples.
     """
     new: list[int] = []
     known: list[Entry | int] = []
@@ -47,22 +47,22 @@ def sort_out(
         elif not decode_message(bodies[new[earlier]]).same_content_as(said):
             raise MessageConflict(conversation_id, str(message_id))
         known.append(earlier)
-    return Sorted(new, known)
+    return SplitTurn(new, known)
 
 
 def ids_in(messages: Iterable[Message]) -> list[str]:
-    """The ids that the messages bring."""
+    """Return the ids of the messages."""
     return [message.message_id for message in messages if message.message_id is not None]
 
 
 def repeats_an_id(messages: Iterable[Message]) -> bool:
-    """Whether an id stands twice in one turn."""
+    """Return whether an id occurs twice in the turn."""
     ids = ids_in(messages)
     return len(set(ids)) < len(ids)
 
 
 def turn_values(messages: Sequence[Message], bodies: Sequence[str]) -> dict[str, Any]:
-    """The messages as `write_turn` wants them: times and keys only where there are any."""
+    """Return the messages for `write_turn`; times and keys only if there are any."""
     ids = ids_in(messages)
     timed = any(message.timestamp is not None for message in messages)
     return {
@@ -74,7 +74,7 @@ def turn_values(messages: Sequence[Message], bodies: Sequence[str]) -> dict[str,
 
 
 def restored_values(entries: Sequence[Entry], bodies: Mapping[int, str]) -> dict[str, Any]:
-    """The entries as `restore_messages` wants them."""
+    """Return the entries for `restore_messages`."""
     return {
         "times": [entry.message.timestamp for entry in entries],
         "sequences": [entry.sequence for entry in entries],
@@ -86,9 +86,9 @@ def restored_values(entries: Sequence[Entry], bodies: Mapping[int, str]) -> dict
     }
 
 
-def known_values(sorted_out: Sorted) -> dict[str, Any]:
-    """What the store was found to know, as `write_turn` checks it again under its lock."""
-    entries = {known.sequence: known for known in sorted_out.known if isinstance(known, Entry)}
+def known_values(turn: SplitTurn) -> dict[str, Any]:
+    """Return the known messages, which `write_turn` checks again under its lock."""
+    entries = {known.sequence: known for known in turn.known if isinstance(known, Entry)}
     return {
         "known_keys": [_key(entry.message) for entry in entries.values()] or None,
         "known_sequences": list(entries) or None,
@@ -96,7 +96,7 @@ def known_values(sorted_out: Sorted) -> dict[str, Any]:
 
 
 def _array(words: Iterable[str]) -> str:
-    """Plain words as an array that the server reads: the driver takes longer over a list."""
+    """Encode words as an array literal, which is faster than a list in the driver."""
     return f"{{{','.join(words)}}}"
 
 
@@ -113,7 +113,7 @@ def stored_entries(
     stamp: datetime,
     now: datetime,
 ) -> tuple[Entry, ...]:
-    """The entries that a turn has become."""
+    """Return the entries of a stored turn."""
     stamp = stamp.astimezone(UTC)
     return tuple(
         Entry(

@@ -1,7 +1,7 @@
-"""One owner's vectors, compared by the server where it has pgvector. Above: `store`.
+"""Compare one owner's vectors on the server, with pgvector.
 
-Vectors are written as documents, by anybody and on any store. Before a question, those that are new are
-copied into rows, of which the server compares every one: see `vectors.sql`.
+Vectors are stored as documents, as in every store. Before a query, new documents are unpacked into rows, and
+the server compares all of them: see `vectors.sql`.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ BATCH = 50
 _decoder = msgspec.msgpack.Decoder(Block)
 
 
-class Nearness:
-    """Which of one owner's messages are near to something."""
+class VectorSearch:
+    """Vector search in one owner's messages."""
 
     def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
         self._backend = backend
@@ -41,16 +41,16 @@ class Nearness:
         if around is not None:
             check_vector(around, field="around", dimension=len(vector))
         kind = f"{KIND_PREFIX}{model}"
-        while await self._unroll(kind):
+        while await self._unpack_some(kind):
             pass
-        asked = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
+        parameters = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
         found = await self._backend.run(
-            "nearest", mine | asked | {"around": None if around is None else _text(around)}
+            "nearest", mine | parameters | {"around": None if around is None else _text(around)}
         )
         return [_nearby(row) for row in found]
 
-    async def _unroll(self, kind: str) -> int:
-        """Copy the vectors of some documents into rows; returns how many documents there were."""
+    async def _unpack_some(self, kind: str) -> int:
+        """Unpack the vectors of some documents into rows; return the number of documents."""
         named = {"owner": self._owner, "kind": kind}
         async with self._backend.connection() as connection, connection.transaction():
             rolled = ("rolled_documents", named | {"limit": BATCH})
@@ -69,7 +69,7 @@ def _steps(named: dict[str, Any], documents: Iterable[rows.Row]) -> list[tuple[s
 
 
 def _block_values(data: bytes) -> dict[str, Any]:
-    """A block as `unroll` wants it; as one without vectors where it cannot be read."""
+    """Return a block for `unroll`; an unreadable one without vectors."""
     try:
         block = _decoder.decode(data)
         vectors = _vectors(block)
@@ -85,13 +85,13 @@ def _block_values(data: bytes) -> dict[str, Any]:
 
 
 def _vectors(block: Block) -> dict[int, str]:
-    """The vectors in a block by their sequences."""
+    """Return the vectors of a block by sequence."""
     size, number = block.dimension, len(block.sequences)
     if size < 1 or len(block.micros) != number or len(block.matrix) != 2 * size * number:
-        raise ValueError("a block that is not what it says")
+        raise ValueError("inconsistent block")
     numbers = unpack(f"<{size * number}e", block.matrix)
     if not all(map(isfinite, numbers)):
-        raise ValueError("a vector that leads nowhere")
+        raise ValueError("vector with infinite or undefined numbers")
     return {
         sequence: _text(numbers[size * place : size * (place + 1)])
         for place, sequence in enumerate(block.sequences)
@@ -99,7 +99,7 @@ def _vectors(block: Block) -> dict[int, str]:
 
 
 def check_vector(vector: Sequence[float], *, field: str, dimension: int) -> None:
-    """Refuse what is no vector of this length."""
+    """Raise `InvalidInput` unless this is a vector of this length."""
     if len(vector) != dimension or not dimension or not all(map(isfinite, vector)):
         raise InvalidInput(f"{field} must be {dimension or 1} numbers; got {shown(vector)}", field=field)
 

@@ -1,8 +1,8 @@
-"""Watch conversations: one listening connection for all watchers of a backend.
+"""Watch conversations with one listening connection for all watchers of a backend.
 
-A notification is a hint, never a fact: every role that may connect can send some. It names an owner and a
-conversation by keyed digests (`keys.Tags`). A watcher that gets a hint reads the store and reports what has
-changed there, so a forged or repeated hint costs one read. After a lost connection, everything is read.
+A notification is only a hint, because every role that may connect can send one. It names an owner and a
+conversation by keyed digests (`keys.Tags`). After a hint, a watcher reads the store and reports actual
+changes, so a forged or repeated hint costs one read. After a lost connection, everything is read.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from aforesaid.stores.postgres.keys import Tags
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 30.0
-"""How often a silent connection is checked."""
+"""Seconds between checks of a silent connection."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds between attempts to connect again, or to read again."""
+"""Seconds between attempts to reconnect or to read again."""
 FIRST_CHECK, LONGEST_CHECK = 0.01, 2.0
-"""Seconds between checks while writers may not notify yet. A turn takes about a thousandth."""
+"""Seconds between checks while some writers may not notify yet. A turn takes about a millisecond."""
 
 ReadRevisions = Callable[[Collection[str] | None], Awaitable[dict[str, int]]]
 """Reads the revisions of these conversations, or of all."""
 
 
 class Hints:
-    """Conversations that may have changed, each once, in the order in which the hints came."""
+    """Conversations that may have changed, without duplicates, in the order of the hints."""
 
     def __init__(self) -> None:
         self.ids: dict[str, None] = {}
@@ -49,7 +49,7 @@ class Hints:
 
 
 class Watcher(AsyncIterator[Change]):
-    """The changes that one caller has not seen yet, each conversation once, with its last revision."""
+    """An iterator over changes: each conversation once, with its last revision."""
 
     def __init__(self, owner: str, conversation_id: str | None, read: ReadRevisions) -> None:
         self._owner = owner
@@ -65,23 +65,23 @@ class Watcher(AsyncIterator[Change]):
         self._closed = False
 
     async def begin(self) -> None:
-        """Read the current revisions: what differs from them later is a change."""
+        """Read the current revisions, to which later ones are compared."""
         self._revisions = await self._read(self._scope())
         self._by_tag |= {self._tags.conversation(each): each for each in self._revisions}
 
     def follow(self, tags: Tags) -> None:
-        """Use these tags from now on. A database that was replaced by another has other tags."""
+        """Use these tags from now on. After the database was replaced, the tags differ."""
         self._tags, self.owner_tag = tags, tags.owner(self._owner)
         known = self._revisions if self._conversation_id is None else (self._conversation_id,)
         self._by_tag = {tags.conversation(each): each for each in known}
 
     def hint(self, conversation_tag: str) -> None:
-        """Take note that a conversation of this owner may have changed."""
+        """Record that a conversation of this owner may have changed."""
         known = self._by_tag.get(conversation_tag)
         if known is not None:
             self._hints.ids[known] = None
         elif self._conversation_id is None:
-            self._hints.everything = True  # one that was created since
+            self._hints.everything = True  # a conversation created since
         else:
             return
         self._wake.set()
@@ -106,14 +106,14 @@ class Watcher(AsyncIterator[Change]):
             try:
                 await self._verify()
             except StoreUnavailable as error:
-                logger.warning("changes are read again in %.2f s after: %s", pause, error)
+                logger.warning("retrying to read changes in %.2f s after: %s", pause, error)
                 await self._wait(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
         conversation_id = next(iter(self._changes))
         return Change(conversation_id=conversation_id, revision=self._changes.pop(conversation_id))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait so long, or until the watcher is closed."""
+        """Wait for this time, or until the watcher is closed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._closed:
@@ -121,13 +121,13 @@ class Watcher(AsyncIterator[Change]):
                     await self._wake.wait()
 
     async def _verify(self) -> None:
-        """Read the conversations that the hints are about, and keep those that have changed."""
+        """Read the conversations of the hints; record those that have changed."""
         hints, self._hints = self._hints, Hints()
         wanted = self._scope() if hints.everything else list(hints.ids)
         try:
             found = await self._read(wanted)
         except BaseException:
-            self._hints.add(hints)  # not lost with a read that failed or was cancelled
+            self._hints.add(hints)  # keep the hints when the read fails or is cancelled
             raise
         compared = {*self._revisions, *found} if wanted is None else wanted
         for conversation_id in compared:
@@ -148,7 +148,7 @@ class Watcher(AsyncIterator[Change]):
 
 
 class Listener:
-    """Listen while there is a watcher, and connect again when the connection is lost."""
+    """Listens while there are watchers; reconnects after a lost connection."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], server: str) -> None:
         self._connect = connect
@@ -158,10 +158,10 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._changing = asyncio.Lock()
-        self._attends = False
-        """Whether writers see that this connection listens."""
+        self._is_listening = False
+        """Whether writers know that this connection listens."""
         self._writers: list[str] = []
-        """Transactions that wrote before that, and may commit without a notification."""
+        """Transactions that started writing before that and may commit without a notification."""
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -173,12 +173,12 @@ class Listener:
             watcher.follow(self._tags)
             self._watchers.add(watcher)
         try:
-            # After the listening has begun: later changes come with a hint.
+            # Start listening first, so that no later change is missed.
             await watcher.begin()
             yield watcher
         finally:
             self._watchers.discard(watcher)
-            async with self._changing:  # another watcher may be coming in
+            async with self._changing:  # another watcher may be starting
                 if not self._watchers:
                     await self._stop()
 
@@ -201,12 +201,12 @@ class Listener:
             await self._end()
 
     async def _begin(self) -> None:
-        self._attends, self._writers = False, []
+        self._is_listening, self._writers = False, []
         self._connection = connection = await self._connect()
         try:
             ((key,),) = await _fetch(connection, "listen")
             self._tags = Tags(bytes(key))
-            await self._settle(connection)
+            await self._update_state(connection)
         except BaseException:
             await self._end()
             raise
@@ -217,7 +217,7 @@ class Listener:
             await connection.close()
 
     async def _listen(self) -> None:
-        """Pass on notifications; when the connection is lost, connect again and have everything read."""
+        """Dispatch notifications; after a lost connection, reconnect and read everything."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -225,19 +225,21 @@ class Listener:
                     await self._begin()
                     self._follow()
                     pause = FIRST_PAUSE
-                await self._hear()
+                await self._receive()
             except (psycopg.Error, AforesaidError) as error:
-                logger.warning("%s: listening again in %.2f s after: %s", self._server, pause, error)
-            except Exception:  # the supervisor: without this task no watcher hears of anything
-                logger.exception("%s: listening failed and begins again in %.2f s", self._server, pause)
+                logger.warning(
+                    "%s: reconnecting the listener in %.2f s after: %s", self._server, pause, error
+                )
+            except Exception:  # without this task, no watcher gets any change
+                logger.exception("%s: the listener failed; reconnecting in %.2f s", self._server, pause)
             await self._end()
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         check = FIRST_CHECK
         while (connection := self._connection) is not None:
-            is_settled = self._attends and not self._writers
+            is_settled = self._is_listening and not self._writers
             pause = HEARTBEAT_SECONDS if is_settled else check
             async for notification in connection.notifies(timeout=pause):
                 self._dispatch(notification.payload)
@@ -245,21 +247,21 @@ class Listener:
                 await connection.execute(b"SELECT 1")
             else:
                 check = min(check * 2, LONGEST_CHECK)
-                await self._recheck(connection)
+                await self._check_again(connection)
 
-    async def _settle(self, connection: Connection) -> None:
-        """Make writers notify, and see which of those that began before may not."""
-        if not self._attends:
-            ((self._attends,),) = await _fetch(connection, "attend")
-            self._writers = await _writers(connection, None) if self._attends else []
+    async def _update_state(self, connection: Connection) -> None:
+        """Make writers notify, and find earlier transactions that may not."""
+        if not self._is_listening:
+            ((self._is_listening,),) = await _fetch(connection, "attend")
+            self._writers = await _writers(connection, None) if self._is_listening else []
         elif self._writers:
             self._writers = await _writers(connection, self._writers)
 
-    async def _recheck(self, connection: Connection) -> None:
-        """Settle, and have everything read that may have changed without a notification."""
-        attended, writers = self._attends, self._writers
-        await self._settle(connection)
-        if not attended or self._writers != writers:
+    async def _check_again(self, connection: Connection) -> None:
+        """Update the listening state, and read everything that may have changed without a notification."""
+        was_listening, writers = self._is_listening, self._writers
+        await self._update_state(connection)
+        if not was_listening or self._writers != writers:
             self._hint_everything()
 
     def _follow(self) -> None:

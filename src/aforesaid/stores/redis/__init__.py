@@ -1,9 +1,14 @@
-"""The Redis store: one server, or a cluster; many processes and machines.
+"""The Redis store: one server or a cluster, shared by many processes and machines.
 
-`addresses` reads URLs, `connections` speaks to the server, `scripts` loads the Lua files, `keys` names the
-keys, `values` turns what is stored into values; `turns`, `listing` and `watching` are the parts of
-`store`, one owner's view; `backend` ties them together. `docs/stores/redis.md` describes the keys, and
-what happens when a writer dies between two of them.
+- `addresses` parses URLs and creates clients.
+- `connections` sends commands and translates errors.
+- `scripts` loads the Lua files.
+- `keys` names the keys.
+- `values` encodes and decodes stored values.
+- `turns`, `conversation_index`, `documents` and `watch` are parts of `store`, one owner's view.
+- `backend` combines them.
+
+`docs/stores/redis.md` describes the keys and the recovery after a crash between two of them.
 """
 
 from aforesaid.errors import MissingExtra
@@ -23,7 +28,8 @@ __all__ = ["RedisBackend", "backend"]
 
 
 def backend(address: Address, clock: Clock) -> RedisBackend:
-    """Open `redis://host:6379/0`, or `rediss://` for TLS; for a cluster `redis+cluster://`, `rediss+cluster://`.
+    """Open `redis://host:6379/0`, or `rediss://` for TLS; `redis+cluster://` or `rediss+cluster://` for a
+    cluster.
 
     Options: `prefix` of every key, `max_connections`, `timeout` in seconds, and for TLS `ssl_ca_certs`,
     `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`.

@@ -1,4 +1,4 @@
-"""From a URL to a client that is not connected yet. Below: the driver."""
+"""Parse Redis URLs and create clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,13 +21,13 @@ OPTIONS: dict[str, Callable[[str], object]] = {
     "timeout": float,
     **dict.fromkeys(TLS_OPTIONS, str),
 }
-"""What may stand behind the `?` of a URL."""
+"""URL option → its parser."""
 
 DEFAULT_PORT = 6379
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where a URL leads."""
+    """The parts of a Redis URL."""
 
     hosts: tuple[tuple[str, int], ...]
     cluster: bool
@@ -38,12 +38,12 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The server as errors and logs name it: never with a password."""
+        """The server's name for errors and logs, without a password."""
         return ",".join(f"{host}:{port}" for host, port in self.hosts)
 
 
 def parse_target(url: str) -> Target:
-    """Take the URL apart; `redis+cluster://a:7000,b:7000` names several nodes to start from."""
+    """Parse the URL; `redis+cluster://a:7000,b:7000` names several start nodes."""
     parts = urlsplit(url)
     if parts.query:
         raise InvalidSetting("options of a Redis URL are arguments here", field="url")
@@ -69,15 +69,15 @@ def parse_target(url: str) -> Target:
 
 
 def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> Client:
-    """A client that never sends a command twice: a turn whose answer got lost must not be doubled."""
+    """Create a client that never repeats a command: a turn must not be stored twice after a lost reply."""
     common: dict[str, Any] = {
         "username": target.username,
         "password": target.password,
-        # Each command has its deadline in `connections`, connecting included.
+        # `connections` sets a deadline for each command, including the time to connect.
         "socket_timeout": None,
         "protocol": 2,
         "client_name": "aforesaid",
-        # Else the driver looks up its own version on disk for every connection, while the event loop waits.
+        # Otherwise the driver reads its own version from disk for every connection and blocks the event loop.
         "driver_info": None,
         "retry": Retry(NoBackoff(), 0),
         **tls,
@@ -86,7 +86,7 @@ def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> 
         nodes = [ClusterNode(host, port) for host, port in target.hosts]
         return RedisCluster(
             startup_nodes=nodes,
-            # On each node. More than are ever in use at once: some may be on their way to be closed.
+            # Per node. More than are in use at once, because some may be closing.
             max_connections=2 * connections + 8,
             ssl=target.tls,
             **common,
@@ -103,7 +103,7 @@ def make_client(target: Target, *, connections: int, tls: Mapping[str, str]) -> 
 
 
 def name_of(client: Client) -> str:
-    """The server of a client that was handed in, for errors and logs."""
+    """Return the server's name of a given client, for errors and logs."""
     if isinstance(client, RedisCluster):
         return ",".join(node.name for node in client.startup_nodes)
     settings = client.connection_pool.connection_kwargs
@@ -111,7 +111,7 @@ def name_of(client: Client) -> str:
 
 
 def _host(text: str) -> tuple[str, int]:
-    """Host and port; an address of version 6 stands in brackets."""
+    """Parse host and port; an IPv6 address is in brackets."""
     try:
         parts = urlsplit(f"//{text}")
         port = parts.port or DEFAULT_PORT

@@ -1,4 +1,4 @@
-"""The server as a whole: opening, whose it is, its owners, its sweep. Below: `connections`, `store`."""
+"""Open and check the server; list owners, purge and scrub."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from aforesaid.stores.redis.scrubbing import scrub
 from aforesaid.stores.redis.store import RedisStore
 
 FORMAT = 1
-"""The version of what is written. A server that holds a later one is left as it is."""
+"""The version of the stored data. A server with a later version is refused."""
 
 OWNERS_BATCH = 100
 OLDEST_SERVER = (7, 0)
@@ -28,9 +28,9 @@ log = logging.getLogger("aforesaid.stores.redis")
 
 
 class RedisBackend(Backend):
-    """A server or a cluster, by its URL, or by a client of the `redis` package, which stays its giver's.
+    """A server or a cluster, given by its URL or by a client of the `redis` package, which the caller closes.
 
-    `max_connections` bounds the commands under way at once, `timeout` how many seconds one may take.
+    `max_connections` limits concurrent commands; `timeout` limits each command in seconds.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RedisBackend(Backend):
         await _check_server(connections)
         await self._check_format(connections)
         for settings in await connections.settings():
-            _warn_of_loss(connections.name, settings)
+            _warn_about_persistence(connections.name, settings)
 
     async def _check_format(self, connections: Connections) -> None:
         key = format_key(self.prefix)
@@ -87,7 +87,7 @@ class RedisBackend(Backend):
         found = await connections.call("GET", key)
         if found is None or not found.isdigit() or int(found) > FORMAT:
             raise StoreForeign(
-                f"{connections.name} holds data of another program, or of a newer release of Aforesaid, "
+                f"{connections.name} has data of another program, or of a newer release of Aforesaid, "
                 f"under the prefix {self.prefix!r} (format {shown(found)}); it was left as it is"
             )
 
@@ -106,7 +106,7 @@ class RedisBackend(Backend):
         return RedisStore(self, parse_name(owner, field="owner"))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        async for batch in self._registered():
+        async for batch in self._owner_batches():
             present = await asyncio.gather(
                 *(self.of(owner).holds_anything(ignored_kinds=ignored_kinds) for owner in batch)
             )
@@ -117,17 +117,17 @@ class RedisBackend(Backend):
     async def purge_expired(self, now: datetime | None = None) -> int:
         moment = now or self.clock()
         removed = 0
-        async for batch in self._registered():
+        async for batch in self._owner_batches():
             for owner in batch:
                 removed += await self.of(owner).purge(moment)
         return removed
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """The server's files hold everybody's data; they are rewritten whole. See `scrubbing`."""
+        """Rewrite the server's files, which contain all owners' data; see `scrubbing`."""
         return await scrub(self.connections)
 
-    async def _registered(self) -> AsyncIterator[list[str]]:
-        """Everybody who is listed as having something, in order, each once."""
+    async def _owner_batches(self) -> AsyncIterator[list[str]]:
+        """Yield the registered owners in batches, in order."""
         first = "-"
         key = owners_key(self.prefix)
         while True:
@@ -139,7 +139,7 @@ class RedisBackend(Backend):
 
 
 async def _check_server(connections: Connections) -> None:
-    """Refuse early, and in words, what would fail later."""
+    """Raise early for a server that is part of a cluster or too old."""
     if connections.clustered:
         return
     try:
@@ -147,27 +147,27 @@ async def _check_server(connections: Connections) -> None:
     except StoreError as error:
         if type(error) is not StoreError:
             raise
-        return  # a server that does not say is taken at its word
+        return  # the server does not allow INFO
     if info.get("cluster_enabled") == "1":
         raise InvalidSetting(
-            f"{connections.name} belongs to a cluster: use redis+cluster:// in its URL", field="url"
+            f"{connections.name} is part of a cluster: use redis+cluster:// in its URL", field="url"
         )
     version = info.get("redis_version", "")
     if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
-        raise StoreForeign(f"{connections.name} is Redis {version}; 7.0 is the oldest that will do")
+        raise StoreForeign(f"{connections.name} is Redis {version}; Aforesaid needs 7.0 or later")
 
 
-def _warn_of_loss(name: str, settings: Mapping[str, str]) -> None:
-    """Say it in the log when the server is set up to lose conversations."""
+def _warn_about_persistence(name: str, settings: Mapping[str, str]) -> None:
+    """Log a warning if the server's settings can lose conversations."""
     if not settings:
-        log.info("%s does not tell whether it keeps data on disk.", name)
+        log.info("%s does not report whether it stores data on disk.", name)
     if settings.get("appendonly") == "no" and not settings.get("save"):
         log.warning(
-            "%s keeps nothing on disk: conversations are lost when it stops. Set appendonly yes.", name
+            "%s stores nothing on disk: conversations are lost when it stops. Set appendonly yes.", name
         )
     elif settings.get("appendonly") == "no":
         log.warning(
-            "%s writes to disk only now and then (save %s): the turns since are lost when it is killed. "
+            "%s writes to disk only at intervals (save %s): later turns are lost when it is killed. "
             "Set appendonly yes.",
             name,
             settings.get("save"),
@@ -175,7 +175,7 @@ def _warn_of_loss(name: str, settings: Mapping[str, str]) -> None:
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
         log.warning(
-            "%s removes conversations when its memory is full (%s). Set maxmemory-policy noeviction.",
+            "%s evicts conversations when its memory is full (%s). Set maxmemory-policy noeviction.",
             name,
             policy,
         )

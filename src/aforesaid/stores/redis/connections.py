@@ -1,7 +1,7 @@
-"""Speaking to the server: one command, many at once, a script. Below: the driver; its errors end here.
+"""Send commands and scripts, subscribe to channels, and translate the driver's errors.
 
-Commands go over the driver's pooled connections directly, past its client: so none is ever sent a
-second time by itself, also when the client was handed in by somebody who lets it retry.
+Commands use the driver's pooled connections directly, without its client. So no command is ever repeated
+automatically, even if a given client is configured to retry.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ from aforesaid.stores.redis.scripts import Script
 
 Command = Sequence[Any]
 
-MOST_WAITING = 10_000
-"""Commands that may wait in line; the next one is refused at once."""
+MAX_WAITING = 10_000
+"""Commands that may wait for a slot; further ones are refused at once."""
 Server: TypeAlias = Callable[..., Awaitable[Any]]
 """Sends a command to one server."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """How many commands may be under way at once, and how long each may take."""
+    """Limits: concurrent commands, and seconds for each."""
 
     commands: int
     seconds: float
@@ -48,15 +48,15 @@ class Bounds(Struct, frozen=True, kw_only=True):
 def connections_of(
     client: Client, *, name: str, bounds: Bounds, make: Callable[[], Client] | None = None
 ) -> "Connections":
-    """The connections of a client, on one server or on a cluster. `make` makes another such client: without
-    it the client was handed in, and stays its giver's."""
+    """Return the connections of a client, to one server or to a cluster. `make` creates another such
+    client; without it, the client belongs to the caller and is not closed."""
     if isinstance(client, RedisCluster):
         return ClusterConnections(client, name=name, bounds=bounds, make=make)
     return ServerConnections(client, name=name, bounds=bounds, make=make)
 
 
 class Connections(ABC):
-    """So many commands under way at once; the others wait their turn."""
+    """Sends a limited number of commands concurrently; others wait."""
 
     clustered = False
 
@@ -76,12 +76,12 @@ class Connections(ABC):
         self._listeners: set[Any] = set()
 
     async def call(self, *command: Any) -> Any:
-        """One command and its reply."""
+        """Send a command; return its reply."""
         async with self._exchange():
             return await self._send(command)
 
     async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
-        """A script and its reply. A server that does not know it yet is told the text."""
+        """Run a script; return its reply. Send its text if the server does not have it yet."""
         async with self._exchange():
             try:
                 return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
@@ -90,14 +90,14 @@ class Connections(ABC):
 
     @abstractmethod
     async def many(self, commands: Sequence[Command]) -> list[Any]:
-        """Commands that do not depend on each other, and their replies, in order."""
+        """Send independent commands; return their replies in order."""
 
     @contextlib.asynccontextmanager
     async def _exchange(self) -> AsyncIterator[None]:
-        """When it is our turn: within the time allowed, and with the driver's errors made ours."""
+        """Take a slot, apply the timeout and translate the driver's errors."""
         await self._follow_loop()
         free = self._free
-        await self._turn_comes()
+        await self._take_slot()
         try:
             self._check_open()
             with translated(self.name):
@@ -107,7 +107,7 @@ class Connections(ABC):
             free.release()
 
     async def _follow_loop(self) -> None:
-        """On another event loop, go on with a new client: connections belong to the old loop."""
+        """After a change of the event loop, create a new client: connections belong to one loop."""
         if not self._loop.has_changed():
             return
         self._free = asyncio.Semaphore(self._bounds.commands)
@@ -120,34 +120,34 @@ class Connections(ABC):
     def _close_with_loop(self) -> LoopEnd | None:
         if self._make is None:
             return None
-        return LoopEnd(partial(_closed_after, self._client, self._free, self._bounds))
+        return LoopEnd(partial(_close_after, self._client, self._free, self._bounds))
 
-    async def _turn_comes(self) -> None:
-        """Wait in line, but not for ever, and not in a line without end."""
+    async def _take_slot(self) -> None:
+        """Take a slot. Raise `Overloaded` when too many wait or the wait takes too long."""
         if not self._free.locked():
-            await self._free.acquire()  # at once
+            await self._free.acquire()  # returns at once
             return
-        if self._waiting >= MOST_WAITING:
-            raise Overloaded(f"{self.name}: {MOST_WAITING:,} commands wait their turn already")
+        if self._waiting >= MAX_WAITING:
+            raise Overloaded(f"{self.name}: {MAX_WAITING:,} commands are waiting already")
         self._waiting += 1
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 await self._free.acquire()
         except TimeoutError:
-            raise Overloaded(f"{self.name}: no turn came within {self._bounds.seconds:g} s") from None
+            raise Overloaded(f"{self.name}: no slot became free within {self._bounds.seconds:g} s") from None
         finally:
             self._waiting -= 1
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        """What is said on a channel, from the moment of entering."""
+        """Subscribe to a channel; yield an iterator over its messages."""
         self._check_open()
         await self._follow_loop()
         connection = self._listener()
         self._listeners.add(connection)
         try:
             await self._subscribe(connection, channel)
-            yield self._heard(connection)
+            yield self._messages(connection)
         finally:
             self._listeners.discard(connection)
             await connection.disconnect(nowait=True)
@@ -159,7 +159,7 @@ class Connections(ABC):
                 await connection.send_command("SUBSCRIBE", channel)
                 await _next_push(connection)
 
-    async def _heard(self, connection: Any) -> AsyncIterator[bytes]:
+    async def _messages(self, connection: Any) -> AsyncIterator[bytes]:
         while True:
             try:
                 with translated(self.name):
@@ -172,28 +172,28 @@ class Connections(ABC):
 
     @abstractmethod
     def servers(self) -> list["Server"]:
-        """A way to speak to each server that holds data, by itself."""
+        """Return, for each server with data, a function that sends a command to it."""
 
     @abstractmethod
     async def settings(self) -> list[dict[str, str]]:
-        """What each server says about how it keeps data; empty where one does not say."""
+        """Return the persistence settings of each server; empty if a server does not allow CONFIG."""
 
     async def close(self) -> None:
-        """Let what is under way finish, then disconnect whatever was not handed in.
+        """Wait for running commands, then disconnect, unless the client belongs to the caller.
 
-        Who is cancelled while waiting disconnects at once: nobody would do it later.
+        Disconnect also when cancelled while waiting.
         """
         if self._closed:
             return
         self._closed = True
         await self._follow_loop()
         try:
-            await self._finished()
+            await self._wait_until_idle()
         finally:
             await self._disconnect()
 
-    async def _finished(self) -> None:
-        """Until nothing is under way any more."""
+    async def _wait_until_idle(self) -> None:
+        """Wait until no command is running."""
         taken = 0
         try:
             while taken < self._bounds.commands:
@@ -201,7 +201,7 @@ class Connections(ABC):
                 taken += 1
         finally:
             for _ in range(taken):
-                self._free.release()  # whoever waits in line is told that it is closed
+                self._free.release()  # waiting callers get `StoreClosed`
 
     async def _disconnect(self) -> None:
         for connection in list(self._listeners):
@@ -217,15 +217,15 @@ class Connections(ABC):
 
     @abstractmethod
     async def _send(self, command: Command) -> Any:
-        """Send a command once, and read its reply."""
+        """Send a command once; return its reply."""
 
     @abstractmethod
     def _listener(self) -> Any:
-        """A connection of its own, not connected yet, that may wait for ever."""
+        """Return a new unconnected connection without a read timeout."""
 
 
 class ServerConnections(Connections):
-    """One server, or whichever a Sentinel says is the primary."""
+    """Connections to one server, or to the primary that Sentinel names."""
 
     _client: Redis
 
@@ -254,7 +254,7 @@ class ServerConnections(Connections):
         try:
             yield connection
         finally:
-            # The driver disconnects a connection whose reply was not read, as when a caller is cancelled.
+            # The driver disconnects a connection with an unread reply, as after a cancellation.
             await pool.release(connection)
 
     def _listener(self) -> Any:
@@ -270,7 +270,7 @@ class ServerConnections(Connections):
 
 
 class ClusterConnections(Connections):
-    """A cluster: the client knows which server holds which slot."""
+    """Connections to a cluster; the client routes commands by slot."""
 
     clustered = True
     _client: RedisCluster
@@ -285,8 +285,8 @@ class ClusterConnections(Connections):
     ) -> None:
         if client.retry.get_retries():
             raise InvalidSetting(
-                "a cluster client that repeats commands by itself may store a turn twice: "
-                "make it with retry=Retry(NoBackoff(), 0)",
+                "a cluster client that retries commands may store a turn twice: "
+                "create it with retry=Retry(NoBackoff(), 0)",
                 field="client",
             )
         super().__init__(client, name=name, bounds=bounds, make=make)
@@ -314,9 +314,9 @@ class ClusterConnections(Connections):
             return [await _settings(node.execute_command) for node in self._client.get_primaries()]
 
 
-async def _closed_after(client: Client, free: asyncio.Semaphore, bounds: Bounds) -> None:
-    """Close a client with its event loop, after the commands that are being cancelled with it. A server that
-    does not take the goodbye makes no difference."""
+async def _close_after(client: Client, free: asyncio.Semaphore, bounds: Bounds) -> None:
+    """Close a client at the end of its event loop, after its cancelled commands. Ignore errors of the
+    server."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(bounds.seconds):
             for _ in range(bounds.commands):
@@ -329,7 +329,7 @@ SETTINGS = ("appendonly", "save", "maxmemory", "maxmemory-policy")
 
 
 async def _settings(call: Any) -> dict[str, str]:
-    """The server's settings; empty when it does not tell, as managed servers do not."""
+    """Return the server's settings; empty if it does not allow CONFIG, as managed servers do not."""
     found: dict[str, str] = {}
     for name in SETTINGS:
         try:
@@ -341,13 +341,13 @@ async def _settings(call: Any) -> dict[str, str]:
 
 
 def as_mapping(reply: Any) -> dict[str, str]:
-    """What `CONFIG GET` answers, in whichever form the server speaks."""
+    """Parse a reply of `CONFIG GET`, of either protocol version."""
     pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
     return {_as_text(key): _as_text(value) for key, value in pairs.items()}
 
 
 def parse_info(reply: bytes | str | dict[str, Any]) -> dict[str, str]:
-    """What `INFO` answers; a node of a cluster has it taken apart already."""
+    """Parse a reply of `INFO`; a cluster node returns it parsed."""
     if isinstance(reply, dict):
         return {name: str(value) for name, value in reply.items()}
     text = reply if isinstance(reply, str) else reply.decode(errors="replace")
@@ -363,7 +363,7 @@ async def _next_push(connection: Any) -> Any:
 
 
 async def _reply_or_error(connection: Any) -> Any:
-    """A reply; an error that the server answered is a reply too, for others follow it."""
+    """Return a reply or the server's error: further replies follow."""
     try:
         return await connection.read_response(disable_decoding=True)
     except driver.ResponseError as error:
@@ -372,23 +372,23 @@ async def _reply_or_error(connection: Any) -> Any:
 
 @contextlib.contextmanager
 def translated(name: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, each naming the server."""
+    """Translate the driver's errors; each message names the server."""
     try:
         yield
     except (driver.RedisError, driver.RedisClusterException) as error:
-        raise _ours(error, name) from error
+        raise _translate(error, name) from error
     except TimeoutError as error:
-        raise StoreUnavailable(f"{name} took too long to answer") from error
+        raise StoreUnavailable(f"{name} did not answer in time") from error
     except OSError as error:
         raise StoreUnavailable(f"cannot reach {name}: {error}") from error
 
 
-def _ours(error: Exception, name: str) -> AforesaidError:
+def _translate(error: Exception, name: str) -> AforesaidError:
     match error:
         case driver.AuthenticationError() | driver.AuthorizationError() | driver.NoPermissionError():
-            return StoreError(f"{name} does not let us in: {error}")
+            return StoreError(f"{name} refused access: {error}")
         case driver.AskError():
-            return StoreError(f"{name} belongs to a cluster: use redis+cluster:// in its URL")
+            return StoreError(f"{name} is part of a cluster: use redis+cluster:// in its URL")
         case (
             driver.ConnectionError()
             | driver.TimeoutError()
@@ -400,17 +400,17 @@ def _ours(error: Exception, name: str) -> AforesaidError:
         ):
             return StoreUnavailable(f"{name} cannot be used now: {error}")
         case driver.ResponseError():
-            return _answered(str(error), name)
+            return _translate_reply(str(error), name)
         case _:
             return StoreError(f"{name}: {error}")
 
 
-def _answered(text: str, name: str) -> AforesaidError:
-    """What the server answered, by the word that it begins with."""
+def _translate_reply(text: str, name: str) -> AforesaidError:
+    """Translate an error reply by its first word."""
     if any(word in text for word in ("OOM ", "MISCONF ", "NOREPLICAS", "LOADING ", "BUSY ", "UNKILLABLE ")):
         return StoreUnavailable(f"{name} cannot be used now: {text}")
     if "WRONGTYPE" in text:
-        return StoreDamaged(f"{name} holds something else under our keys: {text}")
+        return StoreDamaged(f"{name} has values of another type under our keys: {text}")
     if "exceeds maximum allowed size" in text or "invalid bulk length" in text:
         return InvalidMessage("the message is larger than the store can hold", field="content")
     return StoreError(f"{name}: {text}")

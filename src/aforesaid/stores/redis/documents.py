@@ -1,7 +1,7 @@
-"""Documents in their order: the owner's in a slot of their own, a conversation's beside its log.
+"""Documents in sorted sets: the owner's in their own slot, a conversation's in the slot of its log.
 
-A document is one member of a sorted set, `kind NUL key NUL version:updated_at:data`, all scores 0: no
-name has a NUL in it, so members sort by kind and then by key. Above: `store`.
+A document is one member, `kind NUL key NUL version:updated_at:data`, with score 0. Names contain no NUL, so
+members sort by kind and then by key.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,11 +13,11 @@ from aforesaid.errors import DocumentConflict, StoreDamaged, shown
 from aforesaid.stores.redis.values import moment_from, moment_of
 
 Run: TypeAlias = Callable[..., Awaitable[Any]]
-"""Runs a script by its name where the documents are."""
+"""Runs a script by name, on the documents' key."""
 
 
 class Documents:
-    """What one holder has, as of one moment."""
+    """The documents of an owner or a conversation."""
 
     def __init__(self, run: Run, now: datetime) -> None:
         self._run = run
@@ -26,7 +26,7 @@ class Documents:
     async def put(self, place: Place, data: bytes, *, expected: int | None) -> Document:
         status, version = await self._call("put_document", _bounds(place), _text(expected), data)
         if status == b"conflict":
-            assert expected is not None, "only who expects a version is refused"
+            assert expected is not None, "only a caller with an expected version is refused"
             raise DocumentConflict(place.kind, place.key, expected=expected, actual=int(version))
         return place.document(data, version=int(version), updated_at=self._now)
 
@@ -51,9 +51,9 @@ class Documents:
             place.check_version(int(version), expected)
         return int(version) > 0
 
-    async def restore(self, given: Mapping[Place, Document]) -> None:
+    async def restore(self, documents: Mapping[Place, Document]) -> None:
         values: list[bytes | str | int] = []
-        for place, document in given.items():
+        for place, document in documents.items():
             values += [_bounds(place), document.version, moment_of(document.updated_at), document.data]
         await self._call("restore_documents", *values)
 
@@ -62,12 +62,12 @@ class Documents:
 
 
 def by_kind(flat: Sequence[Any]) -> dict[str, int]:
-    """What `counting.lua` says, by kind."""
+    """Parse the counts of `counting.lua`."""
     return {kind.decode(): int(number) for kind, number in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _bounds(place: Place) -> bytes:
-    """What the member of a document begins with, and no other does."""
+    """Return the unique prefix of a document's member."""
     return b"%b\0%b\0" % (place.kind.encode(), place.key.encode())
 
 
@@ -88,4 +88,4 @@ def _document(member: bytes, conversation_id: str | None) -> Document:
             conversation_id=conversation_id,
         )
     except (ValueError, OverflowError) as error:
-        raise StoreDamaged(f"a document that is stored cannot be read: {shown(member[:200])}") from error
+        raise StoreDamaged(f"a stored document is damaged: {shown(member[:200])}") from error

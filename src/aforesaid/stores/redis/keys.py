@@ -1,7 +1,7 @@
-"""The names of keys. Names that callers choose never stand in a key: their hash does.
+"""Key names. They contain hashes instead of names chosen by callers.
 
-So no owner can write a name that looks like another owner's key, or like a hash tag of Redis Cluster.
-All keys of one conversation share a hash tag, and so one slot, and so can be changed by one script.
+So no owner's name can imitate another owner's key or a hash tag of Redis Cluster. All keys of one
+conversation share a hash tag and therefore a slot, so that one script can change them.
 """
 
 import re
@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII).fullmatch
 
 
 class ConversationKeys(NamedTuple):
-    """What one conversation is kept in, in the order of KEYS in the scripts."""
+    """The keys of one conversation, in the order of KEYS in the scripts."""
 
     record: str
     log: str
@@ -27,16 +27,16 @@ class ConversationKeys(NamedTuple):
 
 
 class OwnerKeys:
-    """Where one owner's things are."""
+    """The keys of one owner."""
 
     __slots__ = ("_tag", "changes", "documents", "index", "prefix", "sessions")
 
     def __init__(self, prefix: str, owner: str) -> None:
         self.prefix = prefix
-        self._tag = hashed(owner)
+        self._tag = hash_name(owner)
         self.index = f"{prefix}:{{{self._tag}}}:index"
         self.sessions = f"{prefix}:{{{self._tag}}}:sessions"
-        # A slot of their own: large data do not burden the server that holds the owner's index.
+        # A separate slot: large documents must not burden the server with the owner's index.
         self.documents = f"{prefix}:{{{self._tag}/documents}}:documents"
         self.changes = f"{prefix}:changes:{self._tag}"
 
@@ -46,22 +46,22 @@ class OwnerKeys:
 
 
 def owners_key(prefix: str) -> str:
-    """Who has something here: the one place where owners' names are kept."""
+    """Return the key of the set of owners, the only place with owner names."""
     return f"{prefix}:owners"
 
 
 def format_key(prefix: str) -> str:
-    """The version of what is written here."""
+    """Return the key of the data version."""
     return f"{prefix}:format"
 
 
-def hashed(name: str) -> str:
-    """A name of any length and content as 43 harmless characters."""
+def hash_name(name: str) -> str:
+    """Hash a name of any length to 43 safe characters."""
     return urlsafe_b64encode(sha256(name.encode()).digest()).rstrip(b"=").decode()
 
 
 def parse_prefix(prefix: object) -> str:
-    """What all keys begin with: braces would move the hash tag, so few characters are allowed."""
+    """Validate the prefix of all keys. Braces would change the hash tag, so few characters are allowed."""
     if not isinstance(prefix, str) or not _PREFIX(prefix):
         raise InvalidSetting(
             f"prefix must be 1 to 100 letters, digits or _.:/-; got {shown(prefix)}",

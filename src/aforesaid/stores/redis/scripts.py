@@ -1,4 +1,4 @@
-"""The Lua files, ready to be called by their digest."""
+"""The Lua scripts, to be called by digest."""
 
 from hashlib import sha1
 from importlib.resources import files
@@ -11,7 +11,7 @@ PACKAGE = "aforesaid.stores.redis"
 
 
 class Script(Struct, frozen=True):
-    """A script's text, and the digest by which a server that has seen it knows it."""
+    """A script's text and the digest that identifies it on the server."""
 
     text: str
     digest: str
@@ -26,15 +26,15 @@ def _text(name: str) -> str:
 
 
 def _preamble() -> str:
-    """What all scripts about a conversation begin with."""
+    """Return the beginning of all conversation scripts."""
     fields = ", ".join(f"'{field}'" for field in FIELDS)
     places = ", ".join(f"{field} = {place}" for place, field in enumerate(FIELDS, start=1))
-    known = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
-    return known + _text("conversation") + _text("counting")
+    constants = f"local FIELDS = {{{fields}}}\nlocal AT = {{{places}}}\nlocal LATEST = '{LATEST}'\n"
+    return constants + _text("conversation") + _text("counting")
 
 
-# Read when the module is imported: later, the event loop would have to wait for the disk.
-ABOUT_CONVERSATIONS = {
+# Read the files at import: reading later would block the event loop.
+CONVERSATION_SCRIPTS = {
     name: _script(_preamble() + _text(name))
     for name in (
         "append",
@@ -51,16 +51,16 @@ ABOUT_CONVERSATIONS = {
         "update",
     )
 }
-"""Scripts whose keys are those of one conversation."""
+"""Scripts with the keys of one conversation."""
 
 _DOCUMENT_SCRIPTS = ("delete_document", "list_kinds", "put_document", "read_documents", "restore_documents")
 
-_OF_AN_OWNER = """
+_OWNER_PREAMBLE = """
 local DOCUMENTS = KEYS[1]
 local function settle() end
 """
 
-_OF_A_CONVERSATION = """
+_CONVERSATION_PREAMBLE = """
 local DOCUMENTS = KEYS[5]
 if not alive(ARGV[1]) then return {'missing'} end
 -- Documents live as long as their conversation.
@@ -70,17 +70,17 @@ local function settle()
 end
 """
 
-ABOUT_OWNERS_DOCUMENTS = {
-    name: _script(_OF_AN_OWNER + _text("documents") + _text(name)) for name in _DOCUMENT_SCRIPTS
+OWNER_DOCUMENT_SCRIPTS = {
+    name: _script(_OWNER_PREAMBLE + _text("documents") + _text(name)) for name in _DOCUMENT_SCRIPTS
 }
-"""Scripts whose one key is where an owner's documents are."""
+"""Scripts with the key of an owner's documents."""
 
-ABOUT_CONVERSATIONS |= {
-    name: _script(_preamble() + _OF_A_CONVERSATION + _text("documents") + _text(name))
+CONVERSATION_SCRIPTS |= {
+    name: _script(_preamble() + _CONVERSATION_PREAMBLE + _text("documents") + _text(name))
     for name in _DOCUMENT_SCRIPTS
 }
 
-ABOUT_OWNERS = {
+OWNER_SCRIPTS = {
     name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
 } | {"count_documents": _script(_text("counting") + _text("count_documents"))}
-"""Scripts whose keys are an owner's."""
+"""Scripts with other keys of an owner."""

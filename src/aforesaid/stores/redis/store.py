@@ -1,4 +1,4 @@
-"""One owner's view of the server. The rules are in `conversations`; the scripts follow them."""
+"""One owner's view of the server. The scripts implement the rules of `model.conversations`."""
 
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -56,13 +56,13 @@ from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.stores._document_checks import DocumentChecks
 from aforesaid.stores.redis import values
-from aforesaid.stores.redis.conversation_index import Index, scanned
+from aforesaid.stores.redis.conversation_index import Index, scan
 from aforesaid.stores.redis.documents import Documents, by_kind
 from aforesaid.stores.redis.keys import OwnerKeys
-from aforesaid.stores.redis.scripts import ABOUT_CONVERSATIONS, ABOUT_OWNERS, ABOUT_OWNERS_DOCUMENTS
-from aforesaid.stores.redis.turns import Draft, packed_entries, packed_members
+from aforesaid.stores.redis.scripts import CONVERSATION_SCRIPTS, OWNER_DOCUMENT_SCRIPTS, OWNER_SCRIPTS
+from aforesaid.stores.redis.turns import Draft, pack_entries, pack_members
 from aforesaid.stores.redis.values import Stored, moment_of
-from aforesaid.stores.redis.watch import watched
+from aforesaid.stores.redis.watch import watch_channel
 
 if TYPE_CHECKING:
     from aforesaid.stores.redis.backend import RedisBackend
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 class RedisStore(DocumentChecks):
-    """Each change of a conversation is one script; the owner's index and sessions are written around it."""
+    """One script changes a conversation; the owner's index and sessions are updated before and after it."""
 
     def __init__(self, backend: "RedisBackend", owner: str) -> None:
         self._backend = backend
@@ -87,7 +87,7 @@ class RedisStore(DocumentChecks):
         return conversation
 
     async def get(self, conversation_id: str) -> Conversation | None:
-        found = await self._alive(parse_uuid(conversation_id, field="conversation_id"))
+        found = await self._unexpired(parse_uuid(conversation_id, field="conversation_id"))
         return found.record if found else None
 
     async def update(
@@ -102,11 +102,11 @@ class RedisStore(DocumentChecks):
             _revision_text(expected_revision),
             self._keys.changes,
             conversation_id,
-            _new_lifetime(changes, now),
+            _changed_expiry(changes, now),
             msgpack.encode(values.change_fields(changes, now=now)),
         )
         if status == b"moved":
-            raise _moved_on(conversation_id, expected_revision, reply)
+            raise _revision_conflict(conversation_id, expected_revision, reply)
         return _record(conversation_id, reply[0])
 
     async def find(self, query: Query) -> Page:
@@ -123,30 +123,30 @@ class RedisStore(DocumentChecks):
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         name = parse_name(session_id, field="session_id")
-        begun = None
+        created = None
         while True:
-            bound, seen = await self._bound(name)
+            bound, seen = await self._find_session(name)
             if bound is not None and (active_since is None or bound.last_activity >= active_since):
-                if begun is not None and bound.id != fresh.id:
-                    await self._delete(fresh.id)  # somebody else was quicker: theirs it is
+                if created is not None and bound.id != fresh.id:
+                    await self._delete(fresh.id)  # another caller was faster: use its conversation
                 return bound
-            begun = begun or await self._begin(name, fresh)
-            if await self._rebind(name, seen, _binding(fresh.id, begun.birth)):
-                return begun.record
+            created = created or await self._begin(name, fresh)
+            if await self._rebind(name, seen, _binding(fresh.id, created.birth)):
+                return created.record
 
     async def _begin(self, name: str, fresh: Conversation) -> Stored:
-        """Create the conversation for a session, or take up what an attempt made whose answer was lost."""
+        """Create the session's conversation, or return the one from an earlier attempt with a lost reply."""
         try:
             return Stored(fresh, await self._create(fresh, name=name))
         except ConversationExists:
-            there = await self._alive(fresh.id)
-            noted = await self._connections.call("SISMEMBER", self._keys.of(fresh.id).names, name)
-            if there is None or there.record.created_at != fresh.created_at or not noted:
+            existing = await self._unexpired(fresh.id)
+            is_member = await self._connections.call("SISMEMBER", self._keys.of(fresh.id).names, name)
+            if existing is None or existing.record.created_at != fresh.created_at or not is_member:
                 raise
-            return there
+            return existing
 
     async def session(self, session_id: str) -> Conversation | None:
-        bound, _ = await self._bound(parse_name(session_id, field="session_id"))
+        bound, _ = await self._find_session(parse_name(session_id, field="session_id"))
         return bound
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
@@ -162,13 +162,13 @@ class RedisStore(DocumentChecks):
 
     async def sessions(self, conversation_id: str) -> list[str]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        found = await self._alive(conversation_id)
+        found = await self._unexpired(conversation_id)
         if found is None:
             raise ConversationNotFound(conversation_id)
         names = await self._connections.call("SMEMBERS", self._keys.of(conversation_id).names)
         if not names:
             return []
-        # A name stays noted when its session goes elsewhere: what the sessions say is the truth.
+        # The set of names may be outdated; the sessions are authoritative.
         bound = await self._connections.call("HMGET", self._keys.sessions, *names)
         binding = _binding(conversation_id, found.birth).encode()
         return sorted(name.decode() for name, to in zip(names, bound, strict=True) if to == binding)
@@ -219,7 +219,7 @@ class RedisStore(DocumentChecks):
     ) -> Entry:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         (message,), head = without_head([message])
-        encode_message(message)  # refuses what could not be stored, before anything else
+        encode_message(message)  # raises for a message that cannot be stored
         while True:
             member = await self._member(conversation_id, replaced_id(message))
             if not member:
@@ -229,7 +229,7 @@ class RedisStore(DocumentChecks):
                 return done
 
     async def _member(self, conversation_id: str, message_id: str) -> bytes:
-        """What the log keeps of the message with this id; empty when there is none."""
+        """Return the log member of the message with this id; empty if there is none."""
         _, member = await self._run("find", conversation_id, moment_of(self.now()), message_id)
         return bytes(member)
 
@@ -241,9 +241,9 @@ class RedisStore(DocumentChecks):
         expected_revision: int | None,
         head: str | None,
     ) -> Entry | None:
-        """Put the message in the place of what was seen; None when that has changed since."""
-        held = values.entry(conversation_id, member)
-        kept = replacement_message(held, message)
+        """Replace the member that was read; return None if it has changed since."""
+        old = values.entry(conversation_id, member)
+        new = replacement_message(old, message)
         status, *reply = await self._run(
             "replace",
             conversation_id,
@@ -252,17 +252,17 @@ class RedisStore(DocumentChecks):
             self._keys.changes,
             conversation_id,
             member,
-            values.position_text(held.position),
-            moment_of(held.stored_at),
-            encode_message(kept),
-            "1" if same_content(held, message) else "",
+            values.position_text(old.position),
+            moment_of(old.stored_at),
+            encode_message(new),
+            "1" if same_content(old, message) else "",
             head or "",
         )
         if status == b"moved":
-            raise _moved_on(conversation_id, expected_revision, reply)
+            raise _revision_conflict(conversation_id, expected_revision, reply)
         if status == b"changed":
             return None
-        return replaced_entry(held, kept, revision=int(reply[0]))
+        return replaced_entry(old, new, revision=int(reply[0]))
 
     # Sealing
 
@@ -278,7 +278,7 @@ class RedisStore(DocumentChecks):
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        packed = packed_members(entries)
+        packed = pack_members(entries)
         _, exchanged = await self._run("reseal", conversation_id, moment_of(self.now()), packed)
         return int(exchanged)
 
@@ -288,25 +288,25 @@ class RedisStore(DocumentChecks):
         _, exchanged = await self._run("exchange_head", conversation_id, now, old or "", new)
         return bool(exchanged)
 
-    # Moving
+    # Restoring
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
-        record, given = check_restorable(conversation, entries)
+        record, restored = check_restorable(conversation, entries)
         now = self.now()
-        packed = packed_entries(given.values())
+        packed = pack_entries(restored.values())
         await self._index.add(record.id, record.last_activity)
         status, *reply = await self._run(
             "restore",
             record.id,
             moment_of(now),
             values.moment_text(record.expires_at),
-            values.restored_lifetime(record.expires_at, now=now),
+            values.restored_server_expiry(record.expires_at, now=now),
             self._keys.changes,
             record.id,
             secrets.token_hex(8),
             values.score_text(to_micros(record.last_activity)),
-            msgpack.encode(values.described(record)),
+            msgpack.encode(values.public_fields(record)),
             msgpack.encode(values.absent_fields(record)),
             packed,
             head or "",
@@ -321,50 +321,51 @@ class RedisStore(DocumentChecks):
     # Documents
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
-        held = self._held(place.conversation_id)
+        documents = self._documents(place.conversation_id)
         if place.conversation_id is not None:
-            return await held.put(place, data, expected=expected)
-        # Listed first, as with a conversation, and again when it is new, for a reader may have dropped it.
-        await self._index.enlist()
-        document = await held.put(place, data, expected=expected)
+            return await documents.put(place, data, expected=expected)
+        # Register the owner first, as for a conversation, and again for a new document, because a reader may
+        # have removed the registration.
+        await self._index.register_owner()
+        document = await documents.put(place, data, expected=expected)
         if document.version == 1:
-            await self._index.enlist()
+            await self._index.register_owner()
         return document
 
     async def _get_document(self, place: Place) -> Document | None:
-        return await self._held(place.conversation_id).get(place)
+        return await self._documents(place.conversation_id).get(place)
 
     async def _list_documents(self, listing: Listing) -> list[Document]:
-        return await self._held(listing.conversation_id).page(listing)
+        return await self._documents(listing.conversation_id).page(listing)
 
     async def _document_kinds(self, holder: str | None) -> list[str]:
-        return await self._held(holder).kinds()
+        return await self._documents(holder).kinds()
 
     async def _delete_document(self, place: Place, expected: int | None) -> bool:
-        deleted = await self._held(place.conversation_id).delete(place, expected=expected)
+        deleted = await self._documents(place.conversation_id).delete(place, expected=expected)
         if deleted and place.conversation_id is None:
-            await self._index.leave_if_empty()
+            await self._index.unregister_if_empty()
         return deleted
 
-    async def _restore_documents(self, given: Mapping[Place, Document]) -> None:
-        holder = next(iter(given)).conversation_id
+    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
+        holder = next(iter(documents)).conversation_id
         if holder is None:
-            await self._index.enlist()
-        await self._held(holder).restore(given)
+            await self._index.register_owner()
+        await self._documents(holder).restore(documents)
         if holder is None:
-            await self._index.enlist()
+            await self._index.register_owner()
 
-    def _held(self, conversation_id: str | None) -> Documents:
-        """The documents of a conversation, or of the owner."""
+    def _documents(self, conversation_id: str | None) -> Documents:
+        """Return the documents of a conversation or of the owner."""
         if conversation_id is None:
-            return Documents(self._run_for_owner, self.now())
-        return Documents(partial(self._run_about, conversation_id), self.now())
+            return Documents(self._run_owner_script, self.now())
+        return Documents(partial(self._run_conversation_script, conversation_id), self.now())
 
-    async def _run_for_owner(self, script: str, *values: Any) -> Any:
+    async def _run_owner_script(self, script: str, *values: Any) -> Any:
         keys = [self._keys.documents]
-        return await self._connections.run(ABOUT_OWNERS_DOCUMENTS[script], keys, *values)
+        return await self._connections.run(OWNER_DOCUMENT_SCRIPTS[script], keys, *values)
 
-    async def _run_about(self, conversation_id: str, script: str, *values: Any) -> Any:
+    async def _run_conversation_script(self, conversation_id: str, script: str, *values: Any) -> Any:
         return await self._run(script, conversation_id, *values)
 
     # Retention
@@ -373,16 +374,17 @@ class RedisStore(DocumentChecks):
         return await self.purge(self.now())
 
     async def purge(self, now: datetime) -> int:
-        """Remove what has expired by then. Counts what was still there: the server removes most by itself."""
+        """Remove conversations expired by then; return their number, without those that the server
+        expired."""
         removed = 0
         async for conversation_ids in self._index.every_id():
             for one, found in await self._index.stored(conversation_ids):
                 if found is None or is_expired(found.record, now=now):
                     removed += (await self._delete(one, expired_by=now)).conversations
-        async for bindings in scanned(self._connections, "HSCAN", self._keys.sessions):
+        async for bindings in scan(self._connections, "HSCAN", self._keys.sessions):
             for name, binding in bindings:
                 await self._resolve(name.decode(), binding.decode())
-        await self._index.leave_if_empty()
+        await self._index.unregister_if_empty()
         return removed
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
@@ -396,13 +398,13 @@ class RedisStore(DocumentChecks):
         return sorted(found.values(), key=end_of)[:limit]
 
     async def clear(self) -> Tally:
-        gone = Tally(documents=await self._count_documents("remove"))
+        removed = Tally(documents=await self._count_documents("remove"))
         async for conversation_ids in self._index.every_id():
-            for one in conversation_ids:  # also what cannot be read
-                gone += await self._delete(one)
+            for one in conversation_ids:  # damaged records too
+                removed += await self._delete(one)
         await self._connections.call("UNLINK", self._keys.sessions)
-        await self._index.leave_if_empty()
-        return gone
+        await self._index.unregister_if_empty()
+        return removed
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
         if conversation_id is not None:
@@ -426,13 +428,12 @@ class RedisStore(DocumentChecks):
         )
 
     async def _count_documents(self, how: str = "") -> dict[str, int]:
-        script = ABOUT_OWNERS["count_documents"]
+        script = OWNER_SCRIPTS["count_documents"]
         return by_kind(await self._connections.run(script, [self._keys.documents], how))
 
     async def holds_anything(self, *, ignored_kinds: Collection[str] = ()) -> bool:
-        """Whether this owner has a conversation, expired or not, or a document of no kind in
-        `ignored_kinds`.
-        """
+        """Return whether this owner has a conversation, expired or not, or a document of a kind outside
+        `beside`."""
         if any(kind not in ignored_kinds for kind in await self._document_kinds(None)):
             return True
         return await self._index.has_conversations()
@@ -440,12 +441,12 @@ class RedisStore(DocumentChecks):
     # Watching
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Changes of this owner's conversations. What the server lets expire by itself is not told."""
+        """Watch the owner's conversations. Expiry by the server is not reported."""
         if conversation_id is not None:
             conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        return watched(self._connections, self._keys.changes, conversation_id)
+        return watch_channel(self._connections, self._keys.changes, conversation_id)
 
-    # Inside
+    # Helpers
 
     @property
     def _connections(self) -> "Connections":
@@ -456,9 +457,9 @@ class RedisStore(DocumentChecks):
         return Index(self._connections, self._keys, self._owner)
 
     async def _run(self, script: str, conversation_id: str, *arguments: Any, also: Sequence[str] = ()) -> Any:
-        """Run a script on a conversation that must be there."""
+        """Run a script on a conversation. Raise `ConversationNotFound`."""
         keys = [*self._keys.of(conversation_id), *also]
-        reply = await self._connections.run(ABOUT_CONVERSATIONS[script], keys, *arguments)
+        reply = await self._connections.run(CONVERSATION_SCRIPTS[script], keys, *arguments)
         if reply[0] == b"missing":
             raise ConversationNotFound(conversation_id)
         return reply
@@ -467,7 +468,7 @@ class RedisStore(DocumentChecks):
         key = self._keys.of(conversation_id).record
         return values.stored(conversation_id, await self._connections.call("HMGET", key, *values.FIELDS))
 
-    async def _alive(self, conversation_id: str) -> Stored | None:
+    async def _unexpired(self, conversation_id: str) -> Stored | None:
         found = await self._stored(conversation_id)
         return None if found is None or is_expired(found.record, now=self.now()) else found
 
@@ -477,10 +478,12 @@ class RedisStore(DocumentChecks):
         return [values.entry(conversation_id, member) for member in members]
 
     async def _create(self, conversation: Conversation, *, name: str = "") -> str:
-        """Keep the record; returns its birth, a mark that tells this life of the id from earlier ones.
+        """Store the record; return its birth, which distinguishes it from earlier conversations with the same
+        id.
 
-        Listed first, so that a crash in between leaves an entry without a record, which readers drop,
-        never a record without an entry. Listed again afterwards, for a reader may have dropped it.
+        Add it to the index first: a crash in between leaves an entry without a record, which readers remove,
+        but never a record without an entry. Add it again afterwards, because a reader may have removed the
+        entry.
         """
         birth = secrets.token_hex(8)
         now = self.now()
@@ -489,7 +492,7 @@ class RedisStore(DocumentChecks):
             "create",
             conversation.id,
             moment_of(now),
-            values.native_lifetime(conversation.expires_at, now=now),
+            values.server_expiry(conversation.expires_at, now=now),
             self._keys.changes,
             conversation.id,
             name,
@@ -509,12 +512,12 @@ class RedisStore(DocumentChecks):
         expired_by: datetime | None = None,
         expected_revision: int | None = None,
     ) -> Tally:
-        """Remove the conversation, then what points at it; returns what went."""
+        """Remove the conversation, then its index entry and sessions; return the counts."""
         limit = "" if expired_by is None else moment_of(expired_by)
         named = (self._keys.changes, conversation_id, _revision_text(expected_revision))
         reply = await self._run("delete", conversation_id, limit, *named)
         if reply[0] == b"moved":
-            raise _moved_on(conversation_id, expected_revision, reply[1:])
+            raise _revision_conflict(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"kept":
             return Tally()
         birth, names, messages, documents = reply[1:]
@@ -529,17 +532,17 @@ class RedisStore(DocumentChecks):
         )
 
     async def _release(self, conversation_id: str, birth: str, names: Sequence[bytes]) -> None:
-        """Let go the sessions that were bound to an earlier life of this id."""
+        """Unbind the sessions of an earlier conversation with this id."""
         for name in names:
             await self._rebind(name.decode(), _binding(conversation_id, birth), "")
 
-    async def _bound(self, name: str) -> tuple[Conversation | None, str]:
-        """The conversation that the session is bound to, and the binding as it was seen."""
+    async def _find_session(self, name: str) -> tuple[Conversation | None, str]:
+        """Return the session's conversation and the binding that was read."""
         seen = await self._connections.call("HGET", self._keys.sessions, name)
         return await self._resolve(name, seen.decode()) if seen else (None, "")
 
     async def _resolve(self, name: str, seen: str) -> tuple[Conversation | None, str]:
-        """What a binding leads to. One that leads nowhere is forgotten."""
+        """Return the conversation of a binding. Remove a binding to a missing conversation."""
         conversation_id, _, birth = seen.partition("/")
         found = await self._stored(conversation_id)
         if found is None or found.birth != birth:
@@ -547,14 +550,15 @@ class RedisStore(DocumentChecks):
         return None if is_expired(found.record, now=self.now()) else found.record, seen
 
     async def _rebind(self, name: str, seen: str, becomes: str) -> bool:
-        """Bind the session to something else, unless somebody changed it since it was seen."""
-        swap = ABOUT_OWNERS["swap"]
+        """Replace a binding, unless it has changed since it was read."""
+        swap = OWNER_SCRIPTS["swap"]
         return bool(await self._connections.run(swap, [self._keys.sessions], name, seen, becomes))
 
     async def _extend(
         self, mode: str, conversation_id: str, draft: Draft, expected_revision: int | None
     ) -> Appended:
-        """Store a turn. On one server the index moves in the same step; on a cluster before and after it."""
+        """Store a turn. On one server the script also updates the index; on a cluster it is updated before
+        and after."""
         now = self.now()
         head = (*_moments(now), mode, _revision_text(expected_revision))
         if not self._connections.clustered:
@@ -582,13 +586,13 @@ class RedisStore(DocumentChecks):
         also: Sequence[str] = (),
     ) -> Appended:
         while True:
-            look = "1" if draft.contradicts_itself else ""
+            only_compare = "1" if draft.has_conflict else ""
             sealed, seen = split_head(draft.head)
             heads = (sealed or "", "" if seen is None else f"1{seen}")
-            tail = (look, self._keys.changes, conversation_id, *heads, draft.packed())
+            tail = (only_compare, self._keys.changes, conversation_id, *heads, draft.packed())
             status, *reply = await self._run("append", conversation_id, *head, *tail, also=also)
             if status == b"moved":
-                raise _moved_on(conversation_id, expected_revision, reply)
+                raise _revision_conflict(conversation_id, expected_revision, reply)
             if status == b"part":
                 raise TurnPartlyStored(conversation_id)
             record = _record(conversation_id, reply[0])
@@ -596,11 +600,11 @@ class RedisStore(DocumentChecks):
                 return draft.done(record, *reply[1:])
             draft.compare(reply[1])
             if draft.is_known:
-                return draft.nothing_new(record)
+                return draft.unchanged(record)
 
 
 def _moments(now: datetime) -> tuple[str, str]:
-    """Now, and how far ahead of it a conversation is still followed."""
+    """Return the current time, and the latest last-message time that a new message may follow."""
     return moment_of(now), values.moment(to_micros(now) + CLOCK_SKEW // timedelta(microseconds=1))
 
 
@@ -618,13 +622,15 @@ def _revision_text(expected: int | None) -> str:
     return "" if expected is None else str(expected)
 
 
-def _new_lifetime(changes: Changes, now: datetime) -> str:
-    """How long the server keeps the keys after these changes; `same` when they say nothing about it."""
+def _changed_expiry(changes: Changes, now: datetime) -> str:
+    """Return the server-side expiry after these changes; `same` if they do not concern it."""
     if changes.ttl is UNSET:
         return "same"
-    return values.native_lifetime(expiry(changes.ttl, now=now), now=now)
+    return values.server_expiry(expiry(changes.ttl, now=now), now=now)
 
 
-def _moved_on(conversation_id: str, expected: int | None, reply: Sequence[bytes]) -> RevisionConflict:
-    assert expected is not None, "only who expects a revision is refused"
+def _revision_conflict(
+    conversation_id: str, expected: int | None, reply: Sequence[bytes]
+) -> RevisionConflict:
+    assert expected is not None, "only a caller with an expected revision is refused"
     return RevisionConflict(conversation_id, expected=expected, actual=int(reply[0]))

@@ -1,4 +1,4 @@
-"""What is stored, as values, and back. The scripts read and write the same forms: see `conversation.lua`."""
+"""Encode and decode stored values. The scripts use the same formats; see `conversation.lua`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ FIELDS = (
     "assigned_to",
     "notes",
 )
-"""A record's fields, in the order in which scripts hand them over. The last five may be absent."""
+"""A record's fields, in the order of the scripts. The last five may be absent."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _BIAS = 10**17
@@ -45,7 +45,7 @@ _POSITION = _DIGITS + _SEQUENCE_DIGITS
 
 
 def moment(micros: int) -> str:
-    """Microseconds since 1970 as text that sorts by time, exactly, over all the years there are."""
+    """Encode microseconds since 1970 as text that sorts by time."""
     return f"{micros + _BIAS:0{_DIGITS}d}"
 
 
@@ -57,7 +57,7 @@ LATEST = moment_of(datetime.max.replace(tzinfo=UTC))
 
 
 def moment_from(text: bytes) -> datetime:
-    """The moment that `moment_of` was given."""
+    """Decode the text of `moment_of`."""
     return from_micros(int(text) - _BIAS)
 
 
@@ -66,7 +66,7 @@ def _moment_or_none(text: bytes) -> datetime | None:
 
 
 def score(micros: int) -> float:
-    """The moment as the index holds it: the same steps as in `conversation.lua`, so the same rounding."""
+    """Return the index score of a time, rounded exactly as in `conversation.lua`."""
     high, low = divmod(min(max(micros + _BIAS, 0), 10**_DIGITS - 1), 10**10)
     return (float(high) - 1e7) * 1e10 + float(low)
 
@@ -76,14 +76,14 @@ def score_text(micros: int) -> str:
 
 
 def position_text(position: Position) -> str:
-    """A position as the log sorts it. One that lies outside all that can be stored goes to that end."""
+    """Encode a position as in the log. Clamp a position outside the storable range."""
     micros = min(max(position.micros + _BIAS, 0), 10**_DIGITS - 1)
     sequence = min(max(position.sequence, 0), 10**_SEQUENCE_DIGITS - 1)
     return f"{micros:0{_DIGITS}d}{sequence:0{_SEQUENCE_DIGITS}d}"
 
 
 def entry(conversation_id: str, member: bytes) -> Entry:
-    """The entry in a member of the log: `position:revision:stored_at:body`."""
+    """Decode a log member: `position:revision:stored_at:body`."""
     try:
         _, revision, stored_at, body = member.split(b":", 3)
         message = decode_message(body)
@@ -97,17 +97,17 @@ def entry(conversation_id: str, member: bytes) -> Entry:
             message=message,
         )
     except StoreDamaged as error:
-        return _set_aside(conversation_id, member, why=str(error))
+        return _unreadable(conversation_id, member, why=str(error))
     except (ValueError, OverflowError):
-        return _set_aside(conversation_id, member, why="its stored form is damaged: it has lost its place")
+        return _unreadable(conversation_id, member, why="its stored form is damaged: it has no position")
 
 
-def _set_aside(conversation_id: str, member: bytes, *, why: str) -> Entry:
-    """The entry of a member that cannot be read. Its place is what still says so, at its head."""
+def _unreadable(conversation_id: str, member: bytes, *, why: str) -> Entry:
+    """Return the entry of an unreadable member, with the position at its head."""
     try:
         at, sequence = moment_from(member[:_DIGITS]), int(member[_DIGITS:_POSITION])
     except (ValueError, OverflowError):
-        # Nothing that was stored by us: digits come first, and so it stands behind all that was.
+        # Not stored by this program: members of the log begin with digits.
         raise _damaged(conversation_id, member) from None
     revision, stored_at = _head(member, at)
     position = Position(to_micros(at), sequence)
@@ -115,7 +115,7 @@ def _set_aside(conversation_id: str, member: bytes, *, why: str) -> Entry:
 
 
 def _head(member: bytes, at: datetime) -> tuple[int, datetime]:
-    """Revision and moment of storing, as far as they can be read."""
+    """Return revision and storing time, as far as they are readable."""
     try:
         _, revision, stored_at, *_ = member.split(b":", 3)
         return int(revision), moment_from(stored_at)
@@ -124,36 +124,36 @@ def _head(member: bytes, at: datetime) -> tuple[int, datetime]:
 
 
 def entry_values(entry: Entry) -> tuple[int, str, str, str]:
-    """An entry as `restore.lua` wants it."""
+    """Return an entry for `restore.lua`."""
     position = position_text(entry.position)
     return entry.sequence, position, entry.message.message_id or "", "".join(member_of(entry))
 
 
 def member_of(entry: Entry) -> tuple[str, str]:
-    """What the log keeps of an entry: its head, and its body."""
+    """Return the log member of an entry: its head and its body."""
     head = f"{position_text(entry.position)}:{entry.revision}:{moment_of(entry.stored_at)}:"
     return head, encode_message(entry.message).decode()
 
 
 def next_sequence(fields: Sequence[bytes | None]) -> int:
-    """The number of the next message, in the values of `FIELDS` of a record that is there."""
+    """Return the next sequence from the values of `FIELDS`."""
     return int(fields[FIELDS.index("next_sequence")] or 1)
 
 
 def position_in(member: bytes) -> str:
-    """The position at the head of a member of the log."""
+    """Return the position at the head of a log member."""
     return member[:_POSITION].decode()
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A record as it is stored: what callers see, and which life of the id this is."""
+    """A stored record, and the birth that distinguishes it from earlier conversations with the same id."""
 
     record: Conversation
     birth: str
 
 
 def stored(conversation_id: str, values: Sequence[bytes | None]) -> Stored | None:
-    """The record in the values of `FIELDS`; None when there is none."""
+    """Decode the record from the values of `FIELDS`; None if there is none."""
     if values[0] is None:
         return None
     try:
@@ -183,17 +183,17 @@ def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
 
 
 def record_fields(record: Conversation, *, birth: str) -> list[str]:
-    """A new record as fields and values in turn."""
-    return ["birth", birth, "next_sequence", "1", *described(record)]
+    """Encode a new record as alternating fields and values."""
+    return ["birth", birth, "next_sequence", "1", *public_fields(record)]
 
 
 def absent_fields(record: Conversation) -> list[str]:
-    """The fields that the record has no value for."""
+    """Return the optional fields without a value."""
     return [name for name in FIELDS[-5:] if getattr(record, name) is None]
 
 
-def described(record: Conversation) -> list[str]:
-    """All that callers see of a record, as fields and values in turn."""
+def public_fields(record: Conversation) -> list[str]:
+    """Encode the public part of a record as alternating fields and values."""
     moving = {
         "revision": str(record.revision),
         "message_count": str(record.message_count),
@@ -209,38 +209,37 @@ def described(record: Conversation) -> list[str]:
 
 
 def change_fields(changes: Changes, *, now: datetime) -> list[str | bool]:
-    """Changes as fields and values in turn; False clears a field."""
-    given = changes.given()
+    """Encode changes as alternating fields and values; False clears a field."""
+    changed = changes.given()
     fields: list[str | bool] = []
-    for name, value in given.items():
+    for name, value in changed.items():
         text = _text(name, value)
         fields += [name, False if text is None else text]
-    if "ttl" in given:
-        fields += ["expires_at", moment_text(expiry(given["ttl"], now=now))]
+    if "ttl" in changed:
+        fields += ["expires_at", moment_text(expiry(changed["ttl"], now=now))]
     return fields
 
 
-def native_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
-    """How long the server itself keeps the keys, in milliseconds, rounded up; empty for ever.
+def server_expiry(expires_at: datetime | None, *, now: datetime) -> str:
+    """Return the server-side expiry in milliseconds, rounded up; empty for none.
 
-    Counted from the store's clock, and given to the server as a duration: so the server's own clock,
-    or a clock that a test holds still, makes no difference.
+    It is a duration by the store's clock, so the server's clock, or a test's frozen clock, does not matter.
     """
     if expires_at is None:
         return ""
     return str(max(1, -(-((expires_at - now) // _MICROSECOND) // 1000)))
 
 
-RESTORED_FOR = timedelta(hours=1)
-"""The least that the server keeps what is restored: parts that follow find the earlier ones, also of a
-conversation that is expiring or has expired. It is not served; the sweep removes it."""
+MIN_RESTORED_EXPIRY = timedelta(hours=1)
+"""The minimum server-side expiry of restored data, so that later parts find the earlier ones, even of an
+expired conversation. Expired data is not returned; the sweep removes it."""
 
 
-def restored_lifetime(expires_at: datetime | None, *, now: datetime) -> str:
-    """How long the server itself keeps what is restored, as `native_lifetime` says it."""
-    if expires_at is None or expires_at - now >= RESTORED_FOR:
-        return native_lifetime(expires_at, now=now)
-    return str(RESTORED_FOR // timedelta(milliseconds=1))
+def restored_server_expiry(expires_at: datetime | None, *, now: datetime) -> str:
+    """Return the server-side expiry of restored data; see `server_expiry`."""
+    if expires_at is None or expires_at - now >= MIN_RESTORED_EXPIRY:
+        return server_expiry(expires_at, now=now)
+    return str(MIN_RESTORED_EXPIRY // timedelta(milliseconds=1))
 
 
 def moment_text(at: datetime | None) -> str:
@@ -248,7 +247,7 @@ def moment_text(at: datetime | None) -> str:
 
 
 def _text(name: str, value: Any) -> str | None:
-    """The value of a field that callers may set; None where it is left away."""
+    """Encode the value of a field that callers may set; None if it is absent."""
     if name == "ttl":
         return "" if value is None else f"{value // _MICROSECOND:0{_DIGITS}d}"
     if name == "tags":
@@ -257,4 +256,4 @@ def _text(name: str, value: Any) -> str | None:
 
 
 def _damaged(conversation_id: str, what: object) -> StoreDamaged:
-    return StoreDamaged(f"what is stored of conversation {conversation_id} cannot be read: {shown(what)}")
+    return StoreDamaged(f"the stored data of conversation {conversation_id} is damaged: {shown(what)}")

@@ -1,6 +1,6 @@
-"""Telling others: every script that changes a conversation says so on its owner's channel.
+"""Watch changes: every script that changes a conversation publishes on its owner's channel.
 
-What is said is an id and a revision, nothing of the content. Above: `store`.
+A message contains the id and the revision, but no content.
 """
 
 import re
@@ -12,23 +12,24 @@ from aforesaid.stores.redis.connections import Connections
 
 
 @asynccontextmanager
-async def watched(
+async def watch_channel(
     connections: Connections, channel: str, conversation_id: str | None
 ) -> AsyncIterator[AsyncIterator[Change]]:
-    """The changes on a channel. A connection that breaks is an error: changes may have been missed."""
-    async with connections.listening(channel) as heard:
-        yield _changes(heard, conversation_id)
+    """Yield the changes on a channel. Raise when the connection breaks, because changes may be missed
+    then."""
+    async with connections.listening(channel) as messages:
+        yield _changes(messages, conversation_id)
 
 
-async def _changes(heard: AsyncIterator[bytes], conversation_id: str | None) -> AsyncIterator[Change]:
-    async for payload in heard:
-        change = _change_in(payload)
+async def _changes(messages: AsyncIterator[bytes], conversation_id: str | None) -> AsyncIterator[Change]:
+    async for payload in messages:
+        change = _parse_change(payload)
         if change is not None and conversation_id in (None, change.conversation_id):
             yield change
 
 
-def _change_in(payload: bytes) -> Change | None:
-    """Read a payload; None where it is not one of ours. Any client that may publish can send one."""
+def _parse_change(payload: bytes) -> Change | None:
+    """Parse a message; None if it is invalid, because any client with access can publish."""
     found = _PAYLOAD.fullmatch(payload)
     if found is None:
         return None
