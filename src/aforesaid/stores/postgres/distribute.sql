@@ -1,15 +1,14 @@
--- Distribute the tables by owner. The order matters: a table comes after those it refers to.
+-- Distribute the tables by owner. A table must come after the tables it refers to.
 --
--- Three things that a single server does have no counterpart on a distributed table:
+-- Three features of a single server are missing on distributed tables:
 --
--- - A foreign key that clears one column when the row it refers to goes. `api.contacts` clears it by its own
---   trigger; a contact that is deleted from `aforesaid.contacts` directly leaves the reference behind.
--- - A setting made by `set_config` does not reach the other machines, `SET LOCAL` does, where
---   `citus.propagate_set_commands` is 'local'. So the store says there for whom it speaks by SET LOCAL. A
---   gateway that sets the claims of a token has to do the same.
--- - A policy with a sub-select. The policies name the function directly there.
+--   - A foreign key that clears one column on deletion. `api.contacts` clears it by its own trigger; deleting a contact
+--     from `aforesaid.contacts` directly leaves the reference.
+--   - `set_config` does not reach other nodes; `SET LOCAL` does if `citus.propagate_set_commands` is 'local'. So the
+--     functions below use SET LOCAL. A gateway that sets the claims of a token must do the same.
+--   - A policy with a sub-select. The policies below call the function directly.
 --
--- What is looked for is a setting too: see `aforesaid.look_for`. A search names a partition of the log, which is
+-- The search terms are a setting too: see `aforesaid.look_for`. A search names a partition of the log, which is
 -- distributed with it.
 
 ALTER TABLE aforesaid.conversations DROP CONSTRAINT conversations_client;

@@ -1,8 +1,8 @@
--- Every query of the PostgreSQL store. A conversation that has expired is not there: each query that
--- finds one says so. Row-level security shows an owner's rows only; every query names the owner as well.
+-- Queries of the PostgreSQL store. Expired conversations count as missing; each query checks that itself. Row-level
+-- security restricts rows to one owner; every query also names the owner.
 
 -- name: our_names
--- Which of the names that the schema needs are taken already, by us or by somebody else.
+-- Return the schema's object names that are taken already.
 SELECT n.nspname || '.' || c.relname
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -11,11 +11,11 @@ WHERE
     OR (n.nspname = 'api' AND c.relname IN ('conversations', 'contacts'));
 
 -- name: schema_version
--- The number of the last migration.
+-- Return the number of the last migration.
 SELECT coalesce(max(m.version), 0) FROM aforesaid.migrations AS m;
 
 -- name: extension
--- What there is of an extension, whether this role may create it, and whether what we make with it is there.
+-- Return the state of an extension, whether this role may create it, and whether our objects that use it exist.
 SELECT
     EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = %(name)s) AS available,
     (
@@ -40,11 +40,11 @@ SELECT
     END AS ready;
 
 -- name: speak_for
--- What follows in this transaction is done in the owner's name.
+-- Set the owner for the rest of the transaction.
 SELECT aforesaid.speak_for(%(name)s);
 
 -- name: write_turn
--- Append a turn, or put one in the place of everything: see the function `aforesaid.turn`.
+-- Append a turn, or replace all messages: see the function `aforesaid.turn`.
 SELECT
     done.state, done.sequence, done.stamp,
     (done.conversation).id::text, (done.conversation).channel, (done.conversation).status,
@@ -61,13 +61,13 @@ FROM aforesaid.turn(
 ) AS done;
 
 -- name: log_end
--- Where the log of a conversation ends.
+-- Return the end of a conversation's log.
 SELECT c.revision, c.next_sequence, c.last_message_at, c.head
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: exchange_head
--- Another head of the log, if this is still the one that is there.
+-- Replace the head of the log if it is unchanged.
 UPDATE aforesaid.conversations AS c
 SET head = %(new)s
 WHERE
@@ -76,8 +76,8 @@ WHERE
 RETURNING c.id::text;
 
 -- name: reseal_messages
--- Another stored form of messages, in their places; those come back that were exchanged. What can be found by its
--- terms waits for them again: the other form may have none. Lock the conversation before, for what is counted.
+-- Replace the stored form of messages; return the replaced ones. Their terms are removed and they wait to be indexed
+-- again, because the new form may have none. Lock the conversation first, for its counts.
 WITH old AS (
     SELECT m.at, m.sequence, m.term_count, said.body
     FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
@@ -106,21 +106,20 @@ counted AS (
 SELECT exchanged.sequence FROM exchanged;
 
 -- name: known_messages
--- The messages that hold these ids: see the function. One empty row where there are none, no row without the
--- conversation.
+-- Return the messages with these ids: see the function. One empty row means none, no row a missing conversation.
 SELECT known.at, known.sequence, known.revision, known.stored_at, known.body, known.message_key
 FROM aforesaid.known(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(keys)s::text[]
 ) AS known;
 
 -- name: delete_if_expired
--- Make room for a new conversation under the id of one that is over.
+-- Delete an expired conversation, so that its id can be used again.
 DELETE FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.expires_at <= %(now)s;
 
 -- name: insert_conversation
--- A new record; no row comes back when its id is taken. A client that nobody has described yet gets a
--- contact, so that the reference has something to refer to.
+-- Insert a record; return no row if its id is taken. Insert a contact for an unknown client, so that the foreign key
+-- holds.
 WITH contact AS (
     INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
     SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
@@ -145,7 +144,7 @@ ON CONFLICT (owner, id) DO NOTHING
 RETURNING aforesaid.tell(owner, id);
 
 -- name: get_conversation
--- The record.
+-- Return the record.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
@@ -154,7 +153,7 @@ FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: get_session
--- The record that a session is bound to.
+-- Return the record that a session is bound to.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
@@ -166,8 +165,8 @@ WHERE
     AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: update_conversation
--- Change the fields that are named in `given`. No row comes back when the conversation is not there, or is
--- not at the expected revision. A new client gets a contact, as in `insert_conversation`.
+-- Update the fields named in `given`. Return no row if the conversation is missing or not at the expected revision.
+-- Insert a contact for a new client, as in `insert_conversation`.
 WITH contact AS (
     INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
     SELECT c.owner, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
@@ -203,7 +202,7 @@ RETURNING
     c.ttl, c.expires_at, c.created_at, c.updated_at, aforesaid.tell(c.owner, c.id);
 
 -- name: find_conversations
--- A page of records, most recently active first. A filter that is NULL does not filter.
+-- Return a page of records, most recently active first. NULL disables a filter.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
@@ -228,8 +227,9 @@ ORDER BY c.last_activity DESC, c.id DESC
 LIMIT %(limit)s;
 
 -- name: delete_conversation
--- The record; messages, sessions and documents go with it, and are counted: after `lock_to_delete` exactly. With
--- an expected revision, only at that one: the first column is the revision of a record that stays.
+-- Delete the record with its messages, sessions and documents; return the counts, which are exact after
+-- `lock_to_delete`. With an expected revision, delete only at that one: the first column is the revision of a record
+-- that stays.
 WITH gone AS (
     DELETE FROM aforesaid.conversations AS c
     WHERE
@@ -261,21 +261,20 @@ SELECT
     coalesce((SELECT array_agg(beside.number ORDER BY beside.kind) FROM beside), '{}');
 
 -- name: lock_to_delete
--- Nobody adds anything to these conversations any more, from here to the end of the transaction: one, or all of
--- an owner's.
+-- Lock one conversation, or all of an owner, until the end of the transaction, so that no data is added.
 SELECT c.id FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid)
 ORDER BY c.id
 FOR UPDATE;
 
 -- name: session_binding
--- The conversation that a session is bound to, also when it has expired.
+-- Return the conversation that a session is bound to, expired or not.
 SELECT s.conversation_id::text FROM aforesaid.sessions AS s
 WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
 
 -- name: rebind_session
--- Bind the session to this conversation, unless it was bound to another than `bound` meanwhile: then no row comes
--- back. Concurrent callers wait for each other at the row of the session, which only roles with a grant can hold.
+-- Bind the session to this conversation; return no row if it was meanwhile bound to another than `bound`. Concurrent
+-- callers wait for the row of the session, which only roles with a grant can lock.
 INSERT INTO aforesaid.sessions AS s (owner, session_key, session_name, conversation_id)
 VALUES (%(owner)s, %(session)s, %(session_name)s, %(id)s::uuid)
 ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conversation_id
@@ -283,7 +282,7 @@ WHERE s.conversation_id = %(bound)s::uuid
 RETURNING 1;
 
 -- name: bind_session
--- The session belongs to this conversation from now on; no row comes back when there is no such conversation.
+-- Bind the session to this conversation; return no row if the conversation is missing.
 INSERT INTO aforesaid.sessions (owner, session_key, session_name, conversation_id)
 SELECT c.owner, %(session)s, %(session_name)s, c.id
 FROM aforesaid.conversations AS c
@@ -293,19 +292,19 @@ ON CONFLICT (owner, session_key) DO UPDATE SET conversation_id = excluded.conver
 RETURNING 1;
 
 -- name: unbind_session
--- The session is forgotten.
+-- Delete the session.
 DELETE FROM aforesaid.sessions AS s WHERE s.owner = %(owner)s AND s.session_key = %(session)s;
 
 -- name: get_sessions
--- The sessions that are bound to a conversation; empty and missing as in `known_messages`.
+-- Return the sessions bound to a conversation; empty and missing as in `known_messages`.
 SELECT coalesce(s.session_name, s.session_key)
 FROM aforesaid.conversations AS c
 LEFT JOIN aforesaid.sessions AS s ON s.owner = %(owner)s AND s.conversation_id = %(id)s::uuid
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: restore_conversation
--- A record exactly as it is given, whatever was there; its next sequence number comes back. A client gets a
--- contact, as in `insert_conversation`.
+-- Store a record unchanged, replacing an existing one; return its next sequence. Insert a contact for a client, as in
+-- `insert_conversation`.
 WITH contact AS (
     INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
     SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
@@ -333,12 +332,12 @@ ON CONFLICT (owner, id) DO UPDATE SET
 RETURNING c.next_sequence, aforesaid.tell(c.owner, c.id);
 
 -- name: sequences_from
--- Which sequence numbers are taken, from one on.
+-- Return the used sequences from a number on.
 SELECT m.sequence FROM aforesaid.messages AS m
 WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >= %(least)s;
 
 -- name: restore_messages
--- Messages in the places that they are given; those come back whose id nobody held.
+-- Insert messages at given positions; return those with a free id.
 INSERT INTO aforesaid.messages (
     owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
 )
@@ -354,7 +353,7 @@ ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL 
 RETURNING sequence;
 
 -- name: count_restored
--- New messages come after the last, and what they are found by is counted.
+-- Set the next sequence after restored messages and add to the index counts.
 UPDATE aforesaid.conversations AS c
 SET
     next_sequence = greatest(c.next_sequence, %(last)s::bigint + 1),
@@ -364,7 +363,7 @@ SET
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: tail
--- The last messages, or the last before a position, newest first: see the function. Empty and missing as in
+-- Return the last messages, or the last before a position, newest first: see the function. Empty and missing as in
 -- `known_messages`.
 SELECT last.at, last.sequence, last.revision, last.stored_at, last.body
 FROM aforesaid.tail(
@@ -372,23 +371,23 @@ FROM aforesaid.tail(
 ) AS last;
 
 -- name: page
--- Messages from the oldest on: see the function. Empty and missing as in `tail`.
+-- Return messages from the oldest on: see the function. Empty and missing as in `tail`.
 SELECT page.at, page.sequence, page.revision, page.stored_at, page.body
 FROM aforesaid.page(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(offset)s
 ) AS page;
 
 -- name: one_moment
--- What follows in this transaction sees the database as it is now.
+-- Use one snapshot for the rest of the transaction.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 
 -- name: frequencies
--- How often some terms occur, and in how much: see the function.
+-- Return the frequencies of terms and the totals: see the function.
 SELECT known.messages, known.terms, known.frequencies, known.expired, known.waiting
 FROM aforesaid.frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
 
 -- name: found
--- The messages that hold some of the terms, the best first: see the function.
+-- Return the messages with some of the terms, best first: see the function.
 SELECT
     found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
 FROM aforesaid.found(
@@ -398,27 +397,27 @@ FROM aforesaid.found(
 ) AS found;
 
 -- name: waiting_conversations
--- Conversations with messages that nobody has worked out the terms of, as those that plain SQL wrote.
+-- Return conversations with unindexed messages, such as those written by plain SQL.
 SELECT DISTINCT m.conversation_id::text
 FROM aforesaid.messages AS m
 WHERE m.owner = %(owner)s AND m.term_count IS NULL
 LIMIT %(limit)s;
 
 -- name: lock_conversation
--- The record is ours until the end of the transaction, as in `aforesaid.turn`.
+-- Lock the record until the end of the transaction, as in `aforesaid.turn`.
 SELECT c.id::text FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
 FOR NO KEY UPDATE;
 
 -- name: waiting_messages
--- The messages of a conversation that nobody has worked out the terms of.
+-- Return the unindexed messages of a conversation.
 SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
 FROM aforesaid.messages AS m
 WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.term_count IS NULL
 LIMIT %(limit)s;
 
 -- name: index_messages
--- Keep what the messages of a conversation are found by, and count it.
+-- Store the terms of messages and add to the index counts.
 WITH indexed AS (
     UPDATE aforesaid.messages AS m
     SET term_count = worked_out.term_count, terms = worked_out.terms::tsvector
@@ -438,7 +437,7 @@ SET
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
 -- name: rolled_documents
--- Documents with vectors of which there are no rows yet. They stay as they are until the end of the transaction.
+-- Return and lock documents with vectors that are not unpacked into rows yet.
 SELECT d.conversation_id::text, d.key, d.data
 FROM aforesaid.documents AS d
 WHERE d.owner = %(owner)s AND d.kind = %(kind)s AND NOT d.unrolled AND d.conversation_id IS NOT NULL
@@ -446,22 +445,22 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE;
 
 -- name: unroll
--- The vectors of a document as rows: see the function.
+-- Unpack the vectors of a document into rows: see the function.
 SELECT aforesaid.unroll(
     %(owner)s, %(id)s::uuid, %(kind)s, %(key)s, %(dimension)s, %(micros)s::bigint[], %(sequences)s::bigint[],
     %(vectors)s::text[]
 );
 
 -- name: nearest
--- The messages whose vectors point most nearly the same way: see the function.
+-- Return the messages with the most similar vectors: see the function.
 SELECT near.conversation_id::text, near.micros, near.sequence, near.similarity
 FROM aforesaid.nearest(
     %(name)s, %(owner)s, %(now)s, %(kind)s, %(dimension)s, %(vector)s, %(around)s, %(limit)s
 ) AS near;
 
 -- name: replace_message
--- Other words in the place of a message. No row comes back when the conversation or the message is not there,
--- or the conversation is not at the expected revision. Lock the conversation before: what is counted is what was there.
+-- Replace the body of a message. Return no row if the conversation or the message is missing or the conversation is not
+-- at the expected revision. Lock the conversation first, for its counts.
 WITH moved AS (
     UPDATE aforesaid.conversations AS c
     SET
@@ -497,7 +496,7 @@ WHERE
 RETURNING m.revision, aforesaid.tell(moved.owner, moved.id);
 
 -- name: listen
--- Listen for changes; the key of the notifications comes back.
+-- Listen for changes; return the key of the notifications.
 SELECT aforesaid.listen();
 
 -- name: attend
@@ -505,7 +504,7 @@ SELECT aforesaid.listen();
 SELECT aforesaid.attend();
 
 -- name: writers
--- Transactions that have written and may have seen no listener; with `seen`, those of them still open.
+-- Return transactions that have written and may have seen no listener; with `seen`, those of them still open.
 SELECT DISTINCT l.virtualtransaction
 FROM pg_locks AS l
 WHERE
@@ -515,14 +514,14 @@ WHERE
     AND (%(seen)s::text[] IS NULL OR l.virtualtransaction = ANY (%(seen)s::text[]));
 
 -- name: revisions
--- The revisions of the owner's conversations, or of some of them.
+-- Return the revisions of the owner's conversations, or of some of them.
 SELECT c.id::text, c.revision
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND (%(ids)s::uuid[] IS NULL OR c.id = ANY (%(ids)s::uuid[]));
 
 -- name: put_document
--- A document in the place of what is there, or, with 0 expected, only where nothing is. No row comes back when
--- something is, or when there is no such conversation. The lock keeps the conversation there meanwhile.
+-- Store a document, replacing an existing one; with 0 expected, only if there is none. Return no row if there is one or
+-- the conversation is missing. The lock keeps the conversation from being deleted meanwhile.
 WITH place AS (
     SELECT c.id
     FROM aforesaid.conversations AS c
@@ -540,7 +539,7 @@ ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
 RETURNING d.version;
 
 -- name: replace_document
--- A document in the place of one that is at the expected version. No row comes back when it is not, or as above.
+-- Replace a document at the expected version. Return no row if it is at another, or as above.
 UPDATE aforesaid.documents AS d
 SET version = d.version + 1, updated_at = %(now)s, data = %(data)s
 WHERE
@@ -557,7 +556,7 @@ WHERE
 RETURNING d.version;
 
 -- name: get_documents
--- An owner's documents of a kind: one of them by its key, or those after a key.
+-- Return an owner's documents of a kind: one by its key, or those after a key.
 SELECT d.key, d.version, d.updated_at, d.data
 FROM aforesaid.documents AS d
 WHERE
@@ -567,7 +566,7 @@ ORDER BY d.key
 LIMIT %(limit)s;
 
 -- name: get_derived
--- A conversation's documents of a kind, as above; one empty row where there are none, no row without it.
+-- Return a conversation's documents of a kind, as above; one empty row means none, no row a missing conversation.
 SELECT d.key, d.version, d.updated_at, d.data
 FROM aforesaid.conversations AS c
 LEFT JOIN LATERAL (
@@ -583,7 +582,7 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c
 ORDER BY d.key;
 
 -- name: document_kinds
--- The kinds of an owner's documents.
+-- Return the kinds of an owner's documents.
 SELECT DISTINCT d.kind COLLATE "C" AS kind FROM aforesaid.documents AS d
 WHERE d.owner = %(owner)s AND d.conversation_id IS NULL
 UNION
@@ -592,7 +591,7 @@ WHERE EXISTS (SELECT FROM aforesaid.contacts AS p WHERE p.owner = %(owner)s AND 
 ORDER BY kind;
 
 -- name: derived_kinds
--- The kinds of a conversation's documents; empty and missing as above.
+-- Return the kinds of a conversation's documents; empty and missing as above.
 SELECT DISTINCT d.kind
 FROM aforesaid.conversations AS c
 LEFT JOIN aforesaid.documents AS d ON d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid
@@ -600,7 +599,7 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c
 ORDER BY d.kind;
 
 -- name: delete_document
--- A document, at the expected version or at any; a row comes back when it went.
+-- Delete a document at the expected version or at any; return a row if it was deleted.
 DELETE FROM aforesaid.documents AS d
 WHERE
     d.owner = %(owner)s
@@ -617,7 +616,7 @@ WHERE
 RETURNING d.version;
 
 -- name: restore_documents
--- Documents exactly as they are given. A row comes back for each, none without their conversation.
+-- Store documents unchanged. Return a row for each; none if their conversation is missing.
 WITH place AS (
     SELECT c.id
     FROM aforesaid.conversations AS c
@@ -638,8 +637,7 @@ ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
 RETURNING d.version;
 
 -- name: put_contact
--- A contact in the place of what is there, or, with 0 expected, only where nobody has described one. No row comes
--- back when somebody has.
+-- Store a contact, replacing an existing one; with 0 expected, only if there is none. Return no row if there is one.
 INSERT INTO aforesaid.contacts AS p (
     owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
 ) VALUES (
@@ -656,7 +654,7 @@ ON CONFLICT (owner, id) DO UPDATE
 RETURNING p.version;
 
 -- name: replace_contact
--- A contact in the place of one that is at the expected version. No row comes back when it is not.
+-- Replace a contact at the expected version. Return no row if it is at another.
 UPDATE aforesaid.contacts AS p
 SET
     name = %(name)s, nicknames = %(nicknames)s::text[], company = %(company)s, email = %(email)s,
@@ -667,7 +665,7 @@ WHERE
 RETURNING p.version;
 
 -- name: get_contacts
--- An owner's contacts: one of them by its id, or those after an id, or after any text that sorts before some.
+-- Return an owner's contacts: one by its id, or those after a text.
 SELECT
     p.id::text, p.version, p.updated_at, p.data, p.name, p.nicknames, p.company, p.email, p.phone, p.notes,
     p.created_at
@@ -681,8 +679,8 @@ ORDER BY p.id
 LIMIT %(limit)s;
 
 -- name: delete_contact
--- A contact, at the expected version or at any; a row comes back when it went. Its conversations stay, without a
--- client; the foreign key would see to it too, but tell nobody.
+-- Delete a contact at the expected version or at any; return a row if it was deleted. Its conversations stay, without a
+-- client; the foreign key would do the same, but without notifications.
 WITH gone AS (
     DELETE FROM aforesaid.contacts AS p
     WHERE
@@ -699,7 +697,7 @@ WITH gone AS (
 SELECT gone.id::text, (SELECT count(*) FROM let_go) FROM gone;
 
 -- name: restore_contacts
--- Contacts exactly as they are given, whatever is there.
+-- Store contacts unchanged, replacing existing ones.
 INSERT INTO aforesaid.contacts AS p (
     owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
 )
@@ -723,7 +721,7 @@ ON CONFLICT (owner, id) DO UPDATE
 RETURNING p.version;
 
 -- name: purge_owner
--- One owner's expired conversations, a few at a time so that turns get in between.
+-- Delete some of one owner's expired conversations; batches let turns run in between.
 WITH gone AS (
     DELETE FROM aforesaid.conversations AS c
     WHERE c.owner = %(owner)s AND c.id IN (
@@ -738,16 +736,16 @@ WITH gone AS (
 SELECT count(aforesaid.tell(gone.owner, gone.id)) FROM gone;
 
 -- name: purge_everybody
--- All expired conversations, a few at a time.
+-- Delete some expired conversations of all owners.
 SELECT aforesaid.purge(%(now)s, %(limit)s);
 
 -- name: owners
--- Everybody with anything that is not a document of these kinds, after a given one, in order of their keys.
+-- Return the owners with any data other than documents of these kinds, after a given owner, by key.
 SELECT found.owner, found.owner_name
 FROM aforesaid.owners_after(%(last)s, %(limit)s, %(beside)s::text[]) AS found;
 
 -- name: expired
--- One owner's conversations whose lifetime ends by a moment, those that end first in front.
+-- Return one owner's conversations that expire by a given time, by expiry.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
@@ -758,8 +756,7 @@ ORDER BY c.expires_at, c.id
 LIMIT %(limit)s;
 
 -- name: clear_conversations
--- All of one owner's conversations, whatever their lifetime; messages go with them. How many, with how many
--- messages and index entries.
+-- Delete all conversations of an owner; return the numbers of conversations, messages and index entries.
 WITH gone AS (
     DELETE FROM aforesaid.conversations AS c WHERE c.owner = %(owner)s
     RETURNING c.owner, c.id, c.message_count, c.indexed_count
@@ -770,17 +767,17 @@ SELECT
 FROM gone;
 
 -- name: clear_sessions
--- All of one owner's sessions; how many.
+-- Delete all sessions of an owner; return their number.
 WITH gone AS (DELETE FROM aforesaid.sessions AS s WHERE s.owner = %(owner)s RETURNING 1)
 SELECT count(*) FROM gone;
 
 -- name: clear_documents
--- All of one owner's documents, and those of its conversations; how many of each kind.
+-- Delete all documents of an owner, including those of conversations; return the number of each kind.
 WITH gone AS (DELETE FROM aforesaid.documents AS d WHERE d.owner = %(owner)s RETURNING d.kind)
 SELECT gone.kind, count(*) FROM gone GROUP BY gone.kind;
 
 -- name: tally_conversations
--- How many conversations there are, with how many messages, index entries and sessions: an owner's, or one.
+-- Count conversations, messages, index entries and sessions of an owner or of one conversation.
 SELECT
     count(*), coalesce(sum(c.message_count), 0)::bigint, coalesce(sum(c.indexed_count), 0)::bigint,
     (
@@ -791,23 +788,23 @@ FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND (%(id)s::uuid IS NULL OR c.id = %(id)s::uuid);
 
 -- name: tally_documents
--- How many documents there are of each kind: an owner's, those of conversations included, or one conversation's.
+-- Count documents of each kind: of an owner, including those of conversations, or of one conversation.
 SELECT d.kind, count(*)
 FROM aforesaid.documents AS d
 WHERE d.owner = %(owner)s AND (%(id)s::uuid IS NULL OR d.conversation_id = %(id)s::uuid)
 GROUP BY d.kind;
 
 -- name: tally_contacts
--- How many contacts of an owner have been described.
+-- Count an owner's contacts, without placeholders.
 SELECT count(*) FROM aforesaid.contacts AS c WHERE c.owner = %(owner)s AND NOT c.brought;
 
 -- name: clear_contacts
--- All of one owner's contacts; comes back with how many had been described.
+-- Delete all contacts of an owner; return their number, without placeholders.
 WITH gone AS (DELETE FROM aforesaid.contacts AS c WHERE c.owner = %(owner)s RETURNING c.brought)
 SELECT count(*) FILTER (WHERE NOT gone.brought) FROM gone;
 
 -- name: tables
--- Every table that holds rows, what a partition of it may hold, and whether this role may write it anew.
+-- Return every table with rows, the constraint of a partition, and whether this role may rewrite it.
 SELECT n.nspname, t.relname, pg_get_partition_constraintdef(t.oid), pg_has_role(t.relowner, 'USAGE')
 FROM pg_class AS t
 JOIN pg_namespace AS n ON n.oid = t.relnamespace
@@ -815,8 +812,7 @@ WHERE n.nspname = 'aforesaid' AND t.relkind = 'r' AND t.relname <> 'migrations'
 ORDER BY t.relname;
 
 -- name: drop_brought_contacts
--- Rows that came along with a conversation, for a client whom nobody has described, and to which none refers any
--- more.
+-- Delete placeholder contacts without a conversation.
 DELETE FROM aforesaid.contacts AS p
 WHERE
     p.owner = %(owner)s AND p.brought
@@ -825,7 +821,7 @@ WHERE
     );
 
 -- name: weights
--- Bytes of every table and of every index; those of partitions are counted with what they are parts of.
+-- Return the bytes of every table and index; partitions count with their parents.
 SELECT
     coalesce(whole.relname, part.relname) AS name,
     sum(CASE part.relkind WHEN 'i' THEN pg_relation_size(part.oid) ELSE pg_table_size(part.oid) END)::bigint

@@ -1,7 +1,6 @@
--- Indexes for a part of a word in a subject or a client's name, where the server has pg_trgm. `{extension}` is the
--- schema that its things lie in.
+-- Trigram indexes of subjects and client names, for servers with pg_trgm. `{extension}` is the schema of the extension.
 --
--- Under row-level security the server does not search them for ILIKE. They serve roles that are not bound by it.
+-- Under row-level security, the server does not use them for ILIKE. They serve roles without row-level security.
 
 CREATE INDEX IF NOT EXISTS conversations_by_subject ON aforesaid.conversations
     USING gin (subject {extension}.gin_trgm_ops) WHERE subject IS NOT NULL;

@@ -1,8 +1,8 @@
--- Vectors in rows, where the server has pgvector. `{extension}` is the schema that its things lie in.
+-- Vectors in rows, for servers with pgvector. `{extension}` is the schema of the extension.
 --
--- The documents of the kind `vectors/…` are the truth, and move and go as documents do. A row is a copy of one
--- vector in one of them, made when somebody looks for what is near: `unrolled` says of a document that its rows
--- are there. There is no approximate index: an owner's vectors are compared one by one, and nothing is missed.
+-- The documents of the kind `vectors/…` are authoritative. A row is a copy of one vector of a document, created before
+-- the first vector search; `unrolled` lists the documents with rows. There is no approximate index: all vectors of an
+-- owner are compared, so the result is exact.
 
 ALTER TABLE aforesaid.documents ADD COLUMN unrolled boolean NOT NULL DEFAULT false;
 
@@ -20,7 +20,7 @@ $$;
 CREATE TRIGGER other_vectors BEFORE UPDATE OF data ON aforesaid.documents
     FOR EACH ROW EXECUTE FUNCTION aforesaid.roll_up();
 
--- `kind` names the model. `dimension` is how long its vectors are.
+-- `kind` names the model; `dimension` is the length of its vectors.
 CREATE TABLE aforesaid.vectors (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE aforesaid.vectors (
 
 CREATE INDEX vectors_by_document ON aforesaid.vectors (owner, conversation_id, kind, key);
 
--- What `aforesaid.documents` is to a role, the vectors are to it too.
+-- Roles have the same access to the vectors as to `aforesaid.documents`.
 DO $$
 DECLARE
     name text;
@@ -71,7 +71,7 @@ BEGIN
 END
 $$;
 
--- Put the vectors of a document in the place of the rows that there are of it.
+-- Replace the rows of a document by its vectors.
 CREATE FUNCTION aforesaid.unroll(
     p_owner text, p_id uuid, p_kind text, p_key text, p_dimension integer,
     p_micros bigint[], p_sequences bigint[], p_vectors text[]
@@ -90,7 +90,7 @@ BEGIN
 END
 $$;
 
--- The owner's messages whose vectors point most nearly the same way, seen from `p_around`, or from nothing.
+-- Return the owner's messages with the most similar vectors, relative to `p_around` or to the origin.
 CREATE FUNCTION aforesaid.nearest(
     p_name text, p_owner text, p_now timestamptz, p_kind text, p_dimension integer,
     p_vector text, p_around text, p_limit bigint

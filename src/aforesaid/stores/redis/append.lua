@@ -1,16 +1,17 @@
--- Store one turn, all of it or nothing: `conversations.stamp_for` and `conversations.extended`, on the server.
--- KEYS[6], where the server holds it too: the owner's index.
--- ARGV: now, now and the skew, 'append' or 'rewrite', revision that must be or '', '1' to only look,
---       channel, id, head of the log or '', '1' and the head that it goes on from or '', messages; a message is: its id or '', its moment or '', role, body, and where the
---       caller has seen a message of this id that says the same, or ''
+-- Store one turn completely or not at all: `conversations.stamp_for` and `conversations.extended` on the server.
+-- KEYS[6], if on the same server: the owner's index.
+-- ARGV: now, now plus the clock skew, 'append' or 'rewrite', expected revision or '', '1' to only compare, channel, id,
+--   new head of the log or '', '1' and the expected head or '', messages
+-- A message is: its id or '', its time or '', role, body, and the position of an equal message with this id that the
+--   caller has compared, or ''
 -- Returns 'missing', 'moved' with the revision,
---   'part' when there is a head and only some of the messages are new,
---   'known' with the record and what is stored under these ids, when the caller has to compare,
---   'done' with the record, the moment and the sequence of the first new message, and the known positions.
+--   'part' if there is a head and only some of the messages are new,
+--   'known' with the record and the stored messages with these ids, which the caller must compare,
+--   'done' with the record, the time and the sequence of the first new message, and the known positions.
 
 local now, ahead, mode, expected, only_look, channel, id, head, seen = unpack(ARGV, 1, 9)
 local messages = cmsgpack.unpack(ARGV[10])
-local record = alive(now)
+local record = unexpired_record(now)
 if not record then return {'missing'} end
 local rewriting = mode == 'rewrite'
 local has_moved = expected ~= '' and expected ~= record[AT.revision]
@@ -86,11 +87,11 @@ if fresh > 0 or rewriting then
     'updated_at', now,
     'expires_at', expires_at)
   if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
-  live_for(expires_at == '' and '' or milliseconds(ttl))
+  expire_in(expires_at == '' and '' or milliseconds(ttl))
   if KEYS[6] then
     redis.call('ZADD', KEYS[6], score(last_at ~= '' and last_at or record[AT.created_at]), id)
   end
-  tell(channel, id, revision)
+  notify(channel, id, revision)
 end
 for place = 1, #messages do positions[place] = known[place] or '' end
 return {'done', record, stamp, string.format('%.0f', first), positions}

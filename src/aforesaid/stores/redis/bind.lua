@@ -1,8 +1,8 @@
--- Note a session with the conversation that it is about to be bound to.
+-- Add a session to the names of the conversation, before it is bound.
 -- ARGV: now, the session
 -- Returns 'missing', or 'done' with the birth of the conversation.
 
-local record = alive(ARGV[1])
+local record = unexpired_record(ARGV[1])
 if not record then return {'missing'} end
 redis.call('SADD', KEYS[4], ARGV[2])
 local remaining = redis.call('PTTL', KEYS[1])

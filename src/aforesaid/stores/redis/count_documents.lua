@@ -1,4 +1,4 @@
--- How many documents of each kind an owner has beside those of conversations; with ARGV[1] 'remove', all go.
+-- Count an owner's documents of each kind, without those of conversations; with ARGV[1] 'remove', delete them.
 -- KEYS[1] the owner's documents
 
 local counts = count_kinds(KEYS[1])

@@ -1,4 +1,4 @@
--- How many documents of each kind there are under a key: a kind, its number, the next kind, its number.
+-- Count the documents of each kind under a key: alternating kinds and numbers.
 local function count_kinds(documents)
   local counts, first = {}, '-'
   while true do
@@ -12,7 +12,7 @@ local function count_kinds(documents)
   end
 end
 
--- How many messages there are in a log. What somebody else put in its place has none, and can still be removed.
+-- Count the messages of a log. A key of another type counts as empty, and can still be deleted.
 local function count_entries(log)
   local found = redis.pcall('ZCARD', log)
   return type(found) == 'number' and found or 0

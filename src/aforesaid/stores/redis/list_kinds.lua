@@ -1,4 +1,4 @@
--- The kinds that there are documents of: one look for each.
+-- Return the kinds of documents, with one lookup for each.
 -- ARGV: now
 
 local kinds, first = {}, '-'

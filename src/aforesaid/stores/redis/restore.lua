@@ -1,10 +1,10 @@
--- Keep a record and entries of its log exactly as they are given.
--- KEYS[6], where the server holds it too: the owner's index.
--- ARGV: now, when the record expires or '', how long the server keeps it in milliseconds or '', channel, id,
---       birth of a new record, its activity as a score, fields and values, the fields that may be absent,
---       entries, head of the log or ''; an entry is: its sequence, its position, its message id or '', what the log keeps of it
--- Returns 'taken' with a message id that another entry holds,
---   or 'done' with the birth and the names of what was there before and has expired.
+-- Store a record and entries of its log unchanged.
+-- KEYS[6], if on the same server: the owner's index.
+-- ARGV: now, the record's expiry or '', server-side expiry in milliseconds or '', channel, id, birth of a new record,
+--   its activity as a score, fields and values, the absent optional fields, entries, head of the log or ''
+-- An entry is: its sequence, its position, its message id or '', its member
+-- Returns 'taken' with a message id of another entry,
+--   or 'done' with the birth and the names of a replaced expired conversation.
 
 local now, expires_at, duration, channel, id, birth, activity = unpack(ARGV, 1, 7)
 local fields, optional = cmsgpack.unpack(ARGV[8]), cmsgpack.unpack(ARGV[9])
@@ -18,7 +18,7 @@ if over then
 end
 local next_sequence = record and tonumber(record[AT.next_sequence]) or 1
 
--- Sequences that may be taken: few or none, unless a part is brought a second time.
+-- Sequences that may be taken: few or none, unless a part is restored again.
 local doubtful, any = {}, false
 for _, entry in ipairs(entries) do
   if record and entry[1] < next_sequence then
@@ -44,7 +44,7 @@ if record then
   end
 end
 
-if not record then forget() end
+if not record then delete_keys() end
 redis.call('HSET', KEYS[1], 'birth', record and record[AT.birth] or birth, unpack(fields))
 if #optional > 0 then redis.call('HDEL', KEYS[1], unpack(optional)) end
 for _, entry in ipairs(entries) do
@@ -56,7 +56,7 @@ for _, entry in ipairs(entries) do
 end
 redis.call('HSET', KEYS[1], 'next_sequence', string.format('%.0f', next_sequence))
 if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
-live_for(duration)
+expire_in(duration)
 if KEYS[6] then redis.call('ZADD', KEYS[6], activity, id) end
-tell(channel, id, redis.call('HGET', KEYS[1], 'revision'))
+notify(channel, id, redis.call('HGET', KEYS[1], 'revision'))
 return {'done', gone, names}

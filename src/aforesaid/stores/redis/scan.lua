@@ -1,4 +1,4 @@
--- One step through a sorted set or a hash. A walk from cursor 0 to cursor 0 meets everything that stays.
--- KEYS[1] what to walk through; ARGV: ZSCAN or HSCAN, cursor, about how many
+-- One step of a scan. A complete scan returns every element that exists throughout.
+-- KEYS[1] a sorted set or a hash; ARGV: ZSCAN or HSCAN, cursor, approximate count
 
 return redis.call(ARGV[1], KEYS[1], ARGV[2], 'COUNT', ARGV[3])

@@ -62,7 +62,7 @@ local function settle() end
 
 _CONVERSATION_PREAMBLE = """
 local DOCUMENTS = KEYS[5]
-if not alive(ARGV[1]) then return {'missing'} end
+if not unexpired_record(ARGV[1]) then return {'missing'} end
 -- Documents live as long as their conversation.
 local function settle()
   local remaining = redis.call('PTTL', KEYS[1])

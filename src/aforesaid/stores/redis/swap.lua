@@ -1,5 +1,5 @@
--- Bind a session to something else, if it is still bound to what the caller saw.
--- KEYS[1] sessions; ARGV: name, what was seen or '', what it becomes or '' for nothing
+-- Replace a session's binding if it is unchanged.
+-- KEYS[1] sessions; ARGV: name, expected binding or '', new binding or '' for none
 
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
 if ARGV[3] == '' then

@@ -1,7 +1,7 @@
--- Take a conversation out of its owner's index, and let go the sessions that are bound to it.
--- KEYS[1] index, KEYS[2] sessions; ARGV: id, what the sessions are bound to, names of sessions
--- Returns how many conversations are left, and how many sessions went. With the last conversation, whatever
--- sessions there are lead nowhere.
+-- Remove a conversation from its owner's index, and the sessions bound to it.
+-- KEYS[1] index, KEYS[2] sessions; ARGV: id, binding of the sessions, names of sessions
+-- Returns the number of remaining conversations and of removed sessions. After the last conversation, all remaining
+-- sessions are removed.
 
 redis.call('ZREM', KEYS[1], ARGV[1])
 local gone = 0

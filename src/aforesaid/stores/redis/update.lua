@@ -1,9 +1,9 @@
--- Change fields of the record; the revision moves by one.
--- ARGV: now, revision that must be or '', channel, id, lifetime in milliseconds or '' or 'same', changes
--- The changes are fields and values in turn; false clears a field.
+-- Change fields of the record and increase the revision by one.
+-- ARGV: now, expected revision or '', channel, id, lifetime in milliseconds or '' or 'same', changes
+-- The changes are alternating fields and values; false clears a field.
 
 local now, expected, channel, id, duration = unpack(ARGV, 1, 5)
-local record = alive(now)
+local record = unexpired_record(now)
 if not record then return {'missing'} end
 local revision = record[AT.revision]
 if expected ~= '' and expected ~= revision then return {'moved', revision} end
@@ -17,6 +17,6 @@ for place = 1, #changes, 2 do
 end
 revision = string.format('%.0f', tonumber(revision) + 1)
 redis.call('HSET', KEYS[1], 'revision', revision, 'updated_at', now)
-if duration ~= 'same' then live_for(duration) end
-tell(channel, id, revision)
+if duration ~= 'same' then expire_in(duration) end
+notify(channel, id, revision)
 return {'done', read_record()}

@@ -1,8 +1,7 @@
--- Every query of the SQLite store. A conversation that has expired is not there: each query that
--- finds one says so.
+-- Queries of the SQLite store. Expired conversations count as missing; each query checks that itself.
 
 -- name: insert_conversation
--- A new record; an id that is taken is an error of the UNIQUE constraint.
+-- Insert a record; a taken id violates the UNIQUE constraint.
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -10,7 +9,7 @@ INSERT INTO conversations (
 ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_conversation
--- The record, its key and its next sequence number, and the head of its log.
+-- Return the record, its key, its next sequence and the head of its log.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -19,16 +18,16 @@ FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_key
--- The key of a conversation, when only its messages are wanted.
+-- Return the key of a conversation, for access to its messages.
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_ends
--- The key of a conversation, how many messages it has, when it ends, and the head of its log.
+-- Return the key of a conversation, its message count, its expiry and the head of its log.
 SELECT pk, message_count, expires_at, head FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_session
--- The record that a session is bound to.
+-- Return the record that a session is bound to.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -37,7 +36,7 @@ FROM sessions JOIN conversations ON pk = conversation
 WHERE sessions.owner = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: update_conversation
--- The metadata of a record.
+-- Update the metadata of a record.
 UPDATE conversations
 SET
     channel = ?, status = ?, priority = ?, client_id = ?, client_name = ?, subject = ?, assigned_to = ?,
@@ -45,7 +44,7 @@ SET
 WHERE pk = ?;
 
 -- name: extend_conversation
--- What an append moves in the record.
+-- Update the record after an append.
 UPDATE conversations
 SET
     last_message_at = ?, last_message_from = ?, unread_count = ?, message_count = ?, revision = ?,
@@ -53,7 +52,7 @@ SET
 WHERE pk = ?;
 
 -- name: find_conversations
--- A page of records, most recently active first. A filter that is NULL does not filter.
+-- Return a page of records, most recently active first. NULL disables a filter.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -78,32 +77,32 @@ ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
 
 -- name: get_revision
--- Where a conversation stands, expired or not.
+-- Return the revision of a conversation, expired or not.
 SELECT revision FROM conversations WHERE owner = ? AND id = ?;
 
 -- name: delete_conversation
--- The record; messages and sessions go with it.
+-- Delete the record; messages and sessions are deleted by cascade.
 DELETE FROM conversations WHERE owner = ? AND id = ?;
 
 -- name: delete_if_expired
--- Make room for a new conversation under the id of one that is over.
+-- Delete an expired conversation, so that its id can be used again.
 DELETE FROM conversations WHERE owner = ? AND id = ? AND expires_at <= ?;
 
 -- name: bind_session
--- The session belongs to this conversation from now on.
+-- Bind the session to this conversation.
 INSERT INTO sessions (owner, session_id, conversation) VALUES (?, ?, ?)
 ON CONFLICT (owner, session_id) DO UPDATE SET conversation = excluded.conversation;
 
 -- name: unbind_session
--- The session is forgotten.
+-- Delete the session.
 DELETE FROM sessions WHERE owner = ? AND session_id = ?;
 
 -- name: get_sessions
--- The sessions that are bound to a conversation.
+-- Return the sessions bound to a conversation.
 SELECT session_id FROM sessions WHERE conversation = ?;
 
 -- name: restore_conversation
--- A record exactly as it is given, whatever was there; returns its key and its next sequence number.
+-- Store a record unchanged, replacing an existing one; return its key and its next sequence.
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -120,15 +119,15 @@ ON CONFLICT (owner, id) DO UPDATE SET
 RETURNING pk, next_sequence;
 
 -- name: sequences_from
--- Which sequence numbers are taken, from one on.
+-- Return the used sequences from a number on.
 SELECT sequence FROM messages WHERE conversation = ? AND sequence >= ?;
 
 -- name: skip_sequences
--- New messages come after this one.
+-- Set the next sequence after restored messages.
 UPDATE conversations SET next_sequence = max(next_sequence, ? + 1) WHERE pk = ?;
 
 -- name: insert_message
--- One message in its place; a known id changes nothing.
+-- Insert one message; a known id changes nothing.
 INSERT INTO messages (conversation, at, sequence, message_id, revision, stored_at, body)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (message_id, conversation) WHERE message_id IS NOT NULL DO NOTHING;
@@ -140,91 +139,91 @@ SELECT * FROM (VALUES (?))
 WHERE (SELECT data_version FROM pragma_data_version) = ?;
 
 -- name: get_message
--- The message that holds an id. Bodies are read as bytes: text that is not UTF-8 would fail its whole page.
+-- Return the message with an id. Bodies are read as bytes: text that is not UTF-8 would fail the whole page.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages WHERE message_id = ?2 AND conversation = ?1;
 
 -- name: replace_message
--- Other words in the place of a message.
+-- Replace the body of a message.
 UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND sequence = ?;
 
 -- name: touch_conversation
--- The record after a message in its log was replaced.
+-- Update the record after a message was replaced.
 UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
 
 -- name: put_head
--- Another head of the log.
+-- Set the head of the log.
 UPDATE conversations SET head = ? WHERE pk = ?;
 
 -- name: exchange_head
--- Another head of the log, if this is still the one that is there.
+-- Replace the head of the log if it is unchanged.
 UPDATE conversations SET head = ?1 WHERE pk = ?2 AND head IS ?3;
 
 -- name: reseal_message
--- Another stored form of a message, in its place.
+-- Replace the stored form of a message.
 UPDATE messages SET body = ?1 WHERE conversation = ?5 AND at = ?2 AND sequence = ?3 AND revision = ?4;
 
 -- name: delete_messages
--- A conversation's whole log.
+-- Delete a conversation's log.
 DELETE FROM messages WHERE conversation = ?;
 
 -- name: tail
--- The last messages, newest first.
+-- Return the last messages, newest first.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: tail_before
--- The last messages before a position, newest first.
+-- Return the last messages before a position, newest first.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ? AND (at, sequence) < (?, ?)
 ORDER BY at DESC, sequence DESC
 LIMIT ?;
 
 -- name: page
--- Messages from the oldest on.
+-- Return messages from the oldest on.
 SELECT at, sequence, revision, stored_at, CAST(body AS BLOB) FROM messages
 WHERE conversation = ?
 ORDER BY at, sequence
 LIMIT ? OFFSET ?;
 
 -- name: put_document
--- A document exactly as it is given, in the place of what is there.
+-- Store a document unchanged, replacing an existing one.
 INSERT INTO documents (owner, conversation, kind, key, version, updated_at, data)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (owner, ifnull(conversation, 0), kind, key) DO UPDATE SET
     version = excluded.version, updated_at = excluded.updated_at, data = excluded.data;
 
 -- name: document_version
--- Where a document stands. Without a conversation it is 0, here and below.
+-- Return the version of a document. Here and below, 0 means no conversation.
 SELECT version FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
 
 -- name: get_document
--- One document.
+-- Return one document.
 SELECT version, updated_at, data FROM documents
 WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
 
 -- name: list_documents
--- Documents of a kind, by key, after a given one.
+-- Return documents of a kind by key, after a given key.
 SELECT key, version, updated_at, data FROM documents
 WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key > ?
 ORDER BY key
 LIMIT ?;
 
 -- name: document_kinds
--- The kinds that there are.
+-- Return the kinds of documents.
 SELECT DISTINCT kind FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? ORDER BY kind;
 
 -- name: delete_document
--- One document.
+-- Delete one document.
 DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind = ? AND key = ?;
 
 -- name: delete_documents
--- All that was derived from a conversation.
+-- Delete all documents derived from a conversation.
 DELETE FROM documents WHERE conversation = ?;
 
 -- name: owners
--- Everybody with a conversation or a document that is of no given kind, after a given one, in order.
+-- Return the owners with a conversation or a document of another kind than the given ones, after a given owner, sorted.
 SELECT owner FROM (SELECT DISTINCT owner FROM conversations WHERE owner > ?1 ORDER BY owner LIMIT ?2)
 UNION
 SELECT owner FROM (
@@ -236,16 +235,16 @@ ORDER BY owner
 LIMIT ?2;
 
 -- name: purge_owner
--- One owner's expired conversations, a few at a time so that turns get in between.
+-- Delete some of one owner's expired conversations; batches let turns run in between.
 DELETE FROM conversations
 WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LIMIT ?);
 
 -- name: purge_everybody
--- All expired conversations, a few at a time.
+-- Delete some expired conversations of all owners.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
 
 -- name: expired
--- One owner's conversations whose lifetime ends by a moment, in no order.
+-- Return one owner's conversations that expire by a given time, unordered.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
@@ -254,20 +253,20 @@ FROM conversations
 WHERE owner = ? AND expires_at <= ?;
 
 -- name: clear_documents
--- All of one owner's documents, and those of its conversations.
+-- Delete all documents of an owner, including those of conversations.
 DELETE FROM documents WHERE owner = ?;
 
 -- name: clear_sessions
--- All of one owner's sessions.
+-- Delete all sessions of an owner.
 DELETE FROM sessions WHERE owner = ?;
 
 -- name: clear_owner
--- Some of one owner's conversations, whatever their lifetime; returns how many messages each had, and in the index.
+-- Delete some of an owner's conversations; return the numbers of messages and index entries of each.
 DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? LIMIT ?)
 RETURNING message_count, searchable;
 
 -- name: tally_owner
--- How many conversations an owner has, with how many messages, index entries and sessions.
+-- Count an owner's conversations, messages, index entries and sessions.
 SELECT
     count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
     (SELECT count(*) FROM sessions WHERE owner = ?1)
@@ -275,7 +274,7 @@ FROM conversations
 WHERE owner = ?1;
 
 -- name: tally_conversation
--- The same for one conversation.
+-- Count the same for one conversation.
 SELECT
     count(*), ifnull(sum(message_count), 0), ifnull(sum(searchable), 0),
     (SELECT count(*) FROM sessions WHERE conversation = pk)
@@ -283,38 +282,38 @@ FROM conversations
 WHERE owner = ?1 AND id = ?2;
 
 -- name: count_documents
--- How many documents of each kind an owner has, and each conversation of theirs: by the index, without sorting.
+-- Count documents of each kind, of an owner and of each conversation: from the index, without sorting.
 SELECT kind, count(*) FROM documents WHERE owner = ? GROUP BY ifnull(conversation, 0), kind;
 
 -- name: count_derived
--- Of which kind each document of one conversation is.
+-- Return the kind of each document of one conversation.
 SELECT kind, 1 FROM documents WHERE conversation = (SELECT pk FROM conversations WHERE owner = ?1 AND id = ?2);
 
 -- Searching
 
 -- name: insert_indexed
--- The terms of a message.
+-- Insert the terms of a message.
 INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_terms
--- The terms of a message, each with its owner before it, so that they are found.
+-- Insert the terms of a message into the full-text table, each with the owner's tag as prefix.
 INSERT INTO message_terms (rowid, terms) VALUES (?, ?);
 
 -- name: count_indexed
--- How much of a conversation is in the index.
+-- Add to the index counts of a conversation.
 UPDATE conversations SET analysed = analysed + ?, searchable = searchable + ?, terms = terms + ? WHERE pk = ?;
 
 -- name: last_indexed
--- The newest message in the index.
+-- Return the newest indexed message.
 SELECT coalesce(max(message), 0) FROM indexed;
 
 -- name: most_waiting
--- How many messages wait for the index at most: keys of deleted ones may lie between.
+-- Return an upper bound for the messages that wait to be indexed: keys of deleted ones are included.
 SELECT coalesce(max(pk), 0) - (SELECT coalesce(max(message), 0) FROM indexed) FROM messages;
 
 -- name: waiting_messages
--- The oldest messages that wait for the index.
+-- Return the oldest messages that wait to be indexed.
 SELECT m.pk, m.conversation, c.owner, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 JOIN conversations AS c ON c.pk = m.conversation
@@ -323,7 +322,7 @@ ORDER BY m.pk
 LIMIT ?;
 
 -- name: waiting_for_owner
--- What of an owner is among the messages that wait for the index.
+-- Return an owner's messages that wait to be indexed.
 SELECT m.pk, c.id, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 CROSS JOIN conversations AS c ON c.pk = m.conversation
@@ -332,12 +331,12 @@ WHERE
     AND c.owner = ?1 AND (c.expires_at IS NULL OR c.expires_at > ?2);
 
 -- name: not_indexed_conversations
--- Where there may be messages that nobody analysed: written while there was no index, or by somebody who
--- keeps none. The counts in a record tell.
+-- Return a conversation with unindexed messages, by the counts in its record: messages written without an index, or by
+-- another program.
 SELECT pk, owner FROM conversations WHERE analysed < message_count AND pk > ? ORDER BY pk LIMIT 1;
 
 -- name: not_indexed_messages
--- Messages of a conversation that nobody analysed, after a position, without those that wait at the end.
+-- Return unindexed messages of a conversation after a position, except those waiting at the end.
 SELECT m.pk, m.at, m.sequence, CAST(m.body AS BLOB)
 FROM messages AS m
 WHERE
@@ -348,7 +347,7 @@ ORDER BY m.at, m.sequence
 LIMIT ?;
 
 -- name: insert_if_not_indexed
--- The terms of a message, if it is still what was analysed and nobody else was first.
+-- Insert the terms of a message if it is unchanged and not indexed yet.
 INSERT INTO indexed (message, conversation, owner, at, sequence, role, length, terms)
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8
 WHERE
@@ -359,11 +358,11 @@ WHERE
     AND NOT EXISTS (SELECT 1 FROM indexed WHERE message = ?1);
 
 -- name: message_key
--- Where in the table a message is.
+-- Return the key of a message.
 SELECT pk FROM messages WHERE conversation = ? AND at = ? AND sequence = ?;
 
 -- name: searched_totals
--- What of an owner is in the index: messages and terms of conversations that are not over, and how many are.
+-- Count an owner's indexed messages and terms in unexpired conversations, and the expired conversations.
 SELECT
     coalesce(sum(searchable) FILTER (WHERE expires_at IS NULL OR expires_at > ?2), 0),
     coalesce(sum(terms) FILTER (WHERE expires_at IS NULL OR expires_at > ?2), 0),
@@ -372,56 +371,56 @@ FROM conversations
 WHERE owner = ?1;
 
 -- name: expired_messages
--- The messages of an owner's conversations that are over.
+-- Return the messages of an owner's expired conversations.
 SELECT m.pk FROM conversations AS c JOIN messages AS m ON m.conversation = c.pk
 WHERE c.owner = ? AND c.expires_at <= ?;
 
 -- name: term_frequency
--- How many messages have a term.
+-- Return the number of messages with a term.
 SELECT doc FROM term_frequencies WHERE term = ?;
 
 -- name: messages_with
--- The newest messages that have a term, as one text: rows would take longer to hand over.
+-- Return the newest messages with a term as one JSON text, which is faster than rows.
 SELECT json_group_array(rowid)
 FROM (SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?);
 
 -- name: found_messages
--- All that is known of these messages, but what they say.
+-- Return the index rows of these messages.
 SELECT i.message, c.id, i.at, i.sequence, i.role, i.length, i.terms
 FROM json_each(?) AS wanted
 CROSS JOIN indexed AS i ON i.message = wanted.value
 CROSS JOIN conversations AS c ON c.pk = i.conversation;
 
 -- name: index_residue
--- How many messages' terms are still in the file though they are in no answer, in the lower 32 bits.
+-- Return the number of deleted messages with terms still in the file, in the lower 32 bits.
 SELECT messages FROM index_residue;
 
 -- name: prepare_merging
--- Let a merge that was begun with few segments go on, however few they are.
+-- Allow a running merge to continue with any number of segments.
 INSERT INTO message_terms (message_terms, rank) VALUES ('usermerge', 2);
 
 -- name: has_padding
--- Whether the padding is in the index.
+-- Return whether the padding is in the index.
 SELECT rowid FROM message_terms WHERE message_terms MATCH ?;
 
 -- name: merge_index
--- Merge segments, so many pages of them. A negative number begins with all of them; it is done when a step with
--- a positive number has nothing to change.
+-- Merge segments, up to a number of pages. A negative number starts a merge of all segments; the merge is done when a
+-- step with a positive number changes nothing.
 INSERT INTO message_terms (message_terms, rank) VALUES ('merge', ?);
 
 -- name: index_structure
--- The segments of the full-text index and their levels.
+-- Return the structure record of the full-text index.
 SELECT block FROM message_terms_data WHERE id = 10;
 
 -- name: touch_index_residue
--- Change nothing, and commit all the same.
+-- Commit a transaction without a change.
 UPDATE index_residue SET messages = messages;
 
 -- name: settle_index_residue
--- The index was rewritten: nothing deleted is in it, unless something was deleted since. The upper half of the
--- number counts rewrites, so that no value comes twice.
+-- Reset the residue after a rewrite, unless something was deleted since. The upper half counts rewrites, so that no
+-- value occurs twice.
 UPDATE index_residue SET messages = ((messages >> 32) + 1) << 32 WHERE messages = ?;
 
 -- name: weights
--- Bytes of every table and index, the parts of the full-text index each by itself.
+-- Return the bytes of every table and index, with the parts of the full-text index separately.
 SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name;

@@ -1,8 +1,8 @@
--- Conversations, their messages, sessions, documents and contacts; who may see them; and the documented face.
+-- Tables for conversations, messages, sessions, documents and contacts; access rules; the public views.
 --
--- Schema `aforesaid` holds what is stored, schema `api` the documented view of it for plain SQL.
--- The owner comes first in every key, every join and every foreign key, so that one owner's rows lie
--- together and the schema can be distributed by owner.
+-- Schema `aforesaid` contains the stored data, schema `api` the documented views for plain SQL. The owner is the first
+-- column of every key, join and foreign key, so that one owner's rows are stored together and the schema can be
+-- distributed by owner.
 
 CREATE SCHEMA aforesaid;
 CREATE SCHEMA IF NOT EXISTS api;
@@ -25,9 +25,9 @@ VALUES (sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_rando
 --
 -- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
 
--- An owner, a session id or a message id as a key. A name that is too long for an index is kept as
--- its digest, and so is one that looks like a digest: no two names have the same key.
--- In PL/pgSQL because it is asked at every statement, and an SQL function that cannot be inlined costs more.
+-- Return the key of an owner, a session id or a message id. A name that is too long for an index, or looks like a
+-- digest, is replaced by its digest, so no two names have the same key. In PL/pgSQL because every statement calls it,
+-- and an SQL function that cannot be inlined is slower.
 CREATE FUNCTION aforesaid.key_of(p_name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -38,8 +38,8 @@ BEGIN
 END
 $$;
 
--- For whom this session speaks: the `sub` of the token that a gateway checked, where there is one;
--- else the setting `aforesaid.owner`. NULL is nobody, and nobody sees nothing.
+-- Return the owner of this session: the `sub` of a token checked by a gateway, or else the setting `aforesaid.owner`.
+-- Without an owner (NULL), no row is visible.
 CREATE FUNCTION aforesaid.current_owner() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN aforesaid.key_of(coalesce(
@@ -48,7 +48,7 @@ RETURN aforesaid.key_of(coalesce(
     nullif(current_setting('aforesaid.owner', true), '')
 ));
 
--- Speak for this owner (in full, not its key) until the end of the transaction.
+-- Set the owner (full name, not key) until the end of the transaction.
 CREATE FUNCTION aforesaid.speak_for(p_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -56,8 +56,8 @@ BEGIN
 END
 $$;
 
--- When a conversation that was active at this moment expires; NULL is never, also when the moment
--- lies beyond the last year that can be told. Days have 24 hours, whatever the session's time zone.
+-- Return the expiry of a conversation that was active at this time; NULL for never, also if the result exceeds the
+-- largest representable year. Days have 24 hours in every time zone.
 CREATE FUNCTION aforesaid.expiry(p_ttl interval, p_now timestamptz) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
@@ -65,8 +65,8 @@ RETURN CASE
     THEN ((p_now AT TIME ZONE 'UTC') + p_ttl) AT TIME ZONE 'UTC'
 END;
 
--- The lifetime of what plain SQL inserts: the setting `aforesaid.default_ttl`, as in '90 days' or
--- 'never', else thirty days.
+-- Return the lifetime of conversations inserted by plain SQL: the setting `aforesaid.default_ttl`, such as '90 days' or
+-- 'never', or else thirty days.
 CREATE FUNCTION aforesaid.default_ttl() RETURNS interval
 LANGUAGE sql STABLE
 RETURN CASE coalesce(current_setting('aforesaid.default_ttl', true), '')
@@ -77,9 +77,9 @@ END;
 
 -- Tables --------------------------------------------------------------------------------------
 
--- The documents of the kind `contacts`, in columns. `brought`: nobody has described this client, the row is only what
--- a conversation refers to; it is no contact yet, and neither shown nor read. `data`: the document as it was given
--- where the columns cannot say it: sealed, or of a later release.
+-- Documents of the kind `contacts`, in columns. `brought` marks a placeholder, which only serves as the target of a
+-- conversation's reference and is neither shown nor read. `data` is the document itself if it does not fit the columns:
+-- sealed, or of a later release.
 CREATE TABLE aforesaid.contacts (
     owner text COLLATE "C" NOT NULL DEFAULT aforesaid.current_owner(),
     id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -106,9 +106,9 @@ CREATE TABLE aforesaid.contacts (
     )
 );
 
--- `owner_name` is the owner in full where `owner` is only its digest. `indexed_count` says how many messages can be
--- found by a term, `term_count` how many terms they have together. `head` is what an encrypting layer commits itself to
--- with every write: which messages there are, in which order.
+-- `owner_name` is the full name of the owner if `owner` is a digest. `indexed_count` is the number of searchable
+-- messages, `term_count` the number of their terms. `head` is the encrypting layer's commitment to the messages of the
+-- log and their order.
 CREATE TABLE aforesaid.conversations (
     owner text COLLATE "C" NOT NULL,
     id uuid NOT NULL,
@@ -138,12 +138,12 @@ CREATE TABLE aforesaid.conversations (
     updated_at timestamptz NOT NULL,
     last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
     PRIMARY KEY (owner, id),
-    -- PostgreSQL's moments reach further than those of others, and to infinity.
+    -- PostgreSQL's timestamps exceed the range of other stores, and include infinity.
     CONSTRAINT conversations_in_time CHECK (
         created_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
         AND updated_at BETWEEN '0001-01-01 00:00:00+00' AND '9999-12-31 23:59:59.999999+00'
     ),
-    -- A store that meets a client without a contact makes one: see `insert_conversation` in queries.sql.
+    -- The store inserts a contact for an unknown client: see `insert_conversation` in queries.sql.
     CONSTRAINT conversations_client FOREIGN KEY (owner, client_id)
         REFERENCES aforesaid.contacts (owner, id) ON DELETE SET NULL (client_id)
 );
@@ -157,12 +157,12 @@ CREATE INDEX conversations_by_creation ON aforesaid.conversations (owner, create
 CREATE INDEX conversations_by_activity ON aforesaid.conversations (owner, last_activity, id);
 CREATE INDEX conversations_by_expiry ON aforesaid.conversations (expires_at) WHERE expires_at IS NOT NULL;
 
--- The log. `at` and `sequence` are the reading order. `body` is the message in its wire form, as text
--- and not as jsonb, which cannot hold every string that JSON can: NUL, half of a surrogate pair.
+-- The log. `at` and `sequence` give the reading order. `body` is the message in its wire format, as text and not as
+-- jsonb, which cannot represent NUL and lone surrogates.
 --
--- `terms` are what the message is found by: each term behind the mark of its owner (see `aforesaid.mark_of`), with
--- how often it occurs as its position, and with the weight D, C, B or A for once, twice, three times, more often.
--- `term_count` is how many there are, repeated ones counted again. Both are NULL until they are worked out.
+-- `terms` are the index terms: each with its owner's prefix (see `aforesaid.mark_of`), its frequency as position, and
+-- the weight D, C, B or A for once, twice, three times or more. `term_count` is the number of terms, with repetitions.
+-- Both are NULL until the message is indexed.
 CREATE TABLE aforesaid.messages (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid NOT NULL,
@@ -182,13 +182,13 @@ CREATE TABLE aforesaid.messages (
 CREATE UNIQUE INDEX messages_by_key ON aforesaid.messages (owner, conversation_id, message_key)
     WHERE message_key IS NOT NULL;
 
--- New terms wait in a list that every search reads and that is worked in when it is full: small, so that neither the
--- search nor the turn that fills it takes long.
+-- New terms go to a pending list, which every search reads and which is merged when it is full. Small, so that neither
+-- the search nor the turn that fills it takes long.
 CREATE INDEX messages_by_terms ON aforesaid.messages USING gin (terms)
     WITH (fastupdate = on, gin_pending_list_limit = 64);
 CREATE INDEX messages_without_terms ON aforesaid.messages (owner, conversation_id) WHERE term_count IS NULL;
 
--- `session_name` is the session in full where `session_key` is only its digest.
+-- `session_name` is the full session id if `session_key` is a digest.
 CREATE TABLE aforesaid.sessions (
     owner text COLLATE "C" NOT NULL,
     session_key text COLLATE "C" NOT NULL,
@@ -200,8 +200,8 @@ CREATE TABLE aforesaid.sessions (
 
 CREATE INDEX sessions_by_conversation ON aforesaid.sessions (owner, conversation_id);
 
--- What is kept beside the log: the owner's, where there is no conversation, or derived from one and gone with it.
--- `owner_name` as with conversations: an owner may have nothing else.
+-- Documents: the owner's, without a conversation, or derived from one and deleted with it. `owner_name` as in
+-- conversations: an owner may have documents only.
 CREATE TABLE aforesaid.documents (
     owner text COLLATE "C" NOT NULL,
     conversation_id uuid,
@@ -217,11 +217,11 @@ CREATE TABLE aforesaid.documents (
 
 -- Row-level security --------------------------------------------------------------------------
 
--- Every table shows an owner's rows to that owner only, also to the role that owns the table. Operators
--- see all rows by two things together: being (or running a function of) the role that made the schema,
--- and saying so in the setting `aforesaid.operator`. The setting alone opens nothing.
+-- Every table shows an owner's rows to that owner only, even to the role that owns the table. Operators see all rows if
+-- two conditions hold: they are (or run a function of) the role that created the schema, and they set
+-- `aforesaid.operator`. The setting alone grants nothing.
 --
--- The conditions are sub-selects so that they are worked out once a statement, not once a row.
+-- The conditions are sub-selects, so that they are evaluated once per statement, not once per row.
 CREATE FUNCTION aforesaid.guard(p_table text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -237,15 +237,15 @@ BEGIN
 END
 $$;
 
--- Under row-level security the server searches an index only for what the policy itself asks, or for operators
--- that are marked as unable to leak. `@@` is not. So there is a face of the log whose policy is the search: the
--- partitions. A partition that is named directly has its own policy, not its parent's, and shows those of the
--- owner's messages that hold one of the terms in the setting `aforesaid.terms`. Only services may name them.
+-- Under row-level security, the server uses an index only for conditions of the policy itself or for leakproof
+-- operators. `@@` is not leakproof. So the search is the policy of the partitions: a partition that is named directly
+-- has its own policy, not its parent's, and shows the owner's messages with one of the terms in the setting
+-- `aforesaid.terms`. Only services may name partitions.
 --
--- All that is ever looked up in the index carries the mark of the owner, put there by the policy: what others have
--- said, and how much of it, makes no difference to what is found nor to how long it takes.
+-- The policy adds the owner's prefix to every index lookup. So other owners' data affects neither the results nor the
+-- time.
 
--- What every term of an owner begins with: 48 bits of a digest, so that hardly two share one.
+-- Return the prefix of an owner's terms: 48 bits of a digest, so that collisions are rare.
 CREATE FUNCTION aforesaid.mark_of(p_owner text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -254,7 +254,7 @@ BEGIN
 END
 $$;
 
--- A term of an owner as a query, whatever characters it is made of.
+-- Return a term of an owner as a query, with any characters quoted.
 CREATE FUNCTION aforesaid.sought(p_mark text, p_term text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -263,8 +263,8 @@ BEGIN
 END
 $$;
 
--- Any of the terms in the setting, as terms of this owner; NULL finds nothing. In groups, because the server walks
--- down a chain of ORs by recursion.
+-- Return a query for any of the terms in the setting, as terms of this owner; NULL finds nothing. Grouped, because the
+-- server evaluates a chain of ORs by recursion.
 CREATE FUNCTION aforesaid.sought_by(p_owner text) RETURNS tsquery
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -283,7 +283,7 @@ BEGIN
 END
 $$;
 
--- Look for messages that hold any of these terms, until the end of the transaction.
+-- Set the search terms until the end of the transaction.
 CREATE FUNCTION aforesaid.look_for(p_terms text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -327,7 +327,7 @@ BEGIN
 END
 $$;
 
--- The search itself, for a role that row-level security does not bind: a superuser, or one that may bypass it.
+-- The search for roles without row-level security: a superuser, or a role with BYPASSRLS.
 CREATE FUNCTION aforesaid.unbound_search(p_part text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -338,7 +338,7 @@ BEGIN
 END
 $$;
 
--- The partition that holds an owner's messages.
+-- Return the partition with an owner's messages.
 CREATE FUNCTION aforesaid.part_of(p_owner text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
@@ -350,7 +350,7 @@ BEGIN
 END
 $$;
 
--- ANALYZE would keep samples of what people said in the server's statistics, where nobody deletes them.
+-- ANALYZE would copy samples of messages into the server's statistics, where they are never deleted.
 CREATE FUNCTION aforesaid.keep_no_samples(p_table text, p_columns text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -370,10 +370,10 @@ SELECT aforesaid.keep_no_samples(
 SELECT aforesaid.keep_no_samples(
     'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
 
--- Let a role use schema `api`. With an owner it is held to that owner by policies of its own, whatever
--- it claims in its settings: for people and tools that write their own SQL. Without one it is trusted
--- to say for whom it speaks: for a gateway that checks tokens. A service runs the store itself, and it
--- alone reads and writes documents; the others may only let go what was derived from a history that they replace.
+-- Grant a role access to schema `api`. With an owner, policies restrict the role to that owner, whatever its settings:
+-- for people and tools with their own SQL. Without an owner, the role may set any owner: for a gateway that checks
+-- tokens. A service runs the store itself. Only services read and write documents; other roles may only delete
+-- documents derived from a history that they replace.
 CREATE FUNCTION aforesaid.admit(p_role name, p_owner text DEFAULT NULL, p_service boolean DEFAULT false)
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -408,7 +408,7 @@ BEGIN
         IF p_service THEN
             EXECUTE format('GRANT SELECT ON aforesaid.%I TO %I', guarded, p_role);
         END IF;
-        -- Restrictive policies come before the others, so the search is in this one too.
+        -- Restrictive policies apply before the others, so this one contains the search too.
         IF p_owner IS NOT NULL THEN
             EXECUTE format(
                 'CREATE POLICY %I ON aforesaid.%I AS RESTRICTIVE FOR SELECT TO %I'
@@ -434,11 +434,11 @@ $$;
 
 -- The log's rules ------------------------------------------------------------------------------
 
--- Notifications reach every role that may connect, with or without a grant, and each of them may send some. So the
--- channel has a name that cannot be guessed, and a notification consists of keyed digests: it reveals nothing to a
--- listener without the key, and a watcher reads the store before it reports a change.
+-- Notifications reach every role that may connect, even without a grant, and every role can send them. So the channel's
+-- name cannot be guessed, and a notification consists of keyed digests: it reveals nothing without the key, and a
+-- watcher reads the store before it reports a change.
 
--- A name for a notification: nobody without the key can compute it, or learn what it stands for.
+-- Return a tag for notifications: without the key, it can neither be computed nor interpreted.
 CREATE FUNCTION aforesaid.tag(p_key bytea, p_kind text, p_name text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -449,7 +449,7 @@ BEGIN
 END
 $$;
 
--- The channel. A function takes it to LISTEN and NOTIFY, so that no statement shows it in `pg_stat_activity`.
+-- Return the channel. A function passes it to LISTEN and NOTIFY, so that it does not appear in `pg_stat_activity`.
 CREATE FUNCTION aforesaid.channel(p_key bytea) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -457,7 +457,7 @@ BEGIN
 END
 $$;
 
--- Listen for changes from now on. The key comes back, with which notifications are read.
+-- Listen for changes from now on; return the key of the notifications.
 CREATE FUNCTION aforesaid.listen() RETURNS bytea
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -469,10 +469,9 @@ BEGIN
 END
 $$;
 
--- Let writers know that this session listens, for as long as it lasts: without a listener they do not notify,
--- because a server lets transactions that notify commit only one after the other. False when the lock cannot be had
--- now. Any role can hold an advisory lock for as long as it likes, so nothing waits for this one; while another role
--- holds it, writers notify.
+-- Tell writers that this session listens, until it ends. Without a listener they do not notify, because the server
+-- commits notifying transactions one after the other. Return false if the lock is not available now. Any role can hold
+-- an advisory lock for any time, so nothing waits for this one; while another role holds it, writers notify.
 CREATE FUNCTION aforesaid.attend() RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -480,8 +479,8 @@ BEGIN
 END
 $$;
 
--- Notify watchers that a conversation has changed or is gone, if a session listens: then the lock of `attend` cannot
--- be had. Two writers that try at once may notify in vain.
+-- Notify watchers of a changed or deleted conversation, if a session listens: the lock of `attend` is not available
+-- then. Two concurrent writers may notify without need.
 CREATE FUNCTION aforesaid.tell(p_owner text, p_id uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -492,7 +491,7 @@ BEGIN
 END
 $$;
 
--- Runs with the rights of the schema's maker: a role that writes conversations need not know the key.
+-- Runs with the rights of the schema's owner: a role that writes conversations needs no access to the key.
 CREATE FUNCTION aforesaid.notify_watchers(p_owner text, p_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -505,16 +504,16 @@ BEGIN
 END
 $$;
 
--- One turn, all of it or nothing. It locks the record, so turns come one after the other. That an id is taken shows
--- when the message is put; only a turn that was found to be known in part, or whose revision is not the expected
--- one, asks before, and for those ids alone. `state` says what happened:
---   stored    the messages have the numbers from `sequence` on, and `stamp` where they had no time
---   known     some ids are taken, and others than those in p_known_keys; nothing was stored
+-- Store one turn completely or not at all. The record is locked, so turns are serialized. The unique index detects
+-- known ids on insert; only a turn with ids known in advance, or with another revision than expected, is checked
+-- before, and only for these ids. `state` is the result:
+--   stored    the messages have the numbers from `sequence` on, and `stamp` if they had no time
+--   known     ids other than those in p_known_keys are known; nothing was stored
 --   moved     the revision is not the expected one; nothing was stored
---   missing   there is no such conversation
--- `p_afresh` puts the messages in the place of all there are. Times and keys are NULL as a whole where no
--- message has one. `p_name` is in whose name (in full, not the key); NULL stays with whom the session speaks for.
--- `p_terms` and `p_term_counts` are what each message is found by if it was said at `p_now`; NULL is not known yet.
+--   missing   the conversation is missing
+-- `p_afresh` replaces all messages. Times and keys are NULL if no message has one. `p_name` is the owner (full name,
+-- not key); NULL keeps the owner of the session. `p_terms` and `p_term_counts` are the index terms of each message if
+-- its time is `p_now`; NULL means not analysed yet.
 CREATE FUNCTION aforesaid.turn(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
     p_known_keys text[], p_known_sequences bigint[],
@@ -543,8 +542,8 @@ BEGIN
         state := 'missing';
         RETURN;
     END IF;
-    -- What was stored before is known, whatever came after it: only a turn with something new can have moved.
-    -- `p_seen` is the head of the log that the turn goes on from, empty for none.
+    -- A repeated turn succeeds at any revision: only a turn with new messages can conflict. `p_seen` is the head that
+    -- the turn was sealed after, empty for none.
     moved := coalesce(conversation.revision <> p_expected, false)
         OR coalesce(p_seen <> coalesce(conversation.head, ''), false);
     IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
@@ -576,14 +575,14 @@ BEGIN
     stamp := p_now;
     IF conversation.last_message_at > p_now AND conversation.last_message_at <= p_now + interval '1 minute' THEN
         stamp := conversation.last_message_at;
-        -- The day is one of the terms. Across midnight they are worked out when somebody searches.
+        -- The day is one of the terms. Across midnight, the next search computes the terms.
         IF (stamp AT TIME ZONE 'UTC')::date <> (p_now AT TIME ZONE 'UTC')::date THEN
             p_terms := NULL;
             p_term_counts := NULL;
         END IF;
     END IF;
-    -- The index says whether an id is taken. To ask for it before would be to read the whole log where that has
-    -- grown since it was last analysed.
+    -- The unique index detects known ids. A query before could read the whole log if that has grown since the last
+    -- ANALYZE.
     INSERT INTO aforesaid.messages (
         owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
     )
@@ -645,7 +644,7 @@ BEGIN
 END
 $$;
 
--- Speak for the owner (by name in full, not the key) and say whether there is such a conversation.
+-- Set the owner (full name, not key) and return whether the conversation exists.
 CREATE FUNCTION aforesaid.opens(p_name text, p_owner text, p_id uuid, p_now timestamptz) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -657,11 +656,11 @@ BEGIN
 END
 $$;
 
--- Where a log has grown since it was last analysed, every index over it looks as good as any other, and to fetch the
--- whole conversation as good as to walk along one. `holding`, `tail` and `page` leave no choice: what they ask for
--- comes in the order of the one index that they mean, and they may not sort. Nor are they compiled: it never pays.
+-- If a log has grown since the last ANALYZE, the planner may choose any index or fetch the whole conversation.
+-- `holding`, `tail` and `page` leave no choice: their results have the order of the intended index, and sorting is
+-- disabled. JIT compilation is disabled because it never pays off here.
 
--- The messages that hold these ids. A range, because with an equality the order would mean nothing.
+-- Return the messages with these ids. A range condition, because with an equality the order would be ignored.
 CREATE FUNCTION aforesaid.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF aforesaid.messages
 LANGUAGE plpgsql STABLE SET enable_sort = off SET jit = off AS $$
 BEGIN
@@ -678,7 +677,7 @@ BEGIN
 END
 $$;
 
--- Whether one of these ids is taken, or one that was found taken is so no more, or by another message.
+-- Return whether one of these ids is taken, or a known id is no longer taken or belongs to another message.
 CREATE FUNCTION aforesaid.knows(
     p_owner text, p_id uuid, p_keys text[], p_known_keys text[], p_known_sequences bigint[]
 ) RETURNS boolean
@@ -694,8 +693,8 @@ BEGIN
 END
 $$;
 
--- The messages that hold these ids, in the owner's name (in full, not the key). One empty row where there are none, no
--- row without the conversation.
+-- Return the messages with these ids for an owner (full name, not key). One empty row means none, no row a missing
+-- conversation.
 CREATE FUNCTION aforesaid.known(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_keys text[]
 ) RETURNS TABLE (
@@ -715,8 +714,8 @@ BEGIN
 END
 $$;
 
--- The last messages, or the last before a position, newest first, in the owner's name: what a window asks for, in one
--- statement. Empty and missing as in `known`.
+-- Return the last messages, or the last before a position, newest first, in one statement. Empty and missing as in
+-- `known`.
 CREATE FUNCTION aforesaid.tail(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
     p_before_at timestamptz, p_before_sequence bigint
@@ -726,7 +725,7 @@ BEGIN
     IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
-    -- Two statements, so that each has a plan that walks the index from where it has to.
+    -- Two statements, so that each has a plan that walks the index from its start.
     IF p_before_at IS NULL THEN
         RETURN QUERY
             SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
@@ -750,7 +749,7 @@ BEGIN
 END
 $$;
 
--- Messages from the oldest on; in whose name, empty and missing as in `tail`.
+-- Return messages from the oldest on; owner, empty and missing as in `tail`.
 CREATE FUNCTION aforesaid.page(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint, p_offset bigint
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
@@ -773,9 +772,8 @@ $$;
 
 -- Search ---------------------------------------------------------------------------------------
 
--- What an owner's index knows of some terms: how many messages it has and how many terms they have together, in how
--- many messages each of the terms occurs, which conversations are over, and whether there are messages that
--- nobody has worked out the terms of yet. Conversations that are over do not count.
+-- Return the totals of an owner's index (messages and terms), the frequency of each term, the expired conversations,
+-- and whether unindexed messages exist. Expired conversations do not count.
 CREATE FUNCTION aforesaid.frequencies(
     p_name text, p_owner text, p_now timestamptz, p_terms text[],
     OUT messages bigint, OUT terms bigint, OUT frequencies bigint[], OUT expired uuid[], OUT waiting boolean
@@ -808,10 +806,9 @@ BEGIN
 END
 $$;
 
--- The messages that hold any of the terms in `p_any`, the best first by how rare the terms are that they hold and
--- how often they hold them for their length (BM25, an occurrence beyond the fourth not counted). `p_weights` are how
--- rare the terms are, `p_average` is how many terms a message has, `p_saturation` and `p_length` are BM25's k1 and b.
--- `counts` are exact.
+-- Return the messages with any of the terms in `p_any`, best first by BM25, with at most four occurrences counted.
+-- `p_weights` are the weights of the terms, `p_average` is the average number of terms per message, `p_saturation` and
+-- `p_length` are BM25's k1 and b. `counts` are exact.
 CREATE FUNCTION aforesaid.found(
     p_name text, p_owner text, p_any text[], p_terms text[], p_weights double precision[],
     p_average double precision, p_saturation double precision, p_length double precision, p_expired uuid[],
@@ -832,7 +829,7 @@ DECLARE
 BEGIN
     PERFORM aforesaid.speak_for(p_name);
     PERFORM aforesaid.look_for(p_any);
-    -- `ts_rank` of one term is the weight that stands for how often it occurs, over 1.64493406685.
+    -- `ts_rank` of one term is the weight for its frequency, divided by 1.64493406685.
     RETURN QUERY EXECUTE format($search$
         SELECT best.conversation_id, best.at, best.sequence, best.role, best.term_count, best.score, (
             SELECT array_agg(coalesce(held.positions[1], 0)::integer ORDER BY asked.place)
@@ -860,8 +857,8 @@ $$;
 
 -- Operators ------------------------------------------------------------------------------------
 
--- Everybody with a contact, a conversation or a document of none of these kinds, after a given one, in order of
--- their keys.
+-- Return the owners with a contact, a conversation or a document of another kind than these, after a given owner, by
+-- key.
 CREATE FUNCTION aforesaid.owners_after(p_last text, p_limit bigint, p_beside text[])
 RETURNS TABLE (owner text, owner_name text)
 LANGUAGE plpgsql SECURITY DEFINER
@@ -886,7 +883,7 @@ BEGIN
 END
 $$;
 
--- Remove some of what has expired, whoever it belongs to; returns how many went.
+-- Delete some expired conversations of all owners; return their number.
 CREATE FUNCTION aforesaid.purge(p_now timestamptz, p_limit bigint) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -916,8 +913,8 @@ REVOKE EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge, aforesaid.ad
 
 -- The documented face --------------------------------------------------------------------------
 
--- A body as jsonb. What jsonb cannot hold (NUL, half of a surrogate pair) shows as U+FFFD here; the
--- stored body keeps it. A body that still cannot be shown is shown as the text that it is.
+-- Return a body as jsonb. NUL and lone surrogates, which jsonb cannot represent, become U+FFFD; the stored body keeps
+-- them. A body that is not JSON is returned as text.
 CREATE FUNCTION aforesaid.readable(p_body text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -939,12 +936,12 @@ BEGIN
 END
 $$;
 
--- A moment in ISO 8601, in UTC.
+-- Return a time in ISO 8601, in UTC.
 CREATE FUNCTION aforesaid.iso(p_at timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
 
--- A message in its documented form, as `Message.to_dict` gives it.
+-- Return a message in its documented form, as `Message.to_dict` does.
 CREATE FUNCTION aforesaid.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -958,13 +955,13 @@ BEGIN
     IF coalesce(body ->> 'dialect', 'plain') = 'plain' THEN
         RETURN coalesce(body -> 'extra', '{}') || (body - ARRAY['extra', 'tokens']) || ours;
     END IF;
-    -- The fields of another dialect may have the names of ours, so they stand apart.
+    -- The fields of another dialect are separate, because their names may equal ours.
     RETURN (body - 'tokens') || ours
         || CASE WHEN body ? 'content' THEN '{}' ELSE '{"without_content": true}' END::jsonb;
 END
 $$;
 
--- Documents as the rows that `turn` wants. What the store could not read back is refused here.
+-- Convert documents to the rows for `turn`. Reject documents that the store could not read back.
 CREATE FUNCTION aforesaid.parsed(p_documents jsonb)
 RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text, body text)
 LANGUAGE plpgsql STABLE AS $$
@@ -1011,8 +1008,8 @@ BEGIN
 END
 $$;
 
--- Whether this says how a message sounded, as `Speech` does: a confidence from 0 to 1, a language, what was spoken,
--- and how many characters of that were heard.
+-- Return whether this is valid metadata of speech, as `Speech`: a confidence from 0 to 1, a language, the spoken text,
+-- and the number of its heard characters.
 CREATE FUNCTION aforesaid.is_speech(p_speech jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE jsonb_typeof(p_speech)
@@ -1069,7 +1066,7 @@ BEGIN
 END
 $$;
 
--- The moment that a message names. Without a time zone it is no moment.
+-- Parse the timestamp of a message. A time zone is required.
 CREATE FUNCTION aforesaid.moment(p_place bigint, p_text text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -1085,7 +1082,7 @@ BEGIN
 END
 $$;
 
--- A timestamp as it was given where every reader understands it, else the same moment in UTC.
+-- Return a timestamp unchanged if every reader accepts it, or else the same time in UTC.
 CREATE FUNCTION aforesaid.kept_moment(p_text text, p_at timestamptz) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE
@@ -1126,7 +1123,7 @@ ALTER VIEW api.conversations ALTER COLUMN unread_count SET DEFAULT 0;
 ALTER VIEW api.conversations ALTER COLUMN created_at SET DEFAULT now();
 ALTER VIEW api.conversations ALTER COLUMN updated_at SET DEFAULT now();
 
--- For whom plain SQL writes; a write for nobody is refused.
+-- Return the owner for writes of plain SQL; raise an error if there is none.
 CREATE FUNCTION aforesaid.writer() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -1139,7 +1136,7 @@ BEGIN
 END
 $$;
 
--- The owner in full where its key is only a digest.
+-- Return the owner's full name if its key is a digest.
 CREATE FUNCTION aforesaid.writer_name() RETURNS text
 LANGUAGE sql STABLE
 RETURN nullif(coalesce(
@@ -1148,7 +1145,7 @@ RETURN nullif(coalesce(
     nullif(current_setting('aforesaid.owner', true), '')
 ), aforesaid.current_owner());
 
--- Append documents as one turn, or put them in the place of all there are.
+-- Append documents as one turn, or replace all messages.
 CREATE FUNCTION aforesaid.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1157,7 +1154,7 @@ DECLARE
     keys text[];
     bodies text[];
 BEGIN
-    -- Held to the end of the transaction: what is found out about known ids stays true.
+    -- Lock until the end of the transaction, so that the known ids cannot change.
     PERFORM FROM aforesaid.conversations AS c WHERE c.owner = p_owner AND c.id = p_id FOR NO KEY UPDATE;
     PERFORM aforesaid.check_ids(p_owner, p_id, p_documents, p_afresh);
     WITH stored AS (
@@ -1173,7 +1170,7 @@ BEGIN
         WHERE p_afresh OR said.key IS NULL OR said.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
         ORDER BY said.key, CASE WHEN said.key IS NULL THEN said.place END, said.place
     ),
-    -- A message that stays keeps its body, which may hold more than its document can show.
+    -- An unchanged message keeps its body, which may contain more than its document shows.
     kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_afresh)
     SELECT
         coalesce(array_agg(once.role ORDER BY place), '{}'), coalesce(array_agg(once.at ORDER BY place), '{}'),
@@ -1185,7 +1182,7 @@ BEGIN
 END
 $$;
 
--- A message id stands for one message: other words under the same id are refused.
+-- A message id identifies one message: other content with the same id is an error.
 CREATE FUNCTION aforesaid.check_ids(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1247,7 +1244,7 @@ $$;
 CREATE TRIGGER insert_conversation INSTEAD OF INSERT ON api.conversations
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_insert();
 
--- Only what the statement changes is written, so that two that change different things both count.
+-- Write only the changed fields, so that two statements with different fields both take effect.
 CREATE FUNCTION aforesaid.api_update() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1292,7 +1289,7 @@ $$;
 CREATE TRIGGER update_conversation INSTEAD OF UPDATE ON api.conversations
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update();
 
--- New messages after those there were: a turn. Anything else: another history.
+-- Additional messages at the end are a turn. Any other change replaces the history.
 CREATE FUNCTION aforesaid.api_messages(p_owner text, p_id uuid, p_old jsonb, p_new jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1333,7 +1330,7 @@ $$;
 CREATE TRIGGER delete_conversation INSTEAD OF DELETE ON api.conversations
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_delete();
 
--- A client that conversations refer to may be waiting to be described.
+-- A client of a conversation may have a placeholder contact.
 CREATE FUNCTION aforesaid.api_insert_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1364,7 +1361,7 @@ $$;
 CREATE TRIGGER insert_contact INSTEAD OF INSERT ON api.contacts
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_insert_contact();
 
--- What is written here is what the columns say: a sealed contact is sealed no more.
+-- The columns are authoritative here: a sealed contact is no longer sealed.
 CREATE FUNCTION aforesaid.api_update_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -1396,7 +1393,7 @@ $$;
 CREATE TRIGGER update_contact INSTEAD OF UPDATE ON api.contacts
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update_contact();
 
--- Conversations outlive their contact. The foreign key would do the same, without telling watchers.
+-- Conversations stay when their contact is deleted. The foreign key would do the same, but without notifications.
 CREATE FUNCTION aforesaid.api_delete_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE

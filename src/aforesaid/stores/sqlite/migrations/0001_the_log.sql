@@ -14,7 +14,7 @@ CREATE TABLE conversations (
     tags TEXT NOT NULL CHECK (json_type(tags) = 'array'),
     notes TEXT,
     last_message_at INTEGER,
-    -- Not IN: that builds a table for every check, and every turn checks this one.
+    -- Not IN, which would build a table for every check; every turn runs this check.
     last_message_from TEXT CHECK (
         last_message_from = 'user' OR last_message_from = 'assistant'
         OR last_message_from = 'system' OR last_message_from = 'tool'
@@ -27,7 +27,7 @@ CREATE TABLE conversations (
     expires_at INTEGER,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    -- What an encrypting layer commits itself to with every write: which messages there are, in which order.
+    -- The encrypting layer's commitment to the messages of the log and their order.
     head TEXT,
     analysed INTEGER NOT NULL DEFAULT 0,
     searchable INTEGER NOT NULL DEFAULT 0,
@@ -38,7 +38,7 @@ CREATE TABLE conversations (
 
 CREATE INDEX conversations_by_activity ON conversations (owner, last_activity, id);
 
--- The log. `at` and `sequence` are the reading order; `body` is the message in its wire form.
+-- The log. `at` and `sequence` give the reading order; `body` is the message in its wire format.
 CREATE TABLE messages (
     pk INTEGER PRIMARY KEY,
     conversation INTEGER NOT NULL REFERENCES conversations (pk) ON DELETE CASCADE,
@@ -52,7 +52,7 @@ CREATE TABLE messages (
 
 CREATE UNIQUE INDEX messages_in_order ON messages (conversation, at, sequence);
 
--- Id first: ids are ordered by time, so that the turns of many conversations land on one page.
+-- Ids first: they are ordered by time, so that the turns of many conversations share a page.
 CREATE UNIQUE INDEX messages_by_id ON messages (message_id, conversation) WHERE message_id IS NOT NULL;
 
 CREATE TABLE sessions (
@@ -64,7 +64,7 @@ CREATE TABLE sessions (
 
 CREATE INDEX sessions_by_conversation ON sessions (conversation);
 
--- What is kept beside the log: the owner's, or derived from one conversation and gone with it.
+-- Documents: the owner's, or derived from one conversation and deleted with it.
 CREATE TABLE documents (
     owner TEXT NOT NULL,
     conversation INTEGER REFERENCES conversations (pk) ON DELETE CASCADE,
@@ -75,15 +75,14 @@ CREATE TABLE documents (
     data BLOB NOT NULL
 ) STRICT;
 
--- No conversation is 0 here: two that are NULL would not be the same.
+-- 0 for no conversation: two NULLs would not be equal.
 CREATE UNIQUE INDEX documents_by_key ON documents (owner, ifnull(conversation, 0), kind, key);
 CREATE INDEX documents_by_conversation ON documents (conversation) WHERE conversation IS NOT NULL;
 
--- The index for searching: a row for each message that was analysed. `terms` are its terms with spaces between,
--- none where it has none. Rows are added in the order of their keys, so that what comes after the last one waits
--- to be analysed; a search reads both. What a search tells of a message is here, so that its row in the log is
--- not read. `owner` is a digest: it stands before each term in the full-text table, so that no two owners share
--- a list of messages, and it needs no table of names.
+-- The search index: one row per analysed message. `terms` are its terms separated by spaces. Rows are added in the
+-- order of their keys, so messages after the last one wait to be analysed; a search reads both. The row has everything
+-- that a search returns, so the log is not read. `owner` is a digest, which is the prefix of each term in the full-text
+-- table: no two owners share a posting list.
 CREATE TABLE indexed (
     message INTEGER PRIMARY KEY REFERENCES messages (pk) ON DELETE CASCADE,
     conversation INTEGER NOT NULL,
@@ -95,15 +94,15 @@ CREATE TABLE indexed (
     terms TEXT NOT NULL
 ) STRICT;
 
--- Which messages have a term, and nothing else: how often is counted in `indexed`, for the few that are shown.
+-- The messages with a term. Frequencies are counted from `indexed`, for the returned messages only.
 CREATE VIRTUAL TABLE message_terms USING fts5 (
     terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii'
 );
 
 CREATE VIRTUAL TABLE term_frequencies USING fts5vocab (message_terms, row);
 
--- How many messages were taken out of the full-text table since it was last written anew: until then their
--- terms are found nowhere, but still in the file. One row.
+-- The number of messages deleted from the full-text table since its last rewrite: their terms are not found any more,
+-- but are still in the file. One row.
 CREATE TABLE index_residue (messages INTEGER NOT NULL) STRICT;
 INSERT INTO index_residue (messages) VALUES (0);
 
