@@ -159,7 +159,7 @@ async def test_those_who_were_admitted_before_use_vectors_that_came_after(databa
         await near_something(backend.of("ann"))
         await backend.close()
     with psycopg.connect(databases.url(roles["ann"], url[url.rindex("/") + 1 :])) as connection:
-        connection.execute("SELECT aforesaid.speak_for('bob')")
+        connection.execute("SELECT aforesaid.set_owner('bob')")
         assert connection.execute("SELECT count(*) FROM aforesaid.vectors").fetchone() == (0,)
 
 
@@ -293,7 +293,7 @@ async def test_vectors_go_with_their_documents(store: PostgresStore, vector_url:
     await store.delete_document(KIND, block([(1, [1.0, 0.0])]).key, conversation_id=ids[2])
     assert await sequences_near(store, [1.0, 0.0]) == []
     with psycopg.connect(vector_url) as connection:
-        connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
+        connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
         assert connection.execute("SELECT count(*) FROM aforesaid.vectors").fetchone() == (0,)
 
 

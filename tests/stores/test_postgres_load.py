@@ -152,7 +152,8 @@ QUESTIONS = {
     "the last messages": "aforesaid.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, NULL, NULL)",
     "the last before a position": "aforesaid.tail(%(owner)s, %(owner)s, %(id)s, now(), 20, now(), 1)",
     "the first messages": "aforesaid.page(%(owner)s, %(owner)s, %(id)s, now(), 20, 0)",
-    "messages by their ids": "aforesaid.known(%(owner)s, %(owner)s, %(id)s, now(), ARRAY['a', 'b', 'c'])",
+    "messages by their ids": "aforesaid.known_messages(%(owner)s, %(owner)s, %(id)s, now(),"
+    " ARRAY['a', 'b', 'c'])",
     "a turn after another": "aforesaid.turn(%(owner)s, %(owner)s, %(id)s, now(), 0, false, NULL, NULL,"
     """ ARRAY['user'], NULL, ARRAY[gen_random_uuid()::text], ARRAY['{"role": "user", "content": "x"}'])""",
     "a turn that is known in part": "aforesaid.turn(%(owner)s, %(owner)s, %(id)s, now(), NULL, false,"

@@ -101,7 +101,7 @@ ATTACKS: dict[str, list[str]] = {
     ],
     "forges a token": ['SET request.jwt.claims = \'{"sub": "bob"}\'', "TABLE api.conversations"],
     "forges an old token": ["SET request.jwt.claim.sub = 'bob'", "TABLE api.conversations"],
-    "speaks for bob": ["BEGIN", "SELECT aforesaid.speak_for('bob')", "TABLE api.conversations", "COMMIT"],
+    "speaks for bob": ["BEGIN", "SELECT aforesaid.set_owner('bob')", "TABLE api.conversations", "COMMIT"],
     "looks below the view": [
         "SET aforesaid.owner = 'bob'",
         "TABLE aforesaid.conversations",
@@ -164,8 +164,8 @@ ATTACKS: dict[str, list[str]] = {
         ' \'{{user}}\', NULL, NULL, ARRAY[\'{{"role": "user", "content": "forged"}}\'])',
         "SELECT * FROM aforesaid.turn(NULL, 'bob', '{bob}', now(), NULL, true, NULL, NULL,"
         " '{{}}', NULL, NULL, '{{}}')",
-        "SELECT aforesaid.knows('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
-        "SELECT aforesaid.say('bob', '{bob}', '[]', true)",
+        "SELECT aforesaid.known_ids_differ('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
+        "SELECT aforesaid.store_documents('bob', '{bob}', '[]', true)",
     ],
     "meets bob's id": [
         "INSERT INTO api.conversations (id) VALUES ('{bob}') RETURNING *",
@@ -314,8 +314,9 @@ ASKED = [
     *(f"TABLE aforesaid.messages_{part:02}" for part in range(16)),
     "SELECT * FROM aforesaid.frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
     "SELECT count(*) FROM aforesaid.messages WHERE terms @@ plainto_tsquery('simple', '{mark}{word}')",
-    "{explain} SELECT * FROM aforesaid.messages WHERE owner = 'bob' AND terms @@ aforesaid.sought_by('bob')",
-    "{explain} SELECT * FROM aforesaid.messages WHERE terms @@ aforesaid.sought_by('bob')",
+    "{explain} SELECT * FROM aforesaid.messages"
+    " WHERE owner = 'bob' AND terms @@ aforesaid.search_query('bob')",
+    "{explain} SELECT * FROM aforesaid.messages WHERE terms @@ aforesaid.search_query('bob')",
     "{explain} SELECT * FROM aforesaid.{part} WHERE owner = 'bob'",
     "{explain} SELECT * FROM aforesaid.{part}",
     "SET aforesaid.terms = 'x'' | ''{mark}{word}'",
@@ -335,7 +336,7 @@ def test_nobody_finds_out_which_words_bob_has_said(
     databases.role(role)
     with psycopg.connect(house.url, autocommit=True) as connection:
         connection.execute("SELECT aforesaid.admit(%s, 'ann', %s)", (role, service))
-        ((part,),) = connection.execute("SELECT aforesaid.part_of('bob')").fetchall()
+        ((part,),) = connection.execute("SELECT aforesaid.partition_of('bob')").fetchall()
     seen = []
     for word in ("spare", "zebra"):
         given = {"word": word, "owner": owner, "part": part, "mark": mark_of("bob"), "explain": EXPLAIN}
@@ -354,7 +355,7 @@ def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: 
         connection.execute(
             "SELECT set_config('aforesaid.terms', %s, true)", (terms.replace("{bob}", mark_of("bob")),)
         )
-        sought = connection.execute("SELECT aforesaid.sought_by('ann')::text").fetchall()[0][0]
+        sought = connection.execute("SELECT aforesaid.search_query('ann')::text").fetchall()[0][0]
     lexemes = re.findall(r"'((?:[^']|'')*)'", sought)
     assert len(lexemes) == len(terms.split(" "))
     assert all(lexeme.startswith(mark_of("ann")) for lexeme in lexemes)

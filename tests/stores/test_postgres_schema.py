@@ -396,12 +396,12 @@ def test_what_distributing_changes_by_itself_works_on_any_server(databases: Data
     with psycopg.connect(databases.new()) as connection:
         connection.execute(sql_file(PACKAGE, "schema.sql").encode())
         connection.execute(re.sub(r"SELECT create_(distributed|reference)_table.*?;", "", script).encode())
-        connection.execute("SELECT aforesaid.speak_for('o''ann')")
+        connection.execute("SELECT aforesaid.set_owner('o''ann')")
         connection.execute("INSERT INTO api.contacts (name) VALUES ('Bo')")
         connection.execute("INSERT INTO api.conversations (client_id) SELECT id FROM api.contacts")
         connection.execute("DELETE FROM api.contacts")
         assert connection.execute("SELECT client_id FROM api.conversations").fetchall() == [(None,)]
-        connection.execute("SELECT aforesaid.speak_for('bob')")
+        connection.execute("SELECT aforesaid.set_owner('bob')")
         assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (0,)
 
 
@@ -430,8 +430,8 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
 
 def test_every_query_names_the_owner() -> None:
     """Also where row-level security would do: who reads the query sees whose rows it touches."""
-    exempt = {"our_names", "schema_version", "speak_for", "purge_everybody", "owners"}
-    exempt |= {"listen", "attend", "writers", "one_moment", "extension", "tables", "weights"}
+    exempt = {"our_names", "schema_version", "set_owner", "purge_everybody", "owners"}
+    exempt |= {"listen", "announce_listener", "writers", "one_moment", "extension", "tables", "weights"}
     for name, sql in queries(PACKAGE).items():
         assert name in exempt or "%(owner)s" in sql, name
 

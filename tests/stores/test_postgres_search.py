@@ -329,7 +329,7 @@ async def test_what_plain_sql_wrote_is_found(backend: PostgresBackend, postgres_
     there = await conversation(store, "door")
     said = [{"role": "user", "content": "door and window"}, {"role": "assistant", "content": "the kettle"}]
     with psycopg.connect(postgres_url, autocommit=True) as connection, connection.transaction():
-        connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
+        connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
         connection.execute("INSERT INTO api.conversations (messages) VALUES (%s)", (json.dumps(said),))
         connection.execute(
             "UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (json.dumps(said), there)
@@ -412,7 +412,7 @@ async def _take(
     elif step == "sql":
         said = json.dumps([{"role": "user", "content": content} for content in contents])
         async with backend.connection() as connection, connection.transaction():
-            await connection.execute("SELECT aforesaid.speak_for(%s)", (store._name,))
+            await connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
             await connection.execute(
                 b"UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (said, there)
             )
@@ -494,7 +494,7 @@ async def test_the_index_is_searched_under_row_level_security(
         url = busy_url if asking is None else databases.url(asking, busy_url.rpartition("/")[2])
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await connection.execute("SET aforesaid.owner = 'ann'; SET aforesaid.terms = 'thing7 room1'")
-            cursor = await connection.execute("SELECT aforesaid.part_of('ann')")
+            cursor = await connection.execute("SELECT aforesaid.partition_of('ann')")
             ((part,),) = await cursor.fetchall()
             shown = await plan_of(connection, f"SELECT count(*) FROM aforesaid.{part} WHERE owner = 'ann'")
             assert f"Bitmap Index Scan on {part}_terms_idx" in shown, (asking, shown)
@@ -519,7 +519,7 @@ async def test_a_superuser_finds_the_same_through_the_index(
     assert known.frequencies == (1, 1)
     async with backend.connection() as connection:
         cursor = await connection.execute(
-            "SELECT aforesaid.part_of('ann'), aforesaid.unbound_search('messages_00')"
+            "SELECT aforesaid.partition_of('ann'), aforesaid.unbound_search('messages_00')"
         )
         ((part, search),) = await cursor.fetchall()
         await connection.execute("SET aforesaid.terms = 'thing7'")
@@ -531,7 +531,7 @@ async def test_a_superuser_finds_the_same_through_the_index(
 
 async def test_the_partitions_show_nothing_but_what_is_sought(busy: PostgresBackend, busy_url: str) -> None:
     async with await psycopg.AsyncConnection.connect(busy_url, autocommit=True) as connection:
-        cursor = await connection.execute("SELECT aforesaid.part_of('ann')")
+        cursor = await connection.execute("SELECT aforesaid.partition_of('ann')")
         ((part,),) = await cursor.fetchall()
         for settings_, number in (
             ({"aforesaid.owner": "ann"}, 0),

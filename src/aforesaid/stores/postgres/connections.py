@@ -138,7 +138,7 @@ async def execute_for(connection: Connection, owner: str, *steps: tuple[str, Map
     """
     cursor = connection.cursor(binary=True, row_factory=tuple_row)
     async with connection.pipeline():
-        await connection.execute(SQL["speak_for"], {"name": owner})
+        await connection.execute(SQL["set_owner"], {"name": owner})
         for name, values in steps[:-1]:
             await connection.execute(SQL[name], values)
         name, values = steps[-1]

@@ -8,12 +8,12 @@
 --     functions below use SET LOCAL. A gateway that sets the claims of a token must do the same.
 --   - A policy with a sub-select. The policies below call the function directly.
 --
--- The search terms are a setting too: see `aforesaid.look_for`. A search names a partition of the log, which is
+-- The search terms are a setting too: see `aforesaid.set_search_terms`. A search names a partition of the log, which is
 -- distributed with it.
 
 ALTER TABLE aforesaid.conversations DROP CONSTRAINT conversations_client;
 
-CREATE OR REPLACE FUNCTION aforesaid.speak_for(p_name text) RETURNS void
+CREATE OR REPLACE FUNCTION aforesaid.set_owner(p_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL citus.propagate_set_commands = 'local';
@@ -21,7 +21,7 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION aforesaid.look_for(p_terms text[]) RETURNS void
+CREATE OR REPLACE FUNCTION aforesaid.set_search_terms(p_terms text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL citus.propagate_set_commands = 'local';
@@ -50,7 +50,7 @@ BEGIN
     LOOP
         EXECUTE format(
             'ALTER POLICY sought_rows ON aforesaid.%I USING (owner = aforesaid.current_owner()'
-            ' AND terms @@ aforesaid.sought_by(aforesaid.current_owner()))', guarded);
+            ' AND terms @@ aforesaid.search_query(aforesaid.current_owner()))', guarded);
     END LOOP;
 END
 $$;

@@ -39,9 +39,9 @@ SELECT
             AND has_table_privilege(to_regclass('aforesaid.vectors'), 'INSERT')
     END AS ready;
 
--- name: speak_for
+-- name: set_owner
 -- Set the owner for the rest of the transaction.
-SELECT aforesaid.speak_for(%(name)s);
+SELECT aforesaid.set_owner(%(name)s);
 
 -- name: write_turn
 -- Append a turn, or replace all messages: see the function `aforesaid.turn`.
@@ -108,7 +108,7 @@ SELECT exchanged.sequence FROM exchanged;
 -- name: known_messages
 -- Return the messages with these ids: see the function. One empty row means none, no row a missing conversation.
 SELECT known.at, known.sequence, known.revision, known.stored_at, known.body, known.message_key
-FROM aforesaid.known(
+FROM aforesaid.known_messages(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(keys)s::text[]
 ) AS known;
 
@@ -141,7 +141,7 @@ INSERT INTO aforesaid.conversations (
     %(created_at)s, %(updated_at)s
 )
 ON CONFLICT (owner, id) DO NOTHING
-RETURNING aforesaid.tell(owner, id);
+RETURNING aforesaid.notify(owner, id);
 
 -- name: get_conversation
 -- Return the record.
@@ -199,7 +199,7 @@ WHERE
 RETURNING
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, aforesaid.tell(c.owner, c.id);
+    c.ttl, c.expires_at, c.created_at, c.updated_at, aforesaid.notify(c.owner, c.id);
 
 -- name: find_conversations
 -- Return a page of records, most recently active first. NULL disables a filter.
@@ -250,7 +250,7 @@ SELECT
             c.owner = %(owner)s AND c.id = %(id)s::uuid AND c.revision <> %(expected)s::bigint
             AND NOT EXISTS (SELECT FROM gone)
     ),
-    (SELECT count(aforesaid.tell(gone.owner, gone.id)) FROM gone),
+    (SELECT count(aforesaid.notify(gone.owner, gone.id)) FROM gone),
     coalesce((SELECT gone.message_count FROM gone), 0),
     coalesce((SELECT gone.indexed_count FROM gone), 0),
     (
@@ -329,7 +329,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
     created_at = excluded.created_at, updated_at = excluded.updated_at
-RETURNING c.next_sequence, aforesaid.tell(c.owner, c.id);
+RETURNING c.next_sequence, aforesaid.notify(c.owner, c.id);
 
 -- name: sequences_from
 -- Return the used sequences from a number on.
@@ -493,15 +493,15 @@ FROM moved
 WHERE
     m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.message_key = %(key)s
     AND m.sequence = %(sequence)s
-RETURNING m.revision, aforesaid.tell(moved.owner, moved.id);
+RETURNING m.revision, aforesaid.notify(moved.owner, moved.id);
 
 -- name: listen
 -- Listen for changes; return the key of the notifications.
 SELECT aforesaid.listen();
 
--- name: attend
+-- name: announce_listener
 -- Make writers notify: see the function.
-SELECT aforesaid.attend();
+SELECT aforesaid.announce_listener();
 
 -- name: writers
 -- Return transactions that have written and may have seen no listener; with `seen`, those of them still open.
@@ -692,7 +692,7 @@ WITH gone AS (
     SET client_id = NULL, revision = c.revision + 1, updated_at = %(now)s
     FROM gone
     WHERE c.owner = %(owner)s AND c.owner = gone.owner AND c.client_id = gone.id
-    RETURNING aforesaid.tell(c.owner, c.id)
+    RETURNING aforesaid.notify(c.owner, c.id)
 )
 SELECT gone.id::text, (SELECT count(*) FROM let_go) FROM gone;
 
@@ -733,7 +733,7 @@ WITH gone AS (
     )
     RETURNING c.owner, c.id
 )
-SELECT count(aforesaid.tell(gone.owner, gone.id)) FROM gone;
+SELECT count(aforesaid.notify(gone.owner, gone.id)) FROM gone;
 
 -- name: purge_everybody
 -- Delete some expired conversations of all owners.
@@ -762,7 +762,7 @@ WITH gone AS (
     RETURNING c.owner, c.id, c.message_count, c.indexed_count
 )
 SELECT
-    count(aforesaid.tell(gone.owner, gone.id)), coalesce(sum(gone.message_count), 0)::bigint,
+    count(aforesaid.notify(gone.owner, gone.id)), coalesce(sum(gone.message_count), 0)::bigint,
     coalesce(sum(gone.indexed_count), 0)::bigint
 FROM gone;
 

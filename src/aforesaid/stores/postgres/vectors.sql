@@ -100,7 +100,7 @@ DECLARE
     around {extension}.vector := p_around::{extension}.vector;
     asked {extension}.vector := p_vector::{extension}.vector;
 BEGIN
-    PERFORM aforesaid.speak_for(p_name);
+    PERFORM aforesaid.set_owner(p_name);
     IF around IS NOT NULL THEN
         asked := asked OPERATOR({extension}.-) around;
     END IF;

@@ -252,7 +252,7 @@ class Listener:
     async def _update_state(self, connection: Connection) -> None:
         """Make writers notify, and find earlier transactions that may not."""
         if not self._is_listening:
-            ((self._is_listening,),) = await _fetch(connection, "attend")
+            ((self._is_listening,),) = await _fetch(connection, "announce_listener")
             self._writers = await _writers(connection, None) if self._is_listening else []
         elif self._writers:
             self._writers = await _writers(connection, self._writers)

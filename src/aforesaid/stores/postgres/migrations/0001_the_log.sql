@@ -49,7 +49,7 @@ RETURN aforesaid.key_of(coalesce(
 ));
 
 -- Set the owner (full name, not key) until the end of the transaction.
-CREATE FUNCTION aforesaid.speak_for(p_name text) RETURNS void
+CREATE FUNCTION aforesaid.set_owner(p_name text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('aforesaid.owner', p_name, true);
@@ -255,7 +255,7 @@ END
 $$;
 
 -- Return a term of an owner as a query, with any characters quoted.
-CREATE FUNCTION aforesaid.sought(p_mark text, p_term text) RETURNS text
+CREATE FUNCTION aforesaid.term_query(p_mark text, p_term text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -265,7 +265,7 @@ $$;
 
 -- Return a query for any of the terms in the setting, as terms of this owner; NULL finds nothing. Grouped, because the
 -- server evaluates a chain of ORs by recursion.
-CREATE FUNCTION aforesaid.sought_by(p_owner text) RETURNS tsquery
+CREATE FUNCTION aforesaid.search_query(p_owner text) RETURNS tsquery
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -274,7 +274,7 @@ BEGIN
     RETURN (
         SELECT string_agg(groups.any_of, ' | ')
         FROM (
-            SELECT '(' || string_agg(aforesaid.sought(mark, asked.term), ' | ') || ')' AS any_of
+            SELECT '(' || string_agg(aforesaid.term_query(mark, asked.term), ' | ') || ')' AS any_of
             FROM unnest(string_to_array(nullif(current_setting('aforesaid.terms', true), ''), ' '))
                 WITH ORDINALITY AS asked (term, place)
             GROUP BY asked.place / 100
@@ -284,7 +284,7 @@ END
 $$;
 
 -- Set the search terms until the end of the transaction.
-CREATE FUNCTION aforesaid.look_for(p_terms text[]) RETURNS void
+CREATE FUNCTION aforesaid.set_search_terms(p_terms text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('aforesaid.terms', array_to_string(p_terms, ' '), true);
@@ -299,7 +299,7 @@ BEGIN
     EXECUTE format(
         'CREATE POLICY sought_rows ON aforesaid.%I FOR SELECT USING ('
         ' owner = (SELECT aforesaid.current_owner())'
-        ' AND terms @@ (SELECT aforesaid.sought_by(aforesaid.current_owner())))', p_table);
+        ' AND terms @@ (SELECT aforesaid.search_query(aforesaid.current_owner())))', p_table);
 END
 $$;
 
@@ -334,12 +334,12 @@ BEGIN
     IF row_security_active('aforesaid.' || quote_ident(p_part)) THEN
         RETURN '';
     END IF;
-    RETURN ' AND m.terms @@ (SELECT aforesaid.sought_by($1))';
+    RETURN ' AND m.terms @@ (SELECT aforesaid.search_query($1))';
 END
 $$;
 
 -- Return the partition with an owner's messages.
-CREATE FUNCTION aforesaid.part_of(p_owner text) RETURNS text
+CREATE FUNCTION aforesaid.partition_of(p_owner text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
     FOR part IN 0..15 LOOP
@@ -351,7 +351,7 @@ END
 $$;
 
 -- ANALYZE would copy samples of messages into the server's statistics, where they are never deleted.
-CREATE FUNCTION aforesaid.keep_no_samples(p_table text, p_columns text[]) RETURNS void
+CREATE FUNCTION aforesaid.disable_statistics(p_table text, p_columns text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     name text;
@@ -362,12 +362,12 @@ BEGIN
 END
 $$;
 
-SELECT aforesaid.keep_no_samples('messages', ARRAY['body', 'message_key', 'terms']);
-SELECT aforesaid.keep_no_samples('sessions', ARRAY['session_key', 'session_name']);
-SELECT aforesaid.keep_no_samples('documents', ARRAY['key', 'data']);
-SELECT aforesaid.keep_no_samples(
+SELECT aforesaid.disable_statistics('messages', ARRAY['body', 'message_key', 'terms']);
+SELECT aforesaid.disable_statistics('sessions', ARRAY['session_key', 'session_name']);
+SELECT aforesaid.disable_statistics('documents', ARRAY['key', 'data']);
+SELECT aforesaid.disable_statistics(
     'contacts', ARRAY['name', 'nicknames', 'company', 'email', 'phone', 'notes', 'data']);
-SELECT aforesaid.keep_no_samples(
+SELECT aforesaid.disable_statistics(
     'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
 
 -- Grant a role access to schema `api`. With an owner, policies restrict the role to that owner, whatever its settings:
@@ -412,7 +412,7 @@ BEGIN
         IF p_owner IS NOT NULL THEN
             EXECUTE format(
                 'CREATE POLICY %I ON aforesaid.%I AS RESTRICTIVE FOR SELECT TO %I'
-                ' USING (owner = %L AND terms @@ (SELECT aforesaid.sought_by(%L)))',
+                ' USING (owner = %L AND terms @@ (SELECT aforesaid.search_query(%L)))',
                 pin, guarded, p_role, aforesaid.key_of(p_owner), aforesaid.key_of(p_owner));
         END IF;
     END LOOP;
@@ -472,16 +472,16 @@ $$;
 -- Tell writers that this session listens, until it ends. Without a listener they do not notify, because the server
 -- commits notifying transactions one after the other. Return false if the lock is not available now. Any role can hold
 -- an advisory lock for any time, so nothing waits for this one; while another role holds it, writers notify.
-CREATE FUNCTION aforesaid.attend() RETURNS boolean
+CREATE FUNCTION aforesaid.announce_listener() RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN pg_try_advisory_lock_shared(1380142167);
 END
 $$;
 
--- Notify watchers of a changed or deleted conversation, if a session listens: the lock of `attend` is not available
+-- Notify watchers of a changed or deleted conversation, if a session listens: the lock of `announce_listener` is not available
 -- then. Two concurrent writers may notify without need.
-CREATE FUNCTION aforesaid.tell(p_owner text, p_id uuid) RETURNS void
+CREATE FUNCTION aforesaid.notify(p_owner text, p_id uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_try_advisory_lock(1380142167) AND pg_advisory_unlock(1380142167) THEN
@@ -533,7 +533,7 @@ DECLARE
     moved boolean;
 BEGIN
     IF p_name IS NOT NULL THEN
-        PERFORM aforesaid.speak_for(p_name);
+        PERFORM aforesaid.set_owner(p_name);
     END IF;
     SELECT c.* INTO conversation FROM aforesaid.conversations AS c
     WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
@@ -547,7 +547,7 @@ BEGIN
     moved := coalesce(conversation.revision <> p_expected, false)
         OR coalesce(p_seen <> coalesce(conversation.head, ''), false);
     IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
-        IF aforesaid.knows(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
+        IF aforesaid.known_ids_differ(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
             state := 'known';
             RETURN;
         END IF;
@@ -640,15 +640,15 @@ BEGIN
         expires_at = aforesaid.expiry(conversation.ttl, p_now)
     WHERE c.owner = p_owner AND c.id = p_id
     RETURNING c.* INTO conversation;
-    PERFORM aforesaid.tell(p_owner, p_id);
+    PERFORM aforesaid.notify(p_owner, p_id);
 END
 $$;
 
 -- Set the owner (full name, not key) and return whether the conversation exists.
-CREATE FUNCTION aforesaid.opens(p_name text, p_owner text, p_id uuid, p_now timestamptz) RETURNS boolean
+CREATE FUNCTION aforesaid.has_conversation(p_name text, p_owner text, p_id uuid, p_now timestamptz) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM aforesaid.speak_for(p_name);
+    PERFORM aforesaid.set_owner(p_name);
     RETURN EXISTS (
         SELECT FROM aforesaid.conversations AS c
         WHERE c.owner = p_owner AND c.id = p_id AND (c.expires_at IS NULL OR c.expires_at > p_now)
@@ -657,11 +657,11 @@ END
 $$;
 
 -- If a log has grown since the last ANALYZE, the planner may choose any index or fetch the whole conversation.
--- `holding`, `tail` and `page` leave no choice: their results have the order of the intended index, and sorting is
+-- `messages_with_keys`, `tail` and `page` leave no choice: their results have the order of the intended index, and sorting is
 -- disabled. JIT compilation is disabled because it never pays off here.
 
 -- Return the messages with these ids. A range condition, because with an equality the order would be ignored.
-CREATE FUNCTION aforesaid.holding(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF aforesaid.messages
+CREATE FUNCTION aforesaid.messages_with_keys(p_owner text, p_id uuid, p_keys text[]) RETURNS SETOF aforesaid.messages
 LANGUAGE plpgsql STABLE SET enable_sort = off SET jit = off AS $$
 BEGIN
     RETURN QUERY
@@ -678,16 +678,16 @@ END
 $$;
 
 -- Return whether one of these ids is taken, or a known id is no longer taken or belongs to another message.
-CREATE FUNCTION aforesaid.knows(
+CREATE FUNCTION aforesaid.known_ids_differ(
     p_owner text, p_id uuid, p_keys text[], p_known_keys text[], p_known_sequences bigint[]
 ) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM aforesaid.holding(p_owner, p_id, p_keys))
+    RETURN EXISTS (SELECT FROM aforesaid.messages_with_keys(p_owner, p_id, p_keys))
         OR coalesce(cardinality(p_known_keys), 0) <> (
             SELECT count(*)
             FROM unnest(p_known_keys, p_known_sequences) AS known (key, sequence)
-            JOIN aforesaid.holding(p_owner, p_id, p_known_keys) AS m
+            JOIN aforesaid.messages_with_keys(p_owner, p_id, p_known_keys) AS m
                 ON m.message_key = known.key AND m.sequence = known.sequence
         );
 END
@@ -695,19 +695,19 @@ $$;
 
 -- Return the messages with these ids for an owner (full name, not key). One empty row means none, no row a missing
 -- conversation.
-CREATE FUNCTION aforesaid.known(
+CREATE FUNCTION aforesaid.known_messages(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_keys text[]
 ) RETURNS TABLE (
     at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text, message_key text
 )
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+    IF NOT aforesaid.has_conversation(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     RETURN QUERY
         SELECT m.at, m.sequence, m.revision, m.stored_at, m.body, m.message_key
-        FROM aforesaid.holding(p_owner, p_id, p_keys) AS m;
+        FROM aforesaid.messages_with_keys(p_owner, p_id, p_keys) AS m;
     IF NOT FOUND THEN
         RETURN NEXT;
     END IF;
@@ -715,14 +715,14 @@ END
 $$;
 
 -- Return the last messages, or the last before a position, newest first, in one statement. Empty and missing as in
--- `known`.
+-- `known_messages`.
 CREATE FUNCTION aforesaid.tail(
     p_name text, p_owner text, p_id uuid, p_now timestamptz, p_limit bigint,
     p_before_at timestamptz, p_before_sequence bigint
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
 LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
-    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+    IF NOT aforesaid.has_conversation(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     -- Two statements, so that each has a plan that walks the index from its start.
@@ -755,7 +755,7 @@ CREATE FUNCTION aforesaid.page(
 ) RETURNS TABLE (at timestamptz, sequence bigint, revision bigint, stored_at timestamptz, body text)
 LANGUAGE plpgsql SET enable_sort = off SET jit = off AS $$
 BEGIN
-    IF NOT aforesaid.opens(p_name, p_owner, p_id, p_now) THEN
+    IF NOT aforesaid.has_conversation(p_name, p_owner, p_id, p_now) THEN
         RETURN;
     END IF;
     RETURN QUERY
@@ -781,11 +781,11 @@ CREATE FUNCTION aforesaid.frequencies(
 LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
-    part text := aforesaid.part_of(p_owner);
+    part text := aforesaid.partition_of(p_owner);
     term text;
     found bigint;
 BEGIN
-    PERFORM aforesaid.speak_for(p_name);
+    PERFORM aforesaid.set_owner(p_name);
     SELECT
         coalesce(sum(c.indexed_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
         coalesce(sum(c.term_count) FILTER (WHERE c.expires_at IS NULL OR c.expires_at > p_now), 0),
@@ -796,7 +796,7 @@ BEGIN
     waiting := EXISTS (SELECT FROM aforesaid.messages AS m WHERE m.owner = p_owner AND m.term_count IS NULL);
     frequencies := '{}';
     FOREACH term IN ARRAY p_terms LOOP
-        PERFORM aforesaid.look_for(ARRAY[term]);
+        PERFORM aforesaid.set_search_terms(ARRAY[term]);
         EXECUTE format(
             'SELECT count(*) FROM aforesaid.%I AS m WHERE m.owner = $1 AND m.conversation_id <> ALL ($2)', part)
             || aforesaid.unbound_search(part)
@@ -819,16 +819,16 @@ CREATE FUNCTION aforesaid.found(
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    part text := aforesaid.part_of(p_owner);
+    part text := aforesaid.partition_of(p_owner);
     mark text := aforesaid.mark_of(p_owner);
     marked text[] := ARRAY(
         SELECT mark || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
     sought text[] := ARRAY(
-        SELECT aforesaid.sought(mark, asked.term)
+        SELECT aforesaid.term_query(mark, asked.term)
         FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
 BEGIN
-    PERFORM aforesaid.speak_for(p_name);
-    PERFORM aforesaid.look_for(p_any);
+    PERFORM aforesaid.set_owner(p_name);
+    PERFORM aforesaid.set_search_terms(p_any);
     -- `ts_rank` of one term is the weight for its frequency, divided by 1.64493406685.
     RETURN QUERY EXECUTE format($search$
         SELECT best.conversation_id, best.at, best.sequence, best.role, best.term_count, best.score, (
@@ -902,20 +902,20 @@ BEGIN
         )
         RETURNING c.owner, c.id
     )
-    SELECT count(aforesaid.tell(removed.owner, removed.id)) INTO gone FROM removed;
+    SELECT count(aforesaid.notify(removed.owner, removed.id)) INTO gone FROM removed;
     PERFORM set_config('aforesaid.operator', '', true);
     RETURN gone;
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge, aforesaid.admit, aforesaid.guard,
-    aforesaid.guard_search, aforesaid.keep_no_samples, aforesaid.notify_watchers FROM PUBLIC;
+    aforesaid.guard_search, aforesaid.disable_statistics, aforesaid.notify_watchers FROM PUBLIC;
 
 -- The documented face --------------------------------------------------------------------------
 
 -- Return a body as jsonb. NUL and lone surrogates, which jsonb cannot represent, become U+FFFD; the stored body keeps
 -- them. A body that is not JSON is returned as text.
-CREATE FUNCTION aforesaid.readable(p_body text) RETURNS jsonb
+CREATE FUNCTION aforesaid.body_as_json(p_body text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     shown text := p_body;
@@ -945,7 +945,7 @@ RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
 CREATE FUNCTION aforesaid.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    body jsonb := aforesaid.readable(p_body);
+    body jsonb := aforesaid.body_as_json(p_body);
     ours jsonb := jsonb_build_object(
         'role', p_role,
         'content', body -> 'content',
@@ -962,7 +962,7 @@ END
 $$;
 
 -- Convert documents to the rows for `turn`. Reject documents that the store could not read back.
-CREATE FUNCTION aforesaid.parsed(p_documents jsonb)
+CREATE FUNCTION aforesaid.parse_documents(p_documents jsonb)
 RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text, body text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -995,9 +995,9 @@ BEGIN
         PERFORM aforesaid.check_message(place, given, extra);
         role := given ->> 'role';
         key := aforesaid.key_of(given ->> 'message_id');
-        at := aforesaid.moment(place, given ->> 'timestamp');
+        at := aforesaid.parse_timestamp(place, given ->> 'timestamp');
         IF at IS NOT NULL THEN
-            given := given || jsonb_build_object('timestamp', aforesaid.kept_moment(given ->> 'timestamp', at));
+            given := given || jsonb_build_object('timestamp', aforesaid.portable_timestamp(given ->> 'timestamp', at));
         END IF;
         IF extra <> '{}' THEN
             given := given || jsonb_build_object('extra', extra);
@@ -1067,7 +1067,7 @@ END
 $$;
 
 -- Parse the timestamp of a message. A time zone is required.
-CREATE FUNCTION aforesaid.moment(p_place bigint, p_text text) RETURNS timestamptz
+CREATE FUNCTION aforesaid.parse_timestamp(p_place bigint, p_text text) RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF p_text !~ '^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?\s*([Zz]|[+-]\d{2}(:?\d{2})?)$' THEN
@@ -1083,7 +1083,7 @@ END
 $$;
 
 -- Return a timestamp unchanged if every reader accepts it, or else the same time in UTC.
-CREATE FUNCTION aforesaid.kept_moment(p_text text, p_at timestamptz) RETURNS text
+CREATE FUNCTION aforesaid.portable_timestamp(p_text text, p_at timestamptz) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE
     WHEN p_text ~ '^\d{4}-\d{2}-\d{2}T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$' THEN p_text
@@ -1146,7 +1146,7 @@ RETURN nullif(coalesce(
 ), aforesaid.current_owner());
 
 -- Append documents as one turn, or replace all messages.
-CREATE FUNCTION aforesaid.say(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+CREATE FUNCTION aforesaid.store_documents(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     roles text[];
@@ -1166,7 +1166,7 @@ BEGIN
     ),
     once AS (
         SELECT DISTINCT ON (said.key, CASE WHEN said.key IS NULL THEN said.place END) said.*
-        FROM aforesaid.parsed(p_documents) AS said
+        FROM aforesaid.parse_documents(p_documents) AS said
         WHERE p_afresh OR said.key IS NULL OR said.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
         ORDER BY said.key, CASE WHEN said.key IS NULL THEN said.place END, said.place
     ),
@@ -1191,7 +1191,7 @@ BEGIN
     IF NOT jsonb_path_exists(p_documents, '$[*].message_id') THEN
         RETURN;
     END IF;
-    WITH said AS (SELECT * FROM aforesaid.parsed(p_documents) WHERE key IS NOT NULL),
+    WITH said AS (SELECT * FROM aforesaid.parse_documents(p_documents) WHERE key IS NOT NULL),
     earlier AS (
         SELECT said.key, said.place, said.document FROM said
         UNION ALL
@@ -1228,9 +1228,9 @@ BEGIN
         aforesaid.default_ttl(), aforesaid.expiry(aforesaid.default_ttl(), now()),
         coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
     ) RETURNING id INTO NEW.id;
-    PERFORM aforesaid.tell(me, NEW.id);
+    PERFORM aforesaid.notify(me, NEW.id);
     IF NEW.messages <> '[]' THEN
-        PERFORM aforesaid.say(me, NEW.id, NEW.messages, false);
+        PERFORM aforesaid.store_documents(me, NEW.id, NEW.messages, false);
     END IF;
     IF NEW.unread_count <> 0 THEN
         UPDATE aforesaid.conversations AS c SET unread_count = NEW.unread_count
@@ -1280,7 +1280,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM aforesaid.tell(me, OLD.id);
+    PERFORM aforesaid.notify(me, OLD.id);
     SELECT shown.* INTO NEW FROM api.conversations AS shown WHERE shown.id = OLD.id;
     RETURN NEW;
 END
@@ -1306,9 +1306,9 @@ BEGIN
     INTO head, rest
     FROM jsonb_array_elements(p_new) WITH ORDINALITY AS said (document, place);
     IF head = p_old THEN
-        PERFORM aforesaid.say(p_owner, p_id, rest, false);
+        PERFORM aforesaid.store_documents(p_owner, p_id, rest, false);
     ELSE
-        PERFORM aforesaid.say(p_owner, p_id, p_new, true);
+        PERFORM aforesaid.store_documents(p_owner, p_id, p_new, true);
     END IF;
 END
 $$;
@@ -1322,7 +1322,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    PERFORM aforesaid.tell(me, OLD.id);
+    PERFORM aforesaid.notify(me, OLD.id);
     RETURN OLD;
 END
 $$;
@@ -1406,7 +1406,7 @@ BEGIN
         WHERE c.owner = me AND c.client_id = OLD.id
         RETURNING c.id, c.revision
     LOOP
-        PERFORM aforesaid.tell(me, let_go.id);
+        PERFORM aforesaid.notify(me, let_go.id);
     END LOOP;
     DELETE FROM aforesaid.contacts AS c WHERE c.owner = me AND c.id = OLD.id;
     RETURN OLD;
