@@ -79,12 +79,12 @@ RETURNING c.id::text;
 -- Replace the stored form of messages; return the replaced ones. Their terms are removed and they wait to be indexed
 -- again, because the new form may have none. Lock the conversation first, for its counts.
 WITH old AS (
-    SELECT m.at, m.sequence, m.term_count, said.body
+    SELECT m.at, m.sequence, m.term_count, incoming.body
     FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
-        AS said (at, sequence, revision, body)
+        AS incoming (at, sequence, revision, body)
     JOIN aforesaid.messages AS m
         ON m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid
-        AND m.at = said.at AND m.sequence = said.sequence AND m.revision = said.revision
+        AND m.at = incoming.at AND m.sequence = incoming.sequence AND m.revision = incoming.revision
 ),
 exchanged AS (
     UPDATE aforesaid.messages AS m
@@ -342,13 +342,13 @@ INSERT INTO aforesaid.messages (
     owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
 )
 SELECT
-    %(owner)s, %(id)s::uuid, said.at, said.sequence, said.role, said.key, said.revision, said.stored_at, said.body,
-    said.term_count, said.terms::tsvector
+    %(owner)s, %(id)s::uuid, incoming.at, incoming.sequence, incoming.role, incoming.key, incoming.revision, incoming.stored_at, incoming.body,
+    incoming.term_count, incoming.terms::tsvector
 FROM unnest(
     %(times)s::timestamptz[], %(sequences)s::bigint[], %(roles)s::text[], %(keys)s::text[],
     %(revisions)s::bigint[], %(stored)s::timestamptz[], %(bodies)b::text[], %(term_counts)s::integer[],
     string_to_array(%(vectors)s, ' | ')
-) AS said (at, sequence, role, key, revision, stored_at, body, term_count, terms)
+) AS incoming (at, sequence, role, key, revision, stored_at, body, term_count, terms)
 ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING
 RETURNING sequence;
 
@@ -520,7 +520,7 @@ FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND (%(ids)s::uuid[] IS NULL OR c.id = ANY (%(ids)s::uuid[]));
 
 -- name: put_document
--- Store a document, replacing an existing one; with 0 expected, only if there is none. Return no row if there is one or
+-- Store a document, replacing an existing one; with 0 expected, only if it is missing. Return no row if it exists or
 -- the conversation is missing. The lock keeps the conversation from being deleted meanwhile.
 WITH place AS (
     SELECT c.id
@@ -637,7 +637,7 @@ ON CONFLICT (owner, conversation_id, kind, key) DO UPDATE
 RETURNING d.version;
 
 -- name: put_contact
--- Store a contact, replacing an existing one; with 0 expected, only if there is none. Return no row if there is one.
+-- Store a contact, replacing an existing one; with 0 expected, only if it is missing. Return no row if it exists.
 INSERT INTO aforesaid.contacts AS p (
     owner, owner_name, id, name, nicknames, company, email, phone, notes, data, version, created_at, updated_at
 ) VALUES (

@@ -57,7 +57,7 @@ async def schema_version(connection: Connection, server: str) -> SchemaVersion:
 
 
 async def _found(connection: Connection, server: str) -> int:
-    """Return the version of the schema; 0 if there is none."""
+    """Return the version of the schema; 0 if it is missing."""
     taken = {name for (name,) in await _fetch(connection, "our_names")}
     if "aforesaid.migrations" not in taken:
         if taken:

@@ -41,10 +41,10 @@ def split_known(
                 seen[message_id] = len(new)
             new.append(place)
             continue
-        said = decode_message(bodies[place])
+        decoded = decode_message(bodies[place])
         if isinstance(earlier, Entry):
-            check_same_content(earlier, said)
-        elif not decode_message(bodies[new[earlier]]).same_content_as(said):
+            check_same_content(earlier, decoded)
+        elif not decode_message(bodies[new[earlier]]).same_content_as(decoded):
             raise MessageConflict(conversation_id, str(message_id))
         known.append(earlier)
     return SplitTurn(new, known)

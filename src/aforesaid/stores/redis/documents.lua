@@ -3,7 +3,7 @@
 --
 -- DOCUMENTS  zset  kind NUL key NUL version:updated_at:data, every score 0, so ordered by kind and key
 
--- Return the member of a kind and key, `kind NUL key NUL`, and its version, 0 if there is none.
+-- Return the member of a kind and key, `kind NUL key NUL`, and its version, 0 if it is missing.
 local function find_document(place)
   local member = redis.call('ZRANGEBYLEX', DOCUMENTS, '[' .. place, '(' .. string.sub(place, 1, -2) .. '\1', 'LIMIT', 0, 1)[1]
   if not member then return nil, 0 end

@@ -229,7 +229,7 @@ class RedisStore(DocumentChecks):
                 return done
 
     async def _member(self, conversation_id: str, message_id: str) -> bytes:
-        """Return the log member of the message with this id; empty if there is none."""
+        """Return the log member of the message with this id; empty if it is missing."""
         _, member = await self._run("find", conversation_id, moment_of(self.now()), message_id)
         return bytes(member)
 

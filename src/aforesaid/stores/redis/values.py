@@ -153,7 +153,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def stored(conversation_id: str, values: Sequence[bytes | None]) -> Stored | None:
-    """Decode the record from the values of `FIELDS`; None if there is none."""
+    """Decode the record from the values of `FIELDS`; None if it is missing."""
     if values[0] is None:
         return None
     try:

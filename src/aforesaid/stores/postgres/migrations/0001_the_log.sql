@@ -23,7 +23,7 @@ VALUES (sha256(convert_to(concat(gen_random_uuid(), gen_random_uuid(), gen_rando
 
 -- Names and time ------------------------------------------------------------------------------
 --
--- The SQL functions are bodies without quotes: their names are resolved now, not by whoever calls them.
+-- The SQL functions have unquoted bodies: names are resolved at creation, not with the caller's search path.
 
 -- Return the key of an owner, a session id or a message id. A name that is too long for an index, or looks like a
 -- digest, is replaced by its digest, so no two names have the same key. In PL/pgSQL because every statement calls it,
@@ -587,10 +587,10 @@ BEGIN
         owner, conversation_id, at, sequence, role, message_key, revision, stored_at, body, term_count, terms
     )
     SELECT
-        p_owner, p_id, coalesce(said.at, stamp), conversation.next_sequence + said.place - 1, said.role,
-        said.key, conversation.revision + 1, p_now, said.body, said.term_count, said.terms::tsvector
+        p_owner, p_id, coalesce(incoming.at, stamp), conversation.next_sequence + incoming.place - 1, incoming.role,
+        incoming.key, conversation.revision + 1, p_now, incoming.body, incoming.term_count, incoming.terms::tsvector
     FROM unnest(p_roles, p_times, p_keys, p_bodies, p_term_counts, p_terms)
-        WITH ORDINALITY AS said (role, at, key, body, term_count, terms, place)
+        WITH ORDINALITY AS incoming (role, at, key, body, term_count, terms, place)
     ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING;
     GET DIAGNOSTICS put = ROW_COUNT;
     IF put < size THEN
@@ -599,10 +599,10 @@ BEGIN
         END IF;
         IF put > 0 THEN  -- the others go again
             DELETE FROM aforesaid.messages AS m
-            USING unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
+            USING unnest(p_roles, p_times) WITH ORDINALITY AS incoming (role, at, place)
             WHERE
-                m.owner = p_owner AND m.conversation_id = p_id AND m.at = coalesce(said.at, stamp)
-                AND m.sequence = conversation.next_sequence + said.place - 1;
+                m.owner = p_owner AND m.conversation_id = p_id AND m.at = coalesce(incoming.at, stamp)
+                AND m.sequence = conversation.next_sequence + incoming.place - 1;
         END IF;
         state := 'known';
         RETURN;
@@ -616,9 +616,9 @@ BEGIN
     latest_at := stamp;
     latest_role := p_roles[size];
     IF p_times IS NOT NULL THEN
-        SELECT coalesce(said.at, stamp), said.role INTO latest_at, latest_role
-        FROM unnest(p_roles, p_times) WITH ORDINALITY AS said (role, at, place)
-        ORDER BY 1 DESC, said.place DESC
+        SELECT coalesce(incoming.at, stamp), incoming.role INTO latest_at, latest_role
+        FROM unnest(p_roles, p_times) WITH ORDINALITY AS incoming (role, at, place)
+        ORDER BY 1 DESC, incoming.place DESC
         LIMIT 1;
     END IF;
     IF conversation.last_message_at > latest_at OR size = 0 THEN
@@ -1123,13 +1123,13 @@ ALTER VIEW api.conversations ALTER COLUMN unread_count SET DEFAULT 0;
 ALTER VIEW api.conversations ALTER COLUMN created_at SET DEFAULT now();
 ALTER VIEW api.conversations ALTER COLUMN updated_at SET DEFAULT now();
 
--- Return the owner for writes of plain SQL; raise an error if there is none.
+-- Return the owner for writes of plain SQL; raise an error without one.
 CREATE FUNCTION aforesaid.writer() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF aforesaid.current_owner() IS NULL THEN
         RAISE insufficient_privilege USING
-            MESSAGE = 'this session speaks for nobody',
+            MESSAGE = 'this session has no owner',
             HINT = 'Set aforesaid.owner, or come with a token that has a sub.';
     END IF;
     RETURN aforesaid.current_owner();
@@ -1165,10 +1165,10 @@ BEGIN
                                                FROM jsonb_array_elements(p_documents) AS d))
     ),
     once AS (
-        SELECT DISTINCT ON (said.key, CASE WHEN said.key IS NULL THEN said.place END) said.*
-        FROM aforesaid.parse_documents(p_documents) AS said
-        WHERE p_afresh OR said.key IS NULL OR said.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
-        ORDER BY said.key, CASE WHEN said.key IS NULL THEN said.place END, said.place
+        SELECT DISTINCT ON (incoming.key, CASE WHEN incoming.key IS NULL THEN incoming.place END) incoming.*
+        FROM aforesaid.parse_documents(p_documents) AS incoming
+        WHERE p_afresh OR incoming.key IS NULL OR incoming.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
+        ORDER BY incoming.key, CASE WHEN incoming.key IS NULL THEN incoming.place END, incoming.place
     ),
     -- An unchanged message keeps its body, which may contain more than its document shows.
     kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_afresh)
@@ -1191,19 +1191,19 @@ BEGIN
     IF NOT jsonb_path_exists(p_documents, '$[*].message_id') THEN
         RETURN;
     END IF;
-    WITH said AS (SELECT * FROM aforesaid.parse_documents(p_documents) WHERE key IS NOT NULL),
+    WITH incoming AS (SELECT * FROM aforesaid.parse_documents(p_documents) WHERE key IS NOT NULL),
     earlier AS (
-        SELECT said.key, said.place, said.document FROM said
+        SELECT incoming.key, incoming.place, incoming.document FROM incoming
         UNION ALL
         SELECT m.message_key, 0, aforesaid.document(m.role, m.at, m.body)
         FROM aforesaid.messages AS m
         WHERE NOT p_afresh AND m.owner = p_owner AND m.conversation_id = p_id
-            AND m.message_key IN (SELECT key FROM said)
+            AND m.message_key IN (SELECT key FROM incoming)
     )
-    SELECT said.key INTO clash
-    FROM said JOIN earlier ON earlier.key = said.key AND earlier.place < said.place
+    SELECT incoming.key INTO clash
+    FROM incoming JOIN earlier ON earlier.key = incoming.key AND earlier.place < incoming.place
     WHERE (earlier.document -> 'role', earlier.document -> 'content')
-        IS DISTINCT FROM (said.document -> 'role', said.document -> 'content')
+        IS DISTINCT FROM (incoming.document -> 'role', incoming.document -> 'content')
     LIMIT 1;
     IF FOUND THEN
         RAISE unique_violation USING MESSAGE = format(
@@ -1304,7 +1304,7 @@ BEGIN
         coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place <= size), '[]'),
         coalesce(jsonb_agg(document ORDER BY place) FILTER (WHERE place > size), '[]')
     INTO head, rest
-    FROM jsonb_array_elements(p_new) WITH ORDINALITY AS said (document, place);
+    FROM jsonb_array_elements(p_new) WITH ORDINALITY AS incoming (document, place);
     IF head = p_old THEN
         PERFORM aforesaid.store_documents(p_owner, p_id, rest, false);
     ELSE
