@@ -17,7 +17,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.conversation_index import BATCH
-from aforesaid.stores.redis.keys import hashed
+from aforesaid.stores.redis.keys import hash_name
 from aforesaid.stores.redis.store import RedisStore
 from aforesaid.testing import FixedClock
 
@@ -314,7 +314,7 @@ class TestCrashes:
         await store.delete(record.id)
         assert await store.session("chat") is None
         assert not await self.consistent(backend, store, record)
-        assert [key for key in observer.all_keys() if hashed(store._owner).encode() in key] == []
+        assert [key for key in observer.all_keys() if hash_name(store._owner).encode() in key] == []
 
     async def test_resuming(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
         record = started(new_id(), now=store.now())
