@@ -7,7 +7,7 @@ import pytest
 
 from aforesaid.contracts import listing
 from aforesaid.contracts.listing import all_records
-from aforesaid.memory.watching import looking
+from aforesaid.memory.watching import poll
 from aforesaid.model.conversations import Page, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -99,7 +99,7 @@ async def test_conversations_of_one_moment_come_once_and_come_to_an_end() -> Non
 async def test_a_watch_does_not_take_a_conversation_that_moves_for_a_deleted_one() -> None:
     store = Busy()
     made = await store.filled(3 * PAGE)
-    async with looking(store) as changes:
+    async with poll(store) as changes:
         store.spoken_in = iter([made[:1]])
         change = await anext(changes)
     assert (change.conversation_id, change.revision) == (made[0], 2)

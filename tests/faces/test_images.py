@@ -169,7 +169,7 @@ async def test_references_are_words_where_no_blobs_are_at_hand(album: Memory) ->
     plain = Memory(album.backend).of("erin")
     context = await plain.load_context(conversation_id)
     assert context.messages[0].content == [text(WORDS), text("what is it?")]
-    assert any("no blobs are at hand" in warning for warning in context.report.warnings)
+    assert any("this memory has no blobs" in warning for warning in context.report.warnings)
 
 
 async def test_a_session_begins_with_words_for_its_pictures(album: Memory) -> None:

@@ -245,7 +245,7 @@ async def test_one_sweep_an_hour_is_enough_for_all_who_come(clock: FixedClock) -
         assert await SessionManager(memory.of("erin")).get_conversation_id("left open") is None
         await SessionManager(memory.of("erin")).create_session("left open, too")
         clock.advance(timedelta(days=1, minutes=30))
-        memory.of("erin").swept["erin"] = clock() - timedelta(minutes=59)
+        memory.of("erin").session_sweeps["erin"] = clock() - timedelta(minutes=59)
         await SessionManager(memory.of("erin")).create_session("a third")
         assert await SessionManager(memory.of("erin")).get_conversation_id("left open, too") is not None
 

@@ -14,7 +14,7 @@ from tests.forgetting.places import NOTE, Place, live, opened
 
 
 async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> None:
-    def describe(step: str) -> None:
+    def on_step(step: str) -> None:
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -27,7 +27,7 @@ async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> Non
         if scope != "owner":
             await manager.store.delete_document("notes", NOTE)
         print(conversation_id, archived, flush=True)
-        await erase(memory.scope(owner), one, describe=describe)
+        await erase(memory.scope(owner), one, on_step=on_step)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from aforesaid.model.conversations import Changes
 from aforesaid.model.lifetimes import DOCUMENT_KIND as RETENTION
 from aforesaid.notes.records import KIND as NOTES
 from aforesaid.notes.records import Source
-from aforesaid.retention.receipts import KINDS, Receipt, counts_of, digest_of, signed
+from aforesaid.retention.receipts import KINDS, Receipt, counts_of, digest_of, with_digest
 from aforesaid.search.vectors import KIND_PREFIX
 from aforesaid.server.idempotency import KIND as IDEMPOTENCY
 from aforesaid.stores.blobs import FolderBlobs
@@ -269,7 +269,7 @@ def test_every_kind_of_document_of_our_own_is_counted_apart() -> None:
 
 def test_a_receipt_that_was_changed_shows_it() -> None:
     now = system_clock()
-    receipt = signed(
+    receipt = with_digest(
         Receipt(owner="0" * 64, conversation_id=None, erased={"notes": 1, "messages": 2, "blobs": 0},
                 started_at=now, finished_at=now)
     )  # fmt: skip

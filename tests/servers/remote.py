@@ -189,8 +189,8 @@ class ManagerBehind(RemoteManager):
         return SimpleNamespace(queue=There(self._served.memory.contact_resources.queue, self._served))
 
     @property
-    def swept(self) -> Any:  # type: ignore[override]
-        return self._served.memory.of(self.owner).swept
+    def session_sweeps(self) -> Any:  # type: ignore[override]
+        return self._served.memory.of(self.owner).session_sweeps
 
     @property
     def scope(self) -> Any:  # type: ignore[override]

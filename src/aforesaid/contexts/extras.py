@@ -1,8 +1,7 @@
-"""What a context holds besides the log, and where: behind the system messages that it opens with.
+"""Notes and summary in a context, inserted after the leading system messages.
 
-There it is a part of the system prompt in every dialect, and stands in front of everything that changes from
-turn to turn: first the owner's notes, which change seldom, then the summary of what is no longer shown.
-Below: notes, windows. Above: the manager.
+There they are part of the system prompt in every dialect and precede everything that changes with each turn:
+first the notes, which change rarely, then the summary.
 """
 
 from msgspec import Struct
@@ -15,27 +14,27 @@ from aforesaid.windows import WindowPolicy
 
 
 class ContextExtras(Struct, frozen=True, kw_only=True):
-    """Notes and a summary for a context, and what they cost."""
+    """Notes and a summary for a context, with their token counts."""
 
     notes: NotesShown = NotesShown()
     notes_tokens: int = 0
     trouble: str | None = None
-    """Why there are no notes, where they could not be read."""
+    """Why the notes could not be read; None where they could."""
     reserved: int = 0
-    """Tokens that are kept free for a summary, so that a window is not cut again when there is one."""
+    """Tokens reserved for a summary, so that the window is not cut again when there is one."""
     summary: Message | None = None
     summary_tokens: int = 0
     summarized: int = 0
 
     def reserved_in(self, policy: WindowPolicy) -> WindowPolicy:
-        """The policy with their room taken out of the budget of the whole request."""
+        """Return the policy with their tokens subtracted from the budget of the request."""
         taken = self.notes_tokens + self.reserved
         if policy.max_tokens is None or not taken:
             return policy
         return replace(policy, prompt_tokens=policy.prompt_tokens + taken)
 
     def added_to(self, context: Context) -> Context:
-        """The context with them in their place, and with a report that says so."""
+        """Return the context with the extras inserted and reported."""
         if self == NOTHING:
             return context
         added = tuple(message for message in (self.notes.message, self.summary) if message is not None)
@@ -72,6 +71,6 @@ NOTHING = ContextExtras()
 
 
 def _leading(context: Context) -> int:
-    """How many system messages the context opens with."""
+    """Return the number of leading system messages."""
     roles = (message.role for message in context.messages)
     return next((at for at, role in enumerate(roles) if role != "system"), len(context.messages))

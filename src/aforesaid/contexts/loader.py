@@ -142,9 +142,9 @@ class ContextLoader:
             )
             extras = await self._extras_from(snapshot, policy, cost)
             reserved = extras.reserved_in(policy)
-            known = None if pending else snapshot.cached((reserved, counter))
-            context = known or await window(reserved, await view.ends(snapshot, look))
-            if not (pending or view.looked_further):
+            cached = None if pending else snapshot.cached((reserved, counter))
+            context = cached or await window(reserved, await view.ends(snapshot, look))
+            if not (pending or view.read_more):
                 snapshot.cache((reserved, counter), context)
         _experience.learn(conversation_id, context)
         extras = await self._with_summary(extras, conversation_id, context, cost)

@@ -1,12 +1,11 @@
-"""What becomes of pictures: on the way into the log, on the way out of it, and with their conversation.
+"""Images on their way into the log and out of it.
 
-    placeholder   words stand in their place; the bytes are not kept
-    keep          they stay in the log as they are
-    blobs         the log holds a reference, a blob store the bytes
+    placeholder   text replaces the image; its bytes are not stored
+    keep          the image stays in the log
+    blobs         the log contains a reference, a blob store the bytes
 
-A reference never leaves as one. In a context the pictures of the current turn are back in their
-places; for older ones words stand there, since the answer has said by then what they show. Below:
-blobs, dialects, contracts. Above: the manager.
+References never leave the memory. In a context the images of the current turn are back in place; text
+replaces older ones, because the answer has described them by then.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ Images = Literal["placeholder", "keep", "blobs"]
 
 
 class Pictures:
-    """One owner's pictures: `images` says what becomes of new ones, `blobs` where the bytes are."""
+    """One owner's images. `images` is the policy for new ones, `blobs` contains the bytes."""
 
     def __init__(self, images: Images = "placeholder", blobs: BlobStore | None = None) -> None:
         check_images(images, has_blobs=blobs is not None)
@@ -40,12 +39,12 @@ class Pictures:
         self._blobs = blobs
 
     def without(self, message: Message) -> Message:
-        """The message as it is counted: with words for its pictures, where the bytes are not kept."""
-        return message if self._images != "placeholder" or is_words(message) else without_images(message)
+        """Return the message as it is counted: with text for its images where their bytes are not stored."""
+        return message if self._images != "placeholder" or is_text_only(message) else without_images(message)
 
-    async def put_away(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
-        """The messages for the log, their pictures kept: before the log refers to them."""
-        if self._images != "blobs" or self._blobs is None or all(map(is_words, messages)):
+    async def store_images(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
+        """Store the images as blobs before the log refers to them; return the messages for the log."""
+        if self._images != "blobs" or self._blobs is None or all(map(is_text_only, messages)):
             return list(messages)
         referring, blobs = await asyncio.to_thread(_split, messages)
         for digest, data in blobs.items():
@@ -53,22 +52,22 @@ class Pictures:
         return referring
 
     def view(self, store: ConversationStore, pending: Sequence[Message]) -> "PictureView":
-        """The store's logs as a model may see them."""
+        """Return the store's logs with images instead of references."""
         return PictureView(store, self._blobs, pending=pending)
 
     async def forget(self, conversation_id: str) -> None:
-        """Remove the conversation's pictures."""
+        """Remove the conversation's images."""
         if self._blobs is not None:
             await self._blobs.delete(conversation_id)
 
     async def purge(self, store: ConversationStore) -> None:
-        """Remove the pictures of conversations that are gone."""
+        """Remove the images of removed conversations."""
         if self._blobs is not None:
             await purge_blobs_of(self._blobs, store)
 
 
 class PictureView:
-    """A log without references, read from its end towards its front: what a window is made from."""
+    """A log without references, read backwards: the input of a window."""
 
     def __init__(
         self, store: ConversationStore, blobs: BlobStore | None, *, pending: Sequence[Message]
@@ -77,15 +76,15 @@ class PictureView:
         self._blobs = blobs
         self._in_turn = not any(map(starts_turn, pending))
         self._warnings: list[str] = []
-        self.looked_further = False
-        """Whether anything was read besides what was handed in."""
+        self.read_more = False
+        """Whether anything was read in addition to the snapshot."""
 
     def as_store(self) -> ConversationStore:
-        """This view, for who only reads: it has all that reading a window takes."""
+        """Return this view as a store; it has every method that reading a window needs."""
         return cast(ConversationStore, self)
 
     def reported(self, context: Context) -> Context:
-        """The context, with what is missing in its report."""
+        """Return the context with missing images in its report."""
         if not self._warnings:
             return context
         warnings = (*context.report.warnings, *self._warnings)
@@ -98,24 +97,24 @@ class PictureView:
     async def recent(
         self, conversation_id: str, *, limit: int, before: Position | None = None
     ) -> list[Entry]:
-        self.looked_further = True
+        self.read_more = True
         return await self._all_shown(await self._store.recent(conversation_id, limit=limit, before=before))
 
     async def ends(self, seen: LogSnapshot, look: ReadSizes) -> LogEnds:
-        """The ends of the log that was glanced at."""
+        """Return both ends of the log from a snapshot."""
         tail = await self._all_shown(seen.tail)
-        return LogEnds(seen.message_count, _in_words(seen.front), tail, len(seen.tail) < look.tail)
+        return LogEnds(seen.message_count, _as_text(seen.front), tail, len(seen.tail) < look.tail)
 
     async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
-        if all(is_words(entry.message) for entry in entries):
+        if all(is_text_only(entry.message) for entry in entries):
             self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
             return list(entries)
         newest_first = [await self._shown(entry) for entry in reversed(entries)]
         return newest_first[::-1]
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        self.looked_further = True
-        return _in_words(await self._store.page(conversation_id, limit=limit, offset=offset))
+        self.read_more = True
+        return _as_text(await self._store.page(conversation_id, limit=limit, offset=offset))
 
     async def get(self, conversation_id: str) -> Conversation | None:
         return await self._store.get(conversation_id)
@@ -126,7 +125,7 @@ class PictureView:
     async def _shown(self, entry: Entry) -> Entry:
         is_current = self._in_turn
         self._in_turn = self._in_turn and not starts_turn(entry.message)
-        if is_words(entry.message):
+        if is_text_only(entry.message):
             return entry
         found = await self._fetched(entry, references_in(entry.message)) if is_current else {}
         if not found:
@@ -138,14 +137,14 @@ class PictureView:
         return {digest: data for digest, data in fetched.items() if data is not None}
 
     async def _picture(self, conversation_id: str, digest: str) -> bytes | None:
-        self.looked_further = True
-        why = "no blobs are at hand" if self._blobs is None else "it is not there"
+        self.read_more = True
+        why = "this memory has no blobs" if self._blobs is None else "it is missing"
         try:
             data = None if self._blobs is None else await self._blobs.get(conversation_id, digest)
         except StoreError as error:
             data, why = None, str(error)
         if data is None:
-            self._warn(f"the image {digest[:12]}… is shown as words: {why}")
+            self._warn(f"the image {digest[:12]}… is replaced by text: {why}")
         return data
 
     def _warn(self, warning: str) -> None:
@@ -154,7 +153,7 @@ class PictureView:
 
 
 def check_images(images: object, *, has_blobs: bool) -> None:
-    """Refuse what is no choice, and blobs without a place for them."""
+    """Raise `InvalidSetting` for an unknown policy, and for blobs without a place for them."""
     if images not in get_args(Images):
         raise InvalidSetting.not_in("images", images, get_args(Images))
     if images == "blobs" and not has_blobs:
@@ -167,15 +166,15 @@ def _split(messages: Sequence[Message]) -> tuple[list[Message], dict[str, bytes]
     for message in messages:
         changed, found = split_images(message)
         blobs |= found
-        # What was counted is the message with its pictures.
+        # The count is that of the message with its images.
         referring.append(replace(changed, tokens=message.tokens))
     return referring, blobs
 
 
-def _in_words(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries with words for all their pictures."""
+def _as_text(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with text for all their images."""
     return [
-        entry if is_words(entry.message) else _with_message(entry, resolve(entry.message, {}))
+        entry if is_text_only(entry.message) else _with_message(entry, resolve(entry.message, {}))
         for entry in entries
     ]
 
@@ -184,8 +183,8 @@ def _with_message(entry: Entry, message: Message) -> Entry:
     return entry if message is entry.message else replace(entry, message=message)
 
 
-def is_words(message: Message) -> bool:
-    """Whether it is words alone, in which no picture can be: most messages, and what models say in blocks."""
+def is_text_only(message: Message) -> bool:
+    """Whether the message is text alone, without images: most messages, and the text blocks of models."""
     content = message.content
     if message.extra:
         return False

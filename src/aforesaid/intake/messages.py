@@ -1,7 +1,7 @@
-"""From what a caller says to messages ready to be stored. Below: dialects, tokens. Above: the manager.
+"""Prepare messages for storing.
 
-Every message that is stored passes here once: SDK objects become plain JSON, pictures leave the
-log, an id makes a repeated write harmless, and tokens are counted.
+Every stored message passes here once: SDK objects become plain JSON, images leave the log, an id makes a
+repeated write idempotent, and tokens are counted.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 from aforesaid.contracts import TokenCounter
 from aforesaid.dialects import read
 from aforesaid.errors import AforesaidError, InvalidMessage, shown
-from aforesaid.intake.images import Pictures, is_words
+from aforesaid.intake.images import Pictures, is_text_only
 from aforesaid.intake.redaction import Redactor, redacted
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, unchecked_copy
@@ -31,12 +31,12 @@ from aforesaid.tokens import (
 
 log = logging.getLogger("aforesaid.intake")
 
-_COUNTED_AT_ONCE = 20_000
-"""Characters that are counted between two breaths of the event loop; more goes to a thread."""
+_COUNTED_INLINE = 20_000
+"""The most characters that are counted on the event loop; longer texts are counted in a thread."""
 
 
 class Intake:
-    """What is done to every message on its way in. Without a counter, the default one counts."""
+    """Prepares messages. `counter` defaults to the default token counter."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Intake:
         self._ids = ids
         self.redact = redact
         self.counter = counter or default_counter()
-        self._keeper = storable_counter(self.counter)
+        self._stored_counter = storable_counter(self.counter)
         self._is_ready = is_ready(self.counter)
         self.pictures = pictures or Pictures()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
-        """This intake with another counter."""
+        """Return this intake with another counter."""
         return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
 
     def message(
@@ -68,9 +68,9 @@ class Intake:
         tags: tuple[str, ...] = (),
         timestamp: datetime | None = None,
     ) -> Message:
-        """One message of this role. Content is text, any JSON, or an SDK's blocks or message.
+        """Return one message of this role. Content is text, any JSON, or an SDK's blocks or message.
 
-        A dict is content, whatever it holds: a tool's answer cannot pass itself off as a message.
+        A dict is always content, so that a tool result cannot impersonate a message.
         """
         if isinstance(content, str):
             return Message(
@@ -94,11 +94,11 @@ class Intake:
         return self.completed(replace(message, **given))
 
     def messages(self, given: Any, *, dialect: str | None = None) -> list[Message]:
-        """The messages in what was handed in: dicts, SDK objects, lists of them, or a whole response."""
+        """Return the messages in dicts, SDK objects, lists of them, or a whole response."""
         return [self.completed(message) for message in read(given, dialect=dialect)]
 
     def completed(self, message: Message) -> Message:
-        """The message with an id."""
+        """Return the message with an id."""
         if not isinstance(message, Message):
             raise InvalidMessage(
                 f"a message must be a Message; got {shown(message)}. `turn.add` takes dicts and SDK objects"
@@ -106,21 +106,21 @@ class Intake:
         return message if message.message_id else replace(message, message_id=self._ids())
 
     async def stored_form(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
-        """The messages as they go into this conversation's log."""
-        said = [self.completed(message) for message in messages]
+        """Return the messages as they are stored in this conversation's log."""
+        complete = [self.completed(message) for message in messages]
         if self.redact is not None:
-            said = redacted(said, self.redact)
-        if all(map(is_words, said)):
-            return await self.counted(said)
-        shown = [self.pictures.without(message) for message in said]
-        return await self.pictures.put_away(conversation_id, await self.counted(shown))
+            complete = redacted(complete, self.redact)
+        if all(map(is_text_only, complete)):
+            return await self.counted(complete)
+        shown = [self.pictures.without(message) for message in complete]
+        return await self.pictures.store_images(conversation_id, await self.counted(shown))
 
     async def line_counter(self) -> TokenCounter:
         """Return the counter for text budgets. It never calibrates, so a text that fits once always fits."""
         return storable_counter(self.counter) if await self.can_count() else RoughCounter()
 
     async def can_count(self) -> bool:
-        """Whether the counter works, loaded if it was not. Why it does not is logged."""
+        """Return whether the counter works; load it first. Log the reason when it does not."""
         try:
             await ready(self.counter)
         except AforesaidError as error:
@@ -129,25 +129,27 @@ class Intake:
         return True
 
     async def counted(self, complete: list[Message]) -> list[Message]:
-        """The messages with what they cost, where that can be counted."""
+        """Return the messages with their token counts, where the counter works."""
         if not self._is_ready:
             self._is_ready = await self.can_count()
             if not self._is_ready:
-                return complete  # what was said is worth more than what it costs
-        if sum(map(characters_in, complete)) <= _COUNTED_AT_ONCE:
+                return complete  # store without counts rather than not at all
+        if sum(map(characters_in, complete)) <= _COUNTED_INLINE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)
 
     def _counted(self, messages: list[Message]) -> list[Message]:
-        name = self._keeper.name
+        name = self._stored_counter.name
         return [
-            message if name in message.tokens else _with_count(message, name, count(self._keeper, message))
+            message
+            if name in message.tokens
+            else _with_count(message, name, count(self._stored_counter, message))
             for message in messages
         ]
 
 
 def _with_count(message: Message, name: str, tokens: int) -> Message:
-    """A copy that was not checked again: of what was checked, only the count is new, and that is ours."""
+    """Return a copy with the count. The copy skips validation: the message is valid already."""
     counted = unchecked_copy(message)
     force_setattr(counted, "tokens", {**message.tokens, name: tokens})
     return counted

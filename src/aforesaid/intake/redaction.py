@@ -1,8 +1,8 @@
-"""What a caller's own function does to messages before they are stored. Below: messages. Above: intake.
+"""Redaction by an application's function, before a message is stored.
 
-The function sees each message as it would be stored, and gives back the message (changed or not), or
-None to leave it out. It is called on the event loop, so it has to be quick. When it raises, or gives
-back something else, nothing of the turn is stored.
+The function receives each message as it would be stored and returns it, changed or not, or None to omit it.
+It runs on the event loop, so it must not block. When it raises or returns anything else, nothing of the turn
+is stored.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Redactor: TypeAlias = Callable[[Message], Message | None]
 
 
 def redacted(messages: Sequence[Message], redact: Redactor) -> list[Message]:
-    """The messages as the function leaves them. Id and role stay, whatever it gives back."""
+    """Return the redacted messages. Ids and roles stay, whatever the function returns."""
     seen = [_redacted(message, redact) for message in messages]
     return [message for message in seen if message is not None]
 
@@ -26,7 +26,7 @@ def _redacted(message: Message, redact: Redactor) -> Message | None:
     except AforesaidError:
         raise
     except Exception as error:
-        # Its words may quote the message, so only its kind is told.
+        # The error's text may quote the message, so only its type is included.
         raise InvalidMessage(
             f"the redact function failed with {type(error).__name__}, and nothing was stored", field="redact"
         ) from error

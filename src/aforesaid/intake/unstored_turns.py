@@ -40,7 +40,7 @@ log = logging.getLogger("aforesaid.unstored")
 STORE_SECONDS = 8.0
 """Seconds that a user waits for an answer to be stored: more than the resilient layer needs for its spool."""
 MOST_BYTES = 32 * 1024 * 1024
-"""Bytes of queued turns: hours of a busy house."""
+"""The most bytes of queued turns: hours of a busy household."""
 SHORTEST_PAUSE, FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5, 5.0
 """Seconds between attempts to store what is queued."""
 CLOSING_SECONDS = 5.0
@@ -66,14 +66,14 @@ class _Turn(NamedTuple):
     size: int
 
 
-class _Line:
+class _Queue:
     """The queued turns of one conversation."""
 
     def __init__(self) -> None:
         self.turns: deque[_Turn] = deque()
         self.storing = asyncio.Lock()
         """Held while the first turn is being stored, so that no other one overtakes it."""
-        self.storer: asyncio.Task[object] | None = None
+        self.storing_task: asyncio.Task[object] | None = None
         """The task that stores the first turn. Its own append must not wait for itself."""
 
 
@@ -92,18 +92,18 @@ class UnstoredTurns:
         self._most_bytes = most_bytes
         self._first_pause = first_pause
         self._closing = closing
-        self._lines: dict[Key, _Line] = {}
+        self._queues: dict[Key, _Queue] = {}
         self._bytes = 0
-        self._background = Background(self._work, lambda: bool(self._lines), name="aforesaid-unstored")
+        self._background = Background(self._work, lambda: bool(self._queues), name="aforesaid-unstored")
 
     def __len__(self) -> int:
         """The number of queued turns."""
-        return sum(len(line.turns) for line in self._lines.values())
+        return sum(len(queue.turns) for queue in self._queues.values())
 
     def messages(self, owner: str, conversation_id: str) -> tuple[Message, ...]:
         """Return the queued messages of a conversation, in order."""
-        line = self._lines.get((owner, conversation_id))
-        return () if line is None else tuple(message for turn in line.turns for message in turn.messages)
+        queue = self._queues.get((owner, conversation_id))
+        return () if queue is None else tuple(message for turn in queue.turns for message in turn.messages)
 
     # Storing
 
@@ -116,9 +116,9 @@ class UnstoredTurns:
         *,
         now: datetime,
     ) -> Appended | NotStored:
-        """Store a turn behind those that are queued; when that fails, queue it.
+        """Store a turn after the queued ones; when that fails, queue it.
 
-        Raises `MessageConflict`, because then the store holds another turn with these ids; nothing else.
+        Raise only `MessageConflict`: the store then has another turn with these ids.
         """
         try:
             return await within(self._patience, self._in_order(owner, conversation_id, messages, append))
@@ -126,9 +126,9 @@ class UnstoredTurns:
             raise
         except TimeoutError:
             late = StoreUnavailable(f"the store did not take the turn within {self._patience:g} s")
-            return self._take((owner, conversation_id), messages, append, late, now)
+            return self._queue_or_drop((owner, conversation_id), messages, append, late, now)
         except Exception as error:  # noqa: BLE001  the edge of any store: the answer still reaches the user
-            return self._take((owner, conversation_id), messages, append, _ours(error), now)
+            return self._queue_or_drop((owner, conversation_id), messages, append, _translated(error), now)
 
     async def _in_order(
         self, owner: str, conversation_id: str, messages: Sequence[Message], append: Append
@@ -136,57 +136,59 @@ class UnstoredTurns:
         await self.flush(owner, conversation_id)
         return await append(conversation_id, messages)
 
-    def _take(
+    def _queue_or_drop(
         self, key: Key, messages: Sequence[Message], append: Append, error: AforesaidError, now: datetime
     ) -> NotStored:
-        may_pass = _may_pass(error) and not self._background.is_closed
-        queued = may_pass and self._queue(key, messages, append, now)
-        _note("queued" if queued else "lost", key, error)
+        retry = _is_transient(error) and not self._background.is_closed
+        queued = retry and self._queue(key, messages, append, now)
+        _record("queued" if queued else "lost", key, error)
         return NotStored(error=error, queued=queued)
 
     def _queue(self, key: Key, messages: Sequence[Message], append: Append, now: datetime) -> bool:
-        """Queue the turn, if there is room; it keeps the time at which it was said."""
+        """Queue the turn if it fits. It keeps its original time."""
         stamped = [message if message.timestamp is not None else message.at(now) for message in messages]
         size = sum(len(encode_message(message)) for message in stamped)
         if self._bytes + size > self._most_bytes:
             return False
-        self._lines.setdefault(key, _Line()).turns.append(_Turn(stamped, append, now, size))
+        self._queues.setdefault(key, _Queue()).turns.append(_Turn(stamped, append, now, size))
         self._bytes += size
         self._begin()
         return True
 
     async def flush(self, owner: str, conversation_id: str | None = None) -> None:
-        """Store the queued turns of a conversation, or of an owner, now. Raises what the store raises."""
-        for key in [key for key in self._lines if key[0] == owner and conversation_id in (None, key[1])]:
-            while (line := self._lines.get(key)) is not None and line.storer is not asyncio.current_task():
-                await self._store_line(key, line)
+        """Store the queued turns of a conversation, or of an owner, now. Raise the store's errors."""
+        for key in [key for key in self._queues if key[0] == owner and conversation_id in (None, key[1])]:
+            while (
+                queue := self._queues.get(key)
+            ) is not None and queue.storing_task is not asyncio.current_task():
+                await self._store_queue(key, queue)
 
-    async def _store_line(self, key: Key, line: _Line) -> None:
-        async with line.storing:
-            line.storer = asyncio.current_task()
+    async def _store_queue(self, key: Key, queue: _Queue) -> None:
+        async with queue.storing:
+            queue.storing_task = asyncio.current_task()
             try:
-                while line.turns:
-                    await self._store_first(key, line)
+                while queue.turns:
+                    await self._store_first(key, queue)
             finally:
-                line.storer = None
-            self._drop_empty(key, line)
+                queue.storing_task = None
+            self._drop_empty(key, queue)
 
-    async def _store_first(self, key: Key, line: _Line) -> None:
-        turn = line.turns[0]
+    async def _store_first(self, key: Key, queue: _Queue) -> None:
+        turn = queue.turns[0]
         try:
             await turn.append(key[1], turn.messages)
         except AforesaidError as error:
-            if _may_pass(error):
+            if _is_transient(error):
                 raise
-            _note("lost", key, error)
+            _record("lost", key, error)
         else:
-            _note("stored", key, None)
-        line.turns.popleft()
+            _record("stored", key, None)
+        queue.turns.popleft()
         self._bytes -= turn.size
 
-    def _drop_empty(self, key: Key, line: _Line) -> None:
-        if not line.turns and self._lines.get(key) is line:
-            del self._lines[key]
+    def _drop_empty(self, key: Key, queue: _Queue) -> None:
+        if not queue.turns and self._queues.get(key) is queue:
+            del self._queues[key]
 
     # In the background
 
@@ -197,18 +199,18 @@ class UnstoredTurns:
 
     async def _work(self) -> None:
         pause = self._first_pause
-        while self._lines:
+        while self._queues:
             if await self._try_all():
                 pause = self._first_pause
             else:
                 await self._background.rest(pause)
-                await asyncio.sleep(SHORTEST_PAUSE)  # also where somebody waits for the end
+                await asyncio.sleep(SHORTEST_PAUSE)  # also while `settled` waits, when `rest` returns at once
                 pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _try_all(self) -> bool:
         """Try each conversation; return whether one was stored."""
         before = len(self)
-        for owner, conversation_id in list(self._lines):
+        for owner, conversation_id in list(self._queues):
             try:
                 await within(self._patience, self.flush(owner, conversation_id))
             except TimeoutError:
@@ -235,10 +237,10 @@ class UnstoredTurns:
         await self._try_all()
 
     def _give_up(self) -> None:
-        for key, line in self._lines.items():
-            for _ in line.turns:
-                _note("lost", key, None)
-        self._lines.clear()
+        for key, queue in self._queues.items():
+            for _ in queue.turns:
+                _record("lost", key, None)
+        self._queues.clear()
         self._bytes = 0
 
     # Forgetting
@@ -246,26 +248,26 @@ class UnstoredTurns:
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
-        """Remove the queued turns of a conversation, or of an owner. See `contracts.Holds`."""
+        """Remove the queued turns of a conversation, or of an owner. See `contracts.CopyHolder`."""
         before = len(self)
-        for key in [key for key in self._lines if key[0] == owner and conversation_id in (None, key[1])]:
-            line = self._lines[key]
-            async with line.storing:
-                kept = [turn for turn in line.turns if until is not None and turn.at > until]
-                self._bytes -= sum(turn.size for turn in line.turns) - sum(turn.size for turn in kept)
-                line.turns = deque(kept)
-                self._drop_empty(key, line)
+        for key in [key for key in self._queues if key[0] == owner and conversation_id in (None, key[1])]:
+            queue = self._queues[key]
+            async with queue.storing:
+                kept = [turn for turn in queue.turns if until is not None and turn.at > until]
+                self._bytes -= sum(turn.size for turn in queue.turns) - sum(turn.size for turn in kept)
+                queue.turns = deque(kept)
+                self._drop_empty(key, queue)
         return {"queued_turns": gone} if (gone := before - len(self)) else {}
 
 
-def _may_pass(error: AforesaidError) -> bool:
-    """Whether trying again may help."""
+def _is_transient(error: AforesaidError) -> bool:
+    """Return whether a retry may succeed."""
     if isinstance(error, TooManyRequests | RevisionConflict):
         return True
     return not isinstance(error, Conflict | NotFound | InvalidInput | AccessError | StoreClosed)
 
 
-def _ours(error: Exception) -> AforesaidError:
+def _translated(error: Exception) -> AforesaidError:
     if isinstance(error, AforesaidError):
         return error
     ours = StoreError(f"the store failed: {type(error).__name__}")
@@ -280,7 +282,7 @@ _SENTENCES = {
 }
 
 
-def _note(outcome: str, key: Key, error: AforesaidError | None) -> None:
+def _record(outcome: str, key: Key, error: AforesaidError | None) -> None:
     telemetry.counter("aforesaid_unstored_turns_total", status=outcome).add()
     level, name, sentence = _SENTENCES[outcome]
     reason = {} if error is None else {"error": describe(error)}

@@ -1,7 +1,7 @@
-"""Chat history: whole turns in, the last turns out, ready to send. Below: the manager.
+"""Chat history: store whole turns, return the last turns ready to send.
 
-For channels in which a person writes now and then (messengers, SMS): a key, such as a phone number,
-stands for the person. After a time of silence the next message starts a fresh conversation.
+For channels with occasional messages (messengers, SMS). A key such as a phone number identifies the person.
+After a pause the next message starts a new conversation.
 """
 
 import logging
@@ -20,25 +20,25 @@ from aforesaid.windows import WindowPolicy
 log = logging.getLogger("aforesaid.chats")
 
 MAX_TURNS = 10
-"""Enough for a task of several steps, and little that is stale."""
+"""Enough for a task of several steps, without much stale text."""
 
 IDLE_AFTER = timedelta(minutes=30)
-"""Whoever writes after half an hour has most likely begun something else."""
+"""After half an hour a message most likely starts a new topic."""
 
 SYSTEM_SENDER = "system"
-"""Who sends what is automated: reminders, reports. It is no part of a person's history."""
+"""The sender of automated messages (reminders, reports), which are not part of a person's history."""
 
 LABEL = "chat:"
-"""Conversations of this face have a tag with their key behind this."""
+"""The prefix of the tag that marks a key's conversations."""
 
 
 @validated
 class ChatHistory:
     """Histories by key, for one owner's chat channel.
 
-    `manager` says where they are kept and whose they are (`memory.of(owner)`); without one, in this
-    process. `max_turns` counts turns, from a question to its answer with all tool calls between; 0
-    is all of them. `idle_after` None never starts afresh.
+    - `manager`: the owner's handle (`memory.of(owner)`); by default a new one that stores in memory only.
+    - `max_turns`: the number of turns to return, each with all its tool calls; 0 returns all.
+    - `idle_after`: the pause after which a new conversation starts; None never starts one.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class ChatHistory:
         self._channel = channel
 
     async def get_history(self, key: str) -> list[dict[str, Any]]:
-        """The last turns as plain dicts, to put before the new message; empty after a time of silence.
+        """Return the last turns as dicts, to send before the new message; empty after a pause.
 
-        A system prompt is no part of it: it goes with each request.
+        A system prompt is not included: it goes with each request.
         """
         record = await self._manager.session(parse_name(key, field="key"))
         if record is None:
@@ -71,10 +71,11 @@ class ChatHistory:
     async def save_turn(self, key: str, messages: Any, *, sender: str | None = None) -> Appended | None:
         """Store one turn, all of it or nothing: the question, every call and result, the answer.
 
-        `messages` are dicts or an SDK's objects. What the sender `system` sends is not stored: None.
+        `messages` are dicts or SDK objects. A turn of the sender `system` is not stored, and None is
+        returned.
         """
         if sender == SYSTEM_SENDER:
-            log.debug("a turn of the system sender is kept out")
+            log.debug("a turn of the system sender is not stored")
             return None
         turn = self._manager.intake.messages(messages)
         if not turn:
@@ -82,7 +83,7 @@ class ChatHistory:
         return await self._manager.append_to_session(key, turn, channel=self._channel, tags=(_label(key),))
 
     async def clear_history(self, key: str) -> None:
-        """Remove all that was said under this key, in earlier conversations too."""
+        """Remove everything stored under this key, including earlier conversations."""
         await self._manager.delete_session(key, tag=_label(key))
 
 

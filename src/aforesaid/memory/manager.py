@@ -78,9 +78,9 @@ log = logging.getLogger("aforesaid.manager")
 @validated
 @watched
 class ConversationManager:
-    """One owner's conversations: start, append, read, change, forget.
+    """One owner's conversations: start, append, read, change, remove.
 
-    Made by `memory.of(owner)`; made directly, without a store, it keeps everything in memory.
+    `memory.of(owner)` returns one. Created directly without a store, it stores in memory only.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ConversationManager:
         summaries: SummaryResources | None = None,
         contact_resources: "ContactResources | None" = None,
         known_notes: KnownNotes | None = None,
-        swept: dict[str, datetime] | None = None,
+        session_sweeps: dict[str, datetime] | None = None,
         unstored: UnstoredTurns | None = None,
     ) -> None:
         self.scope = scope or _scope(store, blobs)
@@ -109,8 +109,8 @@ class ConversationManager:
         self.searcher = searcher or _searcher(self.scope)
         self.known_notes = known_notes or KnownNotes()
         self.contact_resources = contact_resources or _contact_resources()
-        self.swept = {} if swept is None else swept
-        """When sessions were last swept, by owner, for all handles of a memory."""
+        self.session_sweeps = {} if session_sweeps is None else session_sweeps
+        """When sessions were last swept, by owner; shared by all handles of a memory."""
         self.config = config or ConversationConfig()
         self.pictures = Pictures(images, self.scope.blobs)
         self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
@@ -140,22 +140,22 @@ class ConversationManager:
 
     @property
     def degraded(self) -> bool:
-        """Whether answers given now would come from the last known state; see `aforesaid.freshness`."""
+        """Whether answers come from the last known state now; see `aforesaid._internal.freshness`."""
         return self.store.degraded
 
     def now(self) -> datetime:
-        """The time by the store's clock."""
+        """Return the time of the store's clock."""
         return self.store.now()
 
     def counting_with(self, counter: TokenCounter) -> Self:
-        """This manager, with tokens counted by another counter."""
+        """Return this manager with another token counter."""
         other = copy(self)
         other.intake = self.intake.counting_with(counter)
         other._compose()
         return other
 
     def idling_after(self, idle_after: timedelta | None) -> Self:
-        """This manager, with sessions that start afresh after another time of silence."""
+        """Return this manager with another session timeout."""
         other = copy(self)
         other._idle_after = check_span(idle_after, field="idle_after")
         return other
@@ -165,10 +165,10 @@ class ConversationManager:
     async def get_or_create_conversation(
         self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
     ) -> Conversation:
-        """The session's conversation with its latest messages; a new one when it has none.
+        """Return the session's conversation with its latest messages; create one when there is none.
 
-        The same session id leads to the same conversation, also after a restart, until it expires
-        or, with `idle_after`, has been silent for longer than that.
+        The same session id gives the same conversation, also after a restart, until it expires or, with
+        `idle_after`, has been idle for longer.
         """
         record = await self._resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
@@ -181,7 +181,9 @@ class ConversationManager:
         return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))
 
     async def session(self, session_id: str) -> Conversation | None:
-        """The record of the session's conversation; None when it has none, or was silent for too long."""
+        """Return the record of the session's conversation; None when there is none or it was idle for too
+        long.
+        """
         record = await self.store.session(session_id)
         since = self._active_since(self.store.now())
         return None if record is None or (since is not None and record.last_activity < since) else record
@@ -203,7 +205,7 @@ class ConversationManager:
         return None if self._idle_after is None else now - self._idle_after
 
     async def get_conversation(self, conversation_id: str) -> Conversation:
-        """The record, without messages. Raises `ConversationNotFound`."""
+        """Return the record, without messages. Raise `ConversationNotFound`."""
         record = await self.store.get(conversation_id)
         if record is None:
             raise ConversationNotFound(conversation_id)
@@ -223,7 +225,7 @@ class ConversationManager:
         limit: int | None = None,
         after: str | None = None,
     ) -> Page:
-        """A page of conversations, most recently active first; every filter given applies."""
+        """Return a page of conversations that match all filters, most recently active first."""
         query = Query(
             client_id=client_id,
             channel=channel,
@@ -254,9 +256,9 @@ class ConversationManager:
         clear: Collection[str] = (),
         expected_revision: int | None = None,
     ) -> Conversation:
-        """Change what is given; None leaves a field as it is, a name in `clear` empties it.
+        """Change the given fields. None leaves a field unchanged; a name in `clear` empties it.
 
-        With `expected_revision`, only if nobody wrote since.
+        With `expected_revision`, raise `RevisionConflict` after a concurrent write.
         """
         given = {
             "status": status,
@@ -293,7 +295,7 @@ class ConversationManager:
 
     @property
     def clients(self) -> "Contacts":
-        """This owner's contacts: make, read, change, remove, list, import."""
+        """This owner's contacts: create, read, change, remove, list, import."""
         from aforesaid.contacts.book import Contacts
 
         resources, owner = self.contact_resources, self.scope.owner
@@ -301,17 +303,17 @@ class ConversationManager:
 
     @property
     def association(self) -> "AssociationProtocol":
-        """Which client a text names, and which of this owner's conversations is about whom."""
+        """Find the client that a text names, and link conversations to clients."""
         from aforesaid.contacts.association import Association
 
         return Association(self.store, self.scope.owner, self.contact_resources)
 
     async def mark_read(self, conversation_id: str) -> Conversation:
-        """Nothing is unread any more."""
+        """Set the number of unread messages to 0."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
 
     async def delete_session(self, session_id: str, *, tag: str) -> None:
-        """Remove the session's conversation, and with it the earlier ones that have this tag."""
+        """Remove the session's conversation and the earlier ones with this tag."""
         tagged = Query(tags=(tag,))
         bound = await self.store.session(session_id)
         if bound is not None:
@@ -321,7 +323,7 @@ class ConversationManager:
                 await self.delete_conversation(record.id)
 
     async def leave_session(self, session_id: str) -> None:
-        """The session has no conversation any more, which itself stays: what is said next begins another."""
+        """Unbind the session. Its conversation stays; the next message starts another one."""
         await self.store.unbind(session_id)
 
     # Messages
@@ -339,7 +341,7 @@ class ConversationManager:
         timestamp: datetime | str | None = None,
         expected_revision: int | None = None,
     ) -> Conversation:
-        """Store one message; returns the record as it is then. Sent twice with one id, it is stored once."""
+        """Store one message; return the updated record. A message sent twice with one id is stored once."""
         message = self.intake.message(
             role,
             content,
@@ -355,7 +357,7 @@ class ConversationManager:
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        """Store a whole turn at once, all of it or nothing."""
+        """Store a whole turn, all of it or nothing."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         if self.unstored:
@@ -380,15 +382,15 @@ class ConversationManager:
         channel: Channel = "voice",
         tags: Sequence[str] = (),
     ) -> Appended:
-        """Store a whole turn in the session's conversation, made for it when there is none.
+        """Store a whole turn in the session's conversation; create one when there is none.
 
-        The conversation has these tags from then on, so that it can be listed by them.
+        The conversation gets these tags, so that it can be listed by them.
         """
         complete = [self.intake.completed(message) for message in messages]
         try:
             return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
         except ConversationNotFound:
-            # It was removed between finding and writing: a fresh one is what is asked for now.
+            # The conversation was removed between lookup and append: retry once with a new one.
             return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
 
     async def _append_to_session(
@@ -404,15 +406,15 @@ class ConversationManager:
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
-        """A turn, stored when its `async with` block ends well, and not at all when it does not."""
+        """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
         return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
-        """A page of the whole log, counted from the oldest message. What cannot be read is left out."""
+        """Return a page of the log, counted from the oldest message, without unreadable messages."""
         return _readable(await self.entries(conversation_id, limit, offset))
 
     async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
-        """The same with every message in its place. What cannot be read holds it, and says why."""
+        """Return a page of the log with every entry in its place; an unreadable entry contains the reason."""
         return await self.store.page(conversation_id, limit=limit, offset=offset)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
@@ -486,19 +488,17 @@ class ConversationManager:
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
     ) -> Context:
-        """What a model should see: the latest messages that fit, always a valid request.
+        """Build a model's context: the latest messages that fit, always a valid request.
 
-        With `agent_name`, only that agent's messages and the user's. `pending` messages count as
-        said but not stored: the context ends with them, whatever their times. The owner's notes stand
-        behind the system messages at the front, within a budget of their own: `policy.notes_tokens`;
-        behind them, where the memory has a summarizer, the summary of what is no longer shown. An
-        unknown conversation gives an empty context.
-        While the store is away it is made from the last known state, where there is the resilient
-        layer; a store that fails twice, or is not done within the `context_deadline` of the settings,
-        gives one with `pending` alone. Either is degraded, with the reason in the report: an agent is
-        never kept waiting.
-        Where nobody's words are left, by a filter or because nobody spoke, `report.nothing_to_send`
-        says why.
+        - `agent_name` restricts it to that agent's messages and the user's.
+        - `pending` messages are not stored yet; the context ends with them, whatever their times.
+        - The owner's notes follow the leading system messages, within `policy.notes_tokens`. The summary of
+          messages outside the window follows the notes, where the memory has a summarizer.
+        - An unknown conversation gives an empty context.
+        - While the store is unavailable, the resilient layer provides the last known state. A store that
+          fails twice, or exceeds the setting `context_deadline`, gives a context with `pending` alone. Both
+          are degraded, and the report contains the reason.
+        - Where no user or assistant message is left, `report.nothing_to_send` gives the reason.
         """
         policy = policy or self._contexts.default_policy()
         if not isinstance(policy, WindowPolicy):
@@ -524,32 +524,32 @@ class ConversationManager:
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
     ) -> Request:
-        """The context as a request in a provider's dialect: its messages, and the system prompt apart.
+        """Return the context as a request in a provider's dialect, with a separate system prompt.
 
-        Raises `NothingToSend` where nobody's words are in it: a provider would refuse it. A new
-        conversation is such a case; the first question belongs in `pending`, or in a `turn`.
+        Raise `NothingToSend` where the context has no user message, as in a new conversation: providers
+        refuse such a request. Pass the first question in `pending`, or use a `turn`.
         """
         context = await self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
         return write_request(context, dialect)
 
     def calibrate(self, context: Context, usage: Any) -> float | None:
-        """Learn from what a provider reported for the request that was made of this context.
+        """Calibrate the token estimator with the usage that a provider reported for this context.
 
-        `usage` is a response's usage, or the number of its prompt tokens. Returns what estimates are
-        multiplied with from now on; None where tokens are counted exactly, and nothing is to learn.
+        `usage` is a response's usage, or the number of its prompt tokens. Return the new factor of the
+        estimator; None where tokens are counted exactly.
         """
         return calibrated(self.intake.counter, context, usage)
 
 
 def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
-    """What an estimator multiplies with after it has learned from this; None for a counter that is exact."""
+    """Calibrate an estimator; return its new factor, or None for an exact counter."""
     if not isinstance(counter, Estimator):
         return None
     return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
 
 
 def _searcher(scope: OwnerScope) -> "Searcher":
-    """Without a memory: a searcher that shares nothing."""
+    """Return a searcher with resources of its own, for a manager without a memory."""
     from aforesaid.search.resources import SearchResources
     from aforesaid.search.searcher import Searcher
 
@@ -557,14 +557,14 @@ def _searcher(scope: OwnerScope) -> "Searcher":
 
 
 def _contact_resources() -> "ContactResources":
-    """Without a memory: a room that shares nothing."""
+    """Return contact resources of its own, for a manager without a memory."""
     from aforesaid.contacts.resources import ContactResources
 
     return ContactResources()
 
 
 def _scope(store: ConversationStore | None, blobs: BlobStore | None) -> OwnerScope:
-    """Without a memory: a store that was handed in, or one that lives as long as the manager."""
+    """Return a scope with the given store, or with a new in-memory store."""
     if store is not None:
         return OwnerScope(owner="default", store=store, blobs=blobs)
     backend = InMemoryBackend()
@@ -578,12 +578,14 @@ def _readable(entries: Sequence[Entry]) -> "list_[Message]":
             readable.append(entry.message)
         else:
             where = entry.conversation_id, entry.sequence
-            log.warning("conversation %s: message %d cannot be read; `aforesaid show` says why", *where)
+            log.warning(
+                "conversation %s: message %d cannot be read; `aforesaid show` prints the reason", *where
+            )
     return readable
 
 
 list_ = list
-"""The built-in, where the method `list` hides it."""
+"""The built-in, which the method `list` shadows."""
 
 _CLEARABLE: dict[str, Any] = {
     "subject": None,
@@ -597,7 +599,7 @@ _CLEARABLE: dict[str, Any] = {
 
 
 def cleared(fields: Collection[str]) -> dict[str, Any]:
-    """The changes that empty these fields, or an error that names the one that cannot be emptied."""
+    """Return the changes that empty these fields. Raise `InvalidInput` for a field that cannot be emptied."""
     if not isinstance(fields, Collection):
         raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
     for field in fields:

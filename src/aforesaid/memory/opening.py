@@ -1,4 +1,4 @@
-"""Opening a memory: from a URL to handles bound to owners. Below: manager, stores. Above: surfaces."""
+"""Open a memory from a URL."""
 
 import asyncio
 import logging
@@ -58,10 +58,10 @@ L = TypeVar("L")
 
 @validated
 class Memory:
-    """A store, open, with everybody's conversations in it. `of` gives the handle of one owner.
+    """An open store with the conversations of all owners. `of` returns the handle of one owner.
 
-    Use it as `async with aforesaid.open(url) as memory:`, or `memory = await aforesaid.open(url)`
-    and `await memory.close()`.
+    Use it as `async with aforesaid.open(url) as memory:`, or `memory = await aforesaid.open(url)` and `await
+    memory.close()`.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Memory:
         self.blobs = blobs
         self.archives = archives
         self.holders = list(holders)
-        """What holds copies of what is stored, to be told of erasures: append to it."""
+        """Components with copies of stored data, which erasures must reach. Append to register one."""
         self._redact = redact
         self.search_resources = SearchResources(embedder)
         by_config = None if config is None or config.summaries == "off" else config.summaries
@@ -103,7 +103,7 @@ class Memory:
         self.summary_resources = SummaryResources(_summarizer(summarizer or by_config))
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
-        self._swept: dict[str, datetime] = {}
+        self._session_sweeps: dict[str, datetime] = {}
         self._images = images
         self._counter = counter or default_counter()
         self._warm = warm
@@ -115,13 +115,15 @@ class Memory:
         self._background: list[asyncio.Task[None]] = []
 
     def of(self, owner: str) -> ConversationManager:
-        """The handle of one owner: a user, a device, a tenant. Everything goes through it."""
+        """Return the handle of one owner: a user, a device, a tenant. It is the only access to the owner's
+        data.
+        """
         if owner == JOURNAL:
             raise InvalidId(f"owner must not be {JOURNAL!r}: the name is taken", field="owner", value=owner)
         return self._of(self.scope(owner))
 
     def scope(self, owner: str) -> OwnerScope:
-        """Everywhere that something of this owner can be."""
+        """Return every place that may contain this owner's data."""
         return OwnerScope(
             owner=owner,
             store=self.backend.of(owner),
@@ -152,22 +154,23 @@ class Memory:
             searcher=Searcher(scope.store, self.search_resources, scope.owner),
             summaries=self.summary_resources,
             known_notes=self.known_notes,
-            swept=self._swept,
+            session_sweeps=self._session_sweeps,
             contact_resources=self.contact_resources,
             unstored=self.unstored,
         )
 
     async def owners(self) -> AsyncIterator[str]:
-        """Everybody who has something here. For operators."""
+        """Yield every owner that has data. For operators."""
         async for owner in self.backend.owners():
             if owner != JOURNAL:
                 yield owner
 
     def acting_as(self, actor: str, *, source: str = "") -> Self:
-        """This memory for somebody: what its handles do is noted in the audit trail under this name.
+        """Return this memory with an actor: the audit trail records the actions of its handles under this
+        name.
 
-        `source` is where they are: an address, a device. Without a trail there is nothing to note, and
-        this is the same memory. It stays open as long as the memory that was opened.
+        `source` is an address or a device. Without an audit trail this is the same memory. The view stays
+        open as long as the opened memory.
         """
         acting = getattr(self.backend, "acting_as", None)
         if acting is None:
@@ -178,10 +181,10 @@ class Memory:
         return view
 
     async def purge_expired(self) -> int:
-        """Remove every owner's expired conversations and notes now; returns how many conversations."""
+        """Remove every owner's expired conversations and notes; return how many conversations."""
         purged = await self.backend.purge_expired()
         for owner in [owner async for owner in self.owners()]:
-            with _passed_over("notes that have expired are not removed"):
+            with _skip_owner("expired notes are not removed"):
                 await purge_notes(await self.backend.of(owner).authoritative())
         events.conversations_expired(purged)
         if self.blobs is not None:
@@ -189,15 +192,18 @@ class Memory:
         return purged
 
     async def would_purge(self, within: timedelta = timedelta(0)) -> list[tuple[str, Expiring]]:
-        """What a purge would remove now, or will after some time, of whom and why: a dry run."""
+        """Return what a purge would remove now, or after some time, by owner and with the reason: a
+        dry run.
+        """
         found = []
         async for owner in self.owners():
             found += [(owner, one) for one in await self.of(owner).expiring(within)]
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
     async def archive_old(self, archiving: Archiving | None = None) -> int:
-        """Archive what has been silent for long enough, and delete archives that are; returns how many were
-        archived. Without a policy, by the one that the memory was opened with."""
+        """Archive conversations that were idle for long enough and delete old archives; return how many were
+        archived. By default use the policy that the memory was opened with.
+        """
         policy = archiving or self._retention.archiving
         if policy is None:
             return 0
@@ -205,7 +211,7 @@ class Memory:
             raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
         archived = 0
         async for owner in self.owners():
-            with _passed_over("conversations are not archived"):
+            with _skip_owner("conversations are not archived"):
                 archived += await self._archive_old(self.of(owner), policy.after)
         if policy.delete_after is not None:
             await self.archives.delete_older(self.backend.of(JOURNAL).now() - policy.delete_after)
@@ -222,77 +228,77 @@ class Memory:
                     await manager.archive(record.id)
                     archived += 1
                 except (RevisionConflict, ConversationNotFound):
-                    continue  # somebody wrote to it, or was first: it is not old, or it is done
+                    continue  # written to or archived meanwhile
                 except StoreDamaged as error:
-                    # It stays where it is; the others are archived.
+                    # Skip it; archive the others.
                     log.warning("conversation %s is not archived: %s", record.id, describe(error))
             cursor = page.next
             if cursor is None:
                 return archived
 
     async def resume_erasures(self) -> "list[Receipt]":
-        """Go on with erasures that were cut short. Done when the memory is opened, and by every sweep."""
+        """Resume interrupted erasures. `start` and every sweep call this."""
         from aforesaid.retention.erasure import resume
 
         return await resume(self.backend, self.scope)
 
     async def sweep(self) -> int:
-        """All that is done now and then: unfinished erasures, the purge, archives; returns what expired."""
+        """Run all periodic maintenance: unfinished erasures, purge, archiving; return how many expired."""
         await self.resume_erasures()
-        purged = await self.purge_expired()  # first: a folder of archives that is full must not keep it
+        purged = await self.purge_expired()  # before archiving, which fails when the archive folder is full
         await self.archive_old()
         return purged
 
     async def health(self) -> "Health | None":
-        """How the store is doing: breaker, spool, dead letters. None without the resilient layer."""
+        """Return the state of breaker, spool and dead letters; None without the resilient layer."""
         from aforesaid.layers.resilient import ResilientBackend
 
         layer = self.layer(ResilientBackend)
         return None if layer is None else await layer.health()
 
     def layer(self, kind: type[L]) -> L | None:
-        """The layer of this kind around the store, where there is one."""
+        """Return the layer of this kind around the store, or None."""
         layer: object = self.backend
         while layer is not None and not isinstance(layer, kind):
             layer = getattr(layer, "inner", None)
         return layer
 
     async def start(self) -> Self:
-        """Open the store, finish erasures that were cut short, start sweeping, and load what counting needs.
+        """Open the store, finish interrupted erasures, and start background tasks: sweep, token counter.
 
-        Only the first two are waited for.
+        Only the first two are awaited.
         """
         await self.backend.open()
         await self._finish_erasures()
         if not self._background:
-            self._background = [asyncio.create_task(work, name=name) for name, work in self._chores()]
+            self._background = [
+                asyncio.create_task(work, name=name) for name, work in self._background_tasks()
+            ]
         return self
 
-    def _chores(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+    def _background_tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         if self._sweep_every is not None:
             yield "aforesaid-sweep", sweep_forever(self, every=self._sweep_every)
         if self._warm and not is_ready(self._counter):
-            yield "aforesaid-warm", _load(self._counter)
+            yield "aforesaid-warm", _load_counter(self._counter)
 
     async def _finish_erasures(self) -> None:
         try:
             await self.resume_erasures()
         except AforesaidError as error:
-            log.warning(
-                "unfinished erasures cannot be looked for; the sweep tries again: %s", describe(error)
-            )
+            log.warning("unfinished erasures cannot be read; the sweep tries again: %s", describe(error))
 
     async def close(self) -> None:
-        """Finish what was accepted and let go, also when cancelled on the way. Closing twice is fine."""
+        """Finish accepted work and release everything, also when cancelled. Closing twice is allowed."""
         background, self._background = self._background, []
-        async with AsyncExitStack() as leaving:  # from the last to the first
-            leaving.push_async_callback(self.backend.close)
-            leaving.push_async_callback(self.search_resources.close)
-            leaving.push_async_callback(self.contact_resources.close)
-            leaving.push_async_callback(self.summary_resources.close)
-            leaving.push_async_callback(self.unstored.close)
+        async with AsyncExitStack() as stack:  # callbacks run in reverse order
+            stack.push_async_callback(self.backend.close)
+            stack.push_async_callback(self.search_resources.close)
+            stack.push_async_callback(self.contact_resources.close)
+            stack.push_async_callback(self.summary_resources.close)
+            stack.push_async_callback(self.unstored.close)
             for task in background:
-                leaving.push_async_callback(ended, task)
+                stack.push_async_callback(ended, task)
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -307,16 +313,16 @@ class Memory:
 
 
 @contextmanager
-def _passed_over(what: str) -> Iterator[None]:
-    """An owner whose data cannot be opened is said, and does not keep others from being looked after."""
+def _skip_owner(what: str) -> Iterator[None]:
+    """Log and skip an owner whose data cannot be decrypted or read."""
     try:
         yield
     except (KeyUnavailable, StoreDamaged) as error:
-        log.warning("of one owner %s: %s", what, describe(error))
+        log.warning("one owner skipped: %s: %s", what, describe(error))
 
 
-async def _load(counter: TokenCounter) -> None:
-    """Load a counter before anybody waits for it."""
+async def _load_counter(counter: TokenCounter) -> None:
+    """Load a counter in advance, so that the first message does not wait for it."""
     try:
         await ready(counter)
     except AforesaidError as error:
@@ -338,7 +344,7 @@ def _summarizer(given: Summarizer | str | None) -> Summarizer | None:
 def archives_at(
     archives: "str | Path | ArchiveFolder | None", encryption: "EncryptionChoice | None"
 ) -> "ArchiveFolder | None":
-    """The folder of archives. What leaves an encrypted store for it is sealed too."""
+    """Return the archive folder. With encryption, archives are sealed too."""
     if archives is None:
         return None
     from aforesaid.transfer.archives import ArchiveFolder
@@ -361,27 +367,27 @@ def _path(given: str | Path, field: str) -> Path:
 def _check_blobs(images: Images, *, encrypted: bool) -> None:
     if encrypted and images == "blobs":
         raise InvalidSetting(
-            "pictures that are kept as blobs are not encrypted: use images='keep' or 'placeholder'",
+            "images stored as blobs are not encrypted: use images='keep' or 'placeholder'",
             field="images",
             value=images,
         )
 
 
-def _behind_server(url: str, **options: Any) -> Memory:
-    """The memory of a server. Its client stands above this module, and is found by name as stores are."""
+def _remote_memory(url: str, **options: Any) -> Memory:
+    """Return the memory of a server. The client is a higher layer, so it is imported by name."""
     scheme = url.partition(":")[0].lower()
     return cast(Memory, import_module(SERVERS[scheme]).RemoteMemory(url, **options))
 
 
-def _check_left_to_server(**given: bool) -> None:
-    """Refuse what would be without effect. What only says how a store is run is left unsaid."""
+def _check_server_options(**given: bool) -> None:
+    """Raise `InvalidSetting` for an option that only a server can decide. Tuning options are ignored."""
     for name, is_given in given.items():
         if is_given:
-            raise InvalidSetting(f"{name} is the server's to decide: set it there", field=name)
+            raise InvalidSetting(f"{name} must be set on the server", field=name)
 
 
 @validated
-def open(  # noqa: A001  aforesaid.open() is the name people will look for
+def open(  # noqa: A001  aforesaid.open() is the documented name
     url: str = "memory://",
     *,
     key: str | None = None,
@@ -406,35 +412,41 @@ def open(  # noqa: A001  aforesaid.open() is the name people will look for
     summarizer: Summarizer | Literal["extract"] | None = None,
     observe: bool = False,
 ) -> Memory:
-    """The memory at a URL; without one, in memory only.
+    """Open the memory at a URL; by default in memory only.
 
-    An `https://` URL is that of a server, and `key` what opens it: the handles have the same methods and give
-    the same values, `config`, `ids`, `idle_after` and `redact` hold here, and the rest is the server's to
-    decide. `ttl`: how long a conversation is kept after its last activity; None keeps it. `idle_after`: a
-    session that was silent for longer starts a fresh conversation; None never does. `sweep_every`: how
-    often expired conversations are removed in the background; None leaves it to you. `model`: whose
-    tokens are counted when a message is stored, once and for all; without it, those of `o200k_base`, or
-    an estimate where tiktoken is not installed. `warm`: whether what counting needs is loaded in the
-    background at once, and not when the first message waits for it. `images`: what is kept of a
-    picture: "placeholder" words in its place, "keep" the picture in the log, "blobs" its bytes beside
-    the log, in `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`. `retention`:
-    lifetimes by channel, tag and owner for those who set no rules of their own, and when the sweep
-    archives. `archives`: a folder for that, which belongs to this memory alone. `redact`: sees every
-    message before it is stored, and gives it back, changed or not, or None to leave it out.
-    `encryption`: where the master key is (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or
-    an `Encryption`: what is kept is sealed, and pictures are not kept as blobs. `audit`: the path of
-    the file, or an `AuditTrail`, in which everything that is done is noted. `resilience`: what happens
-    when the store is away; "auto" keeps turns in a spool for a store behind a network, and is "off" for
-    an embedded one. A store or server that this machine has never reached must be there when the memory is
-    opened, unless `Resilience(start_unreached=True)`. `cache`: a `Cache` remembers reads. `embedder`: what
-    search by meaning is done with: the encoder of `aforesaid[semantic]` where it is installed, one of your
-    own, or None for search by words alone. `summarizer`: what makes summaries of what a context no longer
-    shows, in the background: "extract" quotes the sentences that say most, one of your own may ask a model;
-    None is what `config` says, and that is none by default. `observe`: whether the store's operations are
-    timed one by one, as a server does; calls of the manager always are.
+    An `https://` URL is a server's, and `key` its API key. The handles have the same methods and return the
+    same values; `config`, `ids`, `idle_after` and `redact` apply here, and the server decides the rest.
+
+    - `ttl`: how long a conversation is kept after its last activity; None means forever.
+    - `idle_after`: a session that was idle for longer starts a new conversation; None never does.
+    - `sweep_every`: the interval of the background sweep; None disables it.
+    - `model`: the model whose tokens are counted when a message is stored; by default `o200k_base`, or an
+      estimate where tiktoken is not installed.
+    - `warm`: load the token counter in the background now instead of at the first message.
+    - `images`: "placeholder" stores text in place of an image, "keep" stores the image in the log, "blobs"
+      stores its bytes in `blobs`.
+    - `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
+    - `retention`: lifetimes by channel, tag and owner for owners without rules of their own, and the
+      archiving policy.
+    - `archives`: a folder for archives that belongs to this memory alone.
+    - `redact`: a function that receives every message before it is stored and returns it, changed or not, or
+      None to omit it.
+    - `encryption`: the master key (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or an
+      `Encryption`. Images cannot be stored as blobs then.
+    - `audit`: the path of the audit trail, or an `AuditTrail`.
+    - `resilience`: behaviour while the store is unavailable. "auto" spools turns for a store behind a network
+      and is "off" for an embedded one. A store or server that this machine has never reached must be
+      available at the start, unless `Resilience(start_unreached=True)`.
+    - `cache`: a `Cache` caches reads.
+    - `embedder`: the embedder for semantic search: the installed encoder of `aforesaid[semantic]`, one of
+      your own, or None for lexical search only.
+    - `summarizer`: summarizes messages outside the window in the background: "extract" quotes the most
+      informative sentences; one of your own may call a model; None uses the setting of `config`, which is off
+      by default.
+    - `observe`: measure every store operation, as a server does. Calls of the manager are always measured.
     """
     if is_server(url):
-        _check_left_to_server(
+        _check_server_options(
             clock=clock is not system_clock,
             ttl=ttl != DEFAULT_TTL,
             model=model is not None,
@@ -446,7 +458,7 @@ def open(  # noqa: A001  aforesaid.open() is the name people will look for
             audit=audit is not None,
             summarizer=summarizer is not None,
         )
-        return _behind_server(
+        return _remote_memory(
             url,
             key=key,
             config=config,
@@ -456,7 +468,7 @@ def open(  # noqa: A001  aforesaid.open() is the name people will look for
             start_unreached=getattr(resilience, "start_unreached", False),
         )
     if key is not None:
-        raise InvalidSetting("a key opens a server, and this is the URL of a store", field="key")
+        raise InvalidSetting("key is for the URL of a server; this is the URL of a store", field="key")
     from aforesaid.layers.build import layered
     from aforesaid.search.encoders import installed_encoder
 

@@ -1,4 +1,7 @@
-"""Search one owner's messages and conversations; search modules are imported by the first search."""
+"""Search one owner's messages and conversations.
+
+Search modules are imported at the first search, because they are slow to import.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
@@ -40,10 +43,10 @@ class Search:
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> list[str]:
-        """What was said about something: snippets that a model can cite, the best first.
+        """Return snippets about a topic that a model can cite, best first.
 
-        Each says who, when and where, and quotes. An empty query gives the latest that pass the
-        filters. `search` gives the same as values.
+        Each snippet names speaker, time and place, and quotes. An empty query returns the latest messages
+        that match the filters. `search` returns the same as values.
         """
         findings = await self.search(
             query,
@@ -73,9 +76,9 @@ class Search:
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "Findings":
-        """As `search_history`, as values: passages, their scores and, with `explain`, what those are made of.
+        """Return passages with their scores and, with `explain`, the parts of each score.
 
-        `max_tokens` bounds all snippets together. Times are shown in `timezone`, or this machine's.
+        `max_tokens` limits all snippets together. Times are shown in `timezone`, by default this machine's.
         """
         from aforesaid.search.queries import parse_filters, parse_limit, parse_question
 
@@ -117,10 +120,10 @@ class Search:
         *,
         timezone: tzinfo | None = None,
     ) -> "list[FoundConversation]":
-        """Conversations by client name, subject or content; every filter given applies.
+        """Find conversations by client name, subject or content that match all filters.
 
-        By relevance, then the latest first. Without `limit`, as many as the setting `search_limit`
-        says: 50. Dates bound the last activity, as in `list`.
+        They are ordered by relevance, then by time, latest first. `limit` defaults to the setting
+        `search_limit`. Dates refer to the last activity, as in `list`.
         """
         from aforesaid.search.conversations import search_conversations
         from aforesaid.search.queries import parse_question
@@ -139,7 +142,7 @@ class Search:
         return found
 
     async def similar(self, conversation_id: str, limit: int = 5) -> "list[FoundConversation]":
-        """Other conversations about the same things, the most alike first."""
+        """Return other conversations about the same topics, most similar first."""
         from aforesaid.search.conversations import similar_conversations
         from aforesaid.search.queries import parse_limit
 

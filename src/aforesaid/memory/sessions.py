@@ -1,8 +1,8 @@
-"""Sessions: from whoever is connected to the conversation that they are in. Below: the manager.
+"""Sessions: find the conversation that a connected client continues.
 
-A session is a connection, a device's wake-up, a browser tab: it begins, it ends, and what was said
-stays. The mapping from session to conversation is in the store, so it outlives the process. Voice and
-text are the same here: a session of either channel goes on with the same conversation.
+A session is a connection, a device's wake-up or a browser tab. The mapping from session to conversation is in
+the store, so it survives the process. A voice session can continue a conversation of a text session, and the
+reverse.
 """
 
 import logging
@@ -34,32 +34,36 @@ from aforesaid.windows import WindowPolicy
 
 log = logging.getLogger("aforesaid.sessions")
 
-Way = Literal["session", "device", "owner"]
-"""By what a new session finds the conversation to go on with: the same session id, the same device, or
-the latest conversation of the owner on whatever device."""
+ResumeBy = Literal["session", "device", "owner"]
+"""How a new session finds the conversation to continue: by session id, by device, or the owner's latest
+conversation on any device.
+"""
 
 RESERVED = "\x1f"
-"""What the names begin with that this module binds conversations to besides sessions."""
-_BEGUN = f"{RESERVED}begun:"
+"""The prefix of names that this module binds to conversations in addition to session ids."""
+_STARTED = f"{RESERVED}begun:"
 
 SWEEP_EVERY = timedelta(hours=1)
 MOST_SWEPT = 10_000
-"""Owners of whom is remembered when their sessions were swept; one too often does no harm."""
+"""The most owners whose last sweep is remembered; an additional sweep does no harm."""
 PAGE = 100
 
 
 class SessionPolicy(CheckedFields, frozen=True, kw_only=True):
-    """Which conversation a new session goes on with. Asked for by its id, it is always that one."""
+    """Which conversation a new session continues. A conversation requested by id is always used."""
 
-    resume: tuple[Way, ...] = ("session", "device")
-    """Tried in this order; where none finds a conversation, a new one is made. A household shares its
-    owner but not its conversations, so the owner's latest is only tried where it is asked for."""
+    resume: tuple[ResumeBy, ...] = ("session", "device")
+    """Tried in this order; when none finds a conversation, a new one is created. The members of a household
+    share an owner but not a conversation, so the owner's latest is only tried on request.
+    """
     idle_after: timedelta = timedelta(minutes=30)
-    """How long a device's conversation, or the owner's, may have been silent to be gone on with. After
-    half an hour somebody speaks about something else, mostly. The same session id has no such limit but
-    the one that the memory was opened with."""
+    """How long a device's or the owner's conversation may have been idle to be continued. After half an hour
+    users mostly start a new topic. The same session id has only the limit that the memory was opened with.
+    """
     abandoned_after: timedelta = timedelta(days=1)
-    """When a session that nobody ended counts as ended: its process is gone, its connection was cut."""
+    """The age at which a session that was never ended counts as ended, because its process or connection is
+    gone.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,24 +71,24 @@ class SessionPolicy(CheckedFields, frozen=True, kw_only=True):
             raise InvalidSetting(
                 f"resume must be a tuple of ways, each once; got {shown(self.resume)}", field="resume"
             )
-        for way in self.resume:
-            if way not in get_args(Way):
-                raise InvalidInput.not_in("resume", way, get_args(Way))
+        for how in self.resume:
+            if how not in get_args(ResumeBy):
+                raise InvalidInput.not_in("resume", how, get_args(ResumeBy))
         for field in ("idle_after", "abandoned_after"):
             if check_span(getattr(self, field), field=field) is None:
                 raise InvalidSetting(f"{field} must be a length of time; got None", field=field)
 
 
 class Session(Struct, frozen=True, kw_only=True):
-    """A session that has begun."""
+    """A started session."""
 
     session_id: str
     conversation: Conversation
-    """The record with its latest messages: what a new session starts with."""
+    """The record with its latest messages."""
     channel: Channel
     device: str | None = None
     resumed: Literal["id", "session", "device", "owner"] | None = None
-    """By what its conversation was found; None where it is a new one."""
+    """How the conversation was found; None for a new one."""
 
     @property
     def conversation_id(self) -> str:
@@ -92,12 +96,12 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What a sweep has put in order."""
+    """The result of a sweep."""
 
     sessions: int = 0
-    """Sessions that nobody ended, ended."""
+    """Abandoned sessions that were ended."""
     conversations: int = 0
-    """Conversations of theirs in which nothing was ever said, removed."""
+    """Their empty conversations that were removed."""
 
 
 @validated
@@ -110,10 +114,10 @@ class SessionManager:
         self.conversation_manager = conversation_manager
         self.policy = policy or SessionPolicy()
         self._store = conversation_manager.store
-        self._asked_for: dict[str, str] = {}
-        """Conversations that sessions asked for by id: nothing may have been said there for long."""
+        self._requested: dict[str, str] = {}
+        """Conversations that sessions requested by id; the idle limit does not apply to them."""
 
-    # Beginning and ending
+    # Starting and ending
 
     async def create_session(
         self,
@@ -123,78 +127,80 @@ class SessionManager:
         device: str | None = None,
         conversation_id: str | None = None,
     ) -> Session:
-        """Begin a session: in the conversation that the policy finds, or in a new one.
+        """Start a session in the conversation that the policy finds, or in a new one.
 
-        `device` is where it is: a speaker, a phone, a browser. `conversation_id` asks for a conversation
-        by its id; raises `ConversationNotFound` where there is none.
+        `device` is a speaker, a phone or a browser. `conversation_id` requests a conversation; raise
+        `ConversationNotFound` where there is none.
         """
         _check_session(session_id)
         if channel not in VALUE_SETS["channel"]:
             raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
-        device_name = None if device is None else _device(device)
-        await self._sweep_now_and_then()
-        begin = _Beginning(self, session_id, channel, device_name)
+        device_name = None if device is None else _device_name(device)
+        await self._sweep_if_due()
+        start = _SessionStart(self, session_id, channel, device_name)
         try:
-            conversation, resumed = await begin.conversation(conversation_id)
+            conversation, resumed = await start.conversation(conversation_id)
         except ConversationNotFound:
             if conversation_id is not None:
                 raise
-            # It was removed between finding and binding: the next in line is what is asked for now.
-            conversation, resumed = await begin.conversation(None)
+            # Removed between lookup and binding: continue with the next candidate.
+            conversation, resumed = await start.conversation(None)
         if conversation_id is not None:
-            self._asked_for[session_id] = conversation.id
-        _tell("session_started", "a session began", conversation.id, resumed=resumed or "new")
+            self._requested[session_id] = conversation.id
+        _log_event("session_started", "a session began", conversation.id, resumed=resumed or "new")
         return Session(
             session_id=session_id, conversation=conversation, channel=channel, device=device, resumed=resumed
         )
 
     async def end_session(self, session_id: str) -> Conversation | None:
-        """End the session; its conversation stays. Returns the record; None when there was no session.
+        """End the session and keep its conversation. Return the record; None when there was no session.
 
-        A conversation in which nothing was said goes with the session that it was made for.
+        An empty conversation is removed with its session.
         """
         _check_session(session_id)
-        self._asked_for.pop(session_id, None)
+        self._requested.pop(session_id, None)
         record = await self._store.session(session_id)
         if record is None:
             await self._store.unbind(session_id)
             return None
         await self._end(session_id, record)
-        _tell("session_ended", "a session ended", record.id)
-        return None if await self._removed_if_unused(record) else record
+        _log_event("session_ended", "a session ended", record.id)
+        return None if await self._remove_if_unused(record) else record
 
     async def _end(self, session_id: str, record: Conversation) -> None:
-        """First the note where to go on, then the end: cut short in between, the session is still there."""
-        marks: list[str] = []
-        with suppress(ConversationNotFound):  # it has just gone, and the session with it
-            marks = _marks_of(session_id, await self._store.sessions(record.id))
-            await self._store.bind(_ended(session_id), record.id)
-        for name in (session_id, *marks):
+        """Bind the name of the ended session first: after a crash in between, the session still exists."""
+        markers: list[str] = []
+        with suppress(ConversationNotFound):  # removed meanwhile, with the session
+            markers = _start_markers(session_id, await self._store.sessions(record.id))
+            await self._store.bind(_ended_name(session_id), record.id)
+        for name in (session_id, *markers):
             await self._store.unbind(name)
 
-    # Asking
+    # Reading
 
     async def get_conversation_id(self, session_id: str) -> str | None:
-        """The conversation that the session is in; None when there is no such session, or it has ended."""
+        """Return the session's conversation; None when there is no such session or it has ended."""
         _check_session(session_id)
         record = await self.conversation_manager.session(session_id)
-        return await self._still_asked_for(session_id) if record is None else record.id
+        return await self._requested_conversation(session_id) if record is None else record.id
 
-    async def _still_asked_for(self, session_id: str) -> str | None:
-        """The conversation that the session asked for by id, which may have been silent for too long."""
-        asked = self._asked_for.get(session_id)
+    async def _requested_conversation(self, session_id: str) -> str | None:
+        """Return the conversation that the session requested by id, even when it was idle for too long."""
+        asked = self._requested.get(session_id)
         bound = None if asked is None else await self._store.session(session_id)
         return asked if bound is not None and bound.id == asked else None
 
     async def conversation_of(self, session_id: str, channel: Channel = "voice") -> str:
-        """The conversation that the session is in. A session that is not known begins now."""
+        """Return the session's conversation. Start the session if it is unknown."""
         known = await self.get_conversation_id(session_id)
         return known or (await self.create_session(session_id, channel)).conversation_id
 
     async def load_session_context(
         self, session_id: str, agent_name: str | None = None, *, policy: WindowPolicy | None = None
     ) -> Context:
-        """What a model should see of the session's conversation. Without a session: nothing, and why."""
+        """Build the context of the session's conversation. Without a session it is empty and gives the
+        reason.
+        """
         conversation_id = await self.get_conversation_id(session_id)
         if conversation_id is None:
             why = f"there is no session {shown(session_id)}"
@@ -202,21 +208,21 @@ class SessionManager:
         return await self.conversation_manager.load_context(conversation_id, agent_name, policy=policy)
 
     async def sessions_of(self, conversation_id: str) -> list[str]:
-        """The sessions that are in this conversation now, sorted."""
+        """Return the sessions in this conversation, sorted."""
         names = await self._store.sessions(conversation_id)
         return [name for name in names if not name.startswith(RESERVED)]
 
     # Sweeping
 
     async def sweep(self) -> Swept:
-        """End the sessions that nobody ended, and remove the conversations that they left empty.
+        """End abandoned sessions and remove the conversations that they left empty.
 
-        A mapping whose conversation is gone goes with it, in every store; these are the others: those that
-        began here, long ago, and in whose conversation nothing has been said for as long. Names by which
-        others find their conversations stay. Done now and then by `create_session`.
+        These sessions started here, and their conversations were idle, longer ago than the policy allows. A
+        mapping whose conversation is removed goes with it in every store. Names that other components use
+        stay. `create_session` calls this at intervals.
         """
         now = self._store.now()
-        self._note_sweep(now)
+        self._record_sweep(now)
         query = Query(date_to=now - self.policy.abandoned_after, limit=PAGE)
         sessions = conversations = 0
         while True:
@@ -224,7 +230,7 @@ class SessionManager:
             for record in page.conversations:
                 ended = await self._end_all(record)
                 sessions += ended
-                conversations += bool(ended) and await self._removed_if_unused(record)
+                conversations += bool(ended) and await self._remove_if_unused(record)
             if page.next is None:
                 return Swept(sessions=sessions, conversations=conversations)
             query = Query(date_to=query.date_to, limit=PAGE, after=page.next)
@@ -236,16 +242,16 @@ class SessionManager:
             return 0
         until = self._store.now() - self.policy.abandoned_after
         ended = 0
-        for name in _begun_until(until, names):
+        for name in _started_by(until, names):
             bound = await self._store.session(name)
             if bound is not None and bound.id == record.id:
                 await self._end(name, record)
                 ended += 1
-                _tell("session_abandoned", "a session that nobody ended was ended", record.id)
+                _log_event("session_abandoned", "an abandoned session was ended", record.id)
         return ended
 
-    async def _sweep_now_and_then(self) -> None:
-        last = self.conversation_manager.swept.get(self.conversation_manager.owner)
+    async def _sweep_if_due(self) -> None:
+        last = self.conversation_manager.session_sweeps.get(self.conversation_manager.owner)
         if last is not None and self._store.now() - last < SWEEP_EVERY:
             return
         try:
@@ -253,17 +259,19 @@ class SessionManager:
         except AforesaidError as error:
             log.warning(
                 "sessions were not swept: %s", describe(error)
-            )  # whoever connects must not suffer for it
+            )  # a failed sweep must not fail the connection
 
-    def _note_sweep(self, now: datetime) -> None:
-        """Each connection has a manager of its own, so this is known to all handles of a memory."""
-        swept = self.conversation_manager.swept
-        if len(swept) >= MOST_SWEPT:
-            swept.clear()
-        swept[self.conversation_manager.owner] = now
+    def _record_sweep(self, now: datetime) -> None:
+        """Record the sweep for all handles of a memory: each connection has a manager of its own."""
+        session_sweeps = self.conversation_manager.session_sweeps
+        if len(session_sweeps) >= MOST_SWEPT:
+            session_sweeps.clear()
+        session_sweeps[self.conversation_manager.owner] = now
 
-    async def _removed_if_unused(self, record: Conversation) -> bool:
-        """Whether the conversation was removed: nothing was said in it, nothing noted, nobody is in it."""
+    async def _remove_if_unused(self, record: Conversation) -> bool:
+        """Remove the conversation if it has no message, no metadata and no session; return whether it is
+        gone.
+        """
         try:
             if not _is_blank(record) or await self.sessions_of(record.id):
                 return False
@@ -271,12 +279,12 @@ class SessionManager:
         except ConversationNotFound:
             return True
         except RevisionConflict:
-            return False  # somebody speaks
+            return False  # written to meanwhile
         return True
 
 
-class _Beginning:
-    """A session that begins: the search for its conversation."""
+class _SessionStart:
+    """The search for a new session's conversation."""
 
     def __init__(
         self, sessions: SessionManager, session_id: str, channel: Channel, device: str | None
@@ -286,64 +294,64 @@ class _Beginning:
         self._policy = sessions.policy
         self._session_id = session_id
         self._channel: Channel = channel
-        self._device = device
+        self._device_name = device
 
     async def conversation(
         self, asked: str | None
     ) -> tuple[Conversation, Literal["id", "session", "device", "owner"] | None]:
-        """The conversation, bound, and by what it was found."""
+        """Return the conversation, bound to the session, and how it was found."""
         if asked is not None:
             record = await self._manager.get_conversation(asked)
-            return await self._bound(record.id), "id"
-        for way in self._policy.resume:
-            found = await self._found(way)
+            return await self._bind(record.id), "id"
+        for how in self._policy.resume:
+            found = await self._find(how)
             if found is not None:
-                return await self._bound(found.id), way
-        return await self._fresh(), None
+                return await self._bind(found.id), how
+        return await self._create(), None
 
-    async def _found(self, way: Way) -> Conversation | None:
-        match way:
+    async def _find(self, how: ResumeBy) -> Conversation | None:
+        match how:
             case "session":
                 active = await self._manager.session(self._session_id)
-                return active or await self._manager.session(_ended(self._session_id))
+                return active or await self._manager.session(_ended_name(self._session_id))
             case "device":
-                return await self._of_device()
+                return await self._device_conversation()
             case "owner":
                 since = self._store.now() - self._policy.idle_after
                 page = await self._store.find(Query(date_from=since, limit=1))
                 return page.conversations[0] if page.conversations else None
 
-    async def _of_device(self) -> Conversation | None:
-        if self._device is None:
+    async def _device_conversation(self) -> Conversation | None:
+        if self._device_name is None:
             return None
-        return await self._manager.idling_after(self._policy.idle_after).session(self._device)
+        return await self._manager.idling_after(self._policy.idle_after).session(self._device_name)
 
-    async def _fresh(self) -> Conversation:
-        """A new conversation, made in one step with its first name, so that two who come at once share it."""
+    async def _create(self) -> Conversation:
+        """Create a conversation together with its first binding, so that two concurrent sessions share it."""
         if "session" not in self._policy.resume:
             await self._store.unbind(self._session_id)
-        if self._device is None or "device" not in self._policy.resume:
-            made = await self._manager.get_or_create_conversation(self._session_id, channel=self._channel)
+        if self._device_name is None or "device" not in self._policy.resume:
+            created = await self._manager.get_or_create_conversation(self._session_id, channel=self._channel)
         else:
             idling = self._manager.idling_after(self._policy.idle_after)
-            made = await idling.get_or_create_conversation(self._device, channel=self._channel)
-        return await self._bound(made.id)
+            created = await idling.get_or_create_conversation(self._device_name, channel=self._channel)
+        return await self._bind(created.id)
 
-    async def _bound(self, conversation_id: str) -> Conversation:
-        """The conversation with its latest messages, bound to the session and to the device."""
+    async def _bind(self, conversation_id: str) -> Conversation:
+        """Bind the conversation to the session and the device; return it with its latest messages."""
         await self._store.bind(self._session_id, conversation_id)
-        if self._device is not None:
-            await self._store.bind(self._device, conversation_id)
-        await self._mark(conversation_id)
+        if self._device_name is not None:
+            await self._store.bind(self._device_name, conversation_id)
+        await self._record_start(conversation_id)
         whole = self._manager.idling_after(None)
         return await whole.get_or_create_conversation(self._session_id, channel=self._channel)
 
-    async def _mark(self, conversation_id: str) -> None:
-        """Note when the session began, in place of when it did before."""
-        new = _mark_of(self._session_id, self._store.now())
+    async def _record_start(self, conversation_id: str) -> None:
+        """Record when the session started, replacing an earlier start."""
+        new = _start_marker(self._session_id, self._store.now())
         names = await self._store.sessions(conversation_id)
         await self._store.bind(new, conversation_id)
-        for old in _marks_of(self._session_id, names):
+        for old in _start_markers(self._session_id, names):
             if old != new:
                 await self._store.unbind(old)
 
@@ -362,43 +370,45 @@ def _check_session(session_id: str) -> None:
         )
 
 
-def _device(device: str) -> str:
-    return _reserved("device", parse_name(device, field="device"))
+def _device_name(device: str) -> str:
+    return _reserved_name("device", parse_name(device, field="device"))
 
 
-def _ended(session_id: str) -> str:
-    """The name under which an ended session's conversation is remembered."""
-    return _reserved("ended", session_id)
+def _ended_name(session_id: str) -> str:
+    """Return the name that an ended session's conversation is bound to."""
+    return _reserved_name("ended", session_id)
 
 
-def _mark_of(session_id: str, begun: datetime) -> str:
-    """A name that says since when a session is open. It goes with the conversation, as every name does."""
-    return f"{_BEGUN}{to_micros(begun)}:{sha256(session_id.encode()).hexdigest()}"
+def _start_marker(session_id: str, started_at: datetime) -> str:
+    """Return a name that encodes when a session started. Like every binding, it goes with the
+    conversation.
+    """
+    return f"{_STARTED}{to_micros(started_at)}:{sha256(session_id.encode()).hexdigest()}"
 
 
-def _marks_of(session_id: str, names: Iterable[str]) -> list[str]:
+def _start_markers(session_id: str, names: Iterable[str]) -> list[str]:
     digest = sha256(session_id.encode()).hexdigest()
-    return [name for name in names if name.startswith(_BEGUN) and name.endswith(f":{digest}")]
+    return [name for name in names if name.startswith(_STARTED) and name.endswith(f":{digest}")]
 
 
-def _begun_until(moment: datetime, names: Iterable[str]) -> list[str]:
-    """Of the names of a conversation, the sessions that began by then. Other faces' names have no mark."""
-    begun: dict[str, int] = {}
+def _started_by(moment: datetime, names: Iterable[str]) -> list[str]:
+    """Return the sessions in `names` that started by then. Names of other components have no start marker."""
+    started_at: dict[str, int] = {}
     for name in names:
-        if name.startswith(_BEGUN):
-            at, _, digest = name.removeprefix(_BEGUN).partition(":")
-            begun[digest] = max(int(at), begun.get(digest, int(at)))
-    early = {digest for digest, at in begun.items() if at <= to_micros(moment)}
+        if name.startswith(_STARTED):
+            at, _, digest = name.removeprefix(_STARTED).partition(":")
+            started_at[digest] = max(int(at), started_at.get(digest, int(at)))
+    early = {digest for digest, at in started_at.items() if at <= to_micros(moment)}
     return [name for name in names if sha256(name.encode()).hexdigest() in early]
 
 
-def _reserved(kind: str, name: str) -> str:
+def _reserved_name(kind: str, name: str) -> str:
     whole = f"{RESERVED}{kind}:{name}"
     if len(whole) <= LONGEST_NAME:
         return whole
     return f"{RESERVED}{kind}#{sha256(name.encode()).hexdigest()}"
 
 
-def _tell(name: str, sentence: str, conversation_id: str, **fields: str) -> None:
-    """For the log. Not the session: a caller may call it anything."""
+def _log_event(name: str, sentence: str, conversation_id: str, **fields: str) -> None:
+    """Log without the session id, which may contain anything."""
     event(log, logging.INFO, name, sentence, conversation_id=conversation_id, **fields)

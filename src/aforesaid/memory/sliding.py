@@ -1,9 +1,8 @@
-"""The sliding window: messages in, the newest that fit a token budget out. Below: the manager.
+"""The sliding window: store messages, return the newest that fit a token budget.
 
-A face, no more: conversations are sessions of a manager, so they are kept on whichever store that
-has, and the window is the one of `windows`. Nothing is thrown away to make room: what does not fit
-is left out when messages are read, and logged (`aforesaid.windows`). Only a manager of this face's
-own, which keeps everything in memory, lets go of what no window could reach any more.
+Conversations are sessions of a manager, on any store. Messages outside the window are omitted when reading,
+and logged (`aforesaid.windows`), but not removed. Only a manager created here, which stores in memory,
+removes messages that no window can reach any more.
 """
 
 import logging
@@ -29,31 +28,32 @@ from aforesaid.windows.build import HEAD, leading_system
 log = logging.getLogger("aforesaid.sliding")
 
 Tools = int | Sequence[Mapping[str, Any]]
-"""What tool definitions cost in tokens, or the definitions themselves."""
+"""The tokens of the tool definitions, or the definitions themselves."""
 
 OneList = Literal["openai_chat", "plain"]
-"""The dialects in which a request is one list, system messages included."""
+"""The dialects in which a request is one list, including system messages."""
 
 LABEL = "sliding_window"
-"""Conversations of this face have this tag, and one with their id behind it."""
+"""The tag of these conversations; a second tag adds the id."""
 
 LOOK_BACK = 64
-"""How many groups before the cut system messages stay, besides those that the conversation opens with."""
+"""How many groups before the cut system messages stay, in addition to the leading ones."""
 
 _PAGE = 200
 
 
 @validated
 class ConversationMemoryManager:
-    """Conversations behind a sliding window of tokens. Every method is awaited, `get_stats` too.
+    """Conversations with a sliding window of tokens. Every method is async, including `get_stats`.
 
-    `manager` says where they are kept and whose they are (`memory.of(owner)`); without one, in this
-    process. `model` is whose tokens are counted: "gpt-4" is counted with `cl100k_base`. `tools` is
-    what every request carries besides messages, and counts against the budget.
+    - `manager`: the owner's handle (`memory.of(owner)`); by default a new one that stores in memory only.
+    - `model`: the model whose tokens are counted; "gpt-4" uses `cl100k_base`.
+    - `tools`: sent with every request, and counted against the budget.
+    - `retention_ratio`: the oldest messages are omitted first, as few as possible. A smaller ratio omits more
+      at once and then none for a while, so that the start of the request stays the same, as a provider's
+      prompt cache requires.
 
-    The oldest messages are left out first, as few as will do. A smaller `retention_ratio` leaves out
-    more at once, and then none for a while: the front of the request stays as it was, which is what
-    a provider's prompt cache needs. Tool calls and their results are in together or out together.
+    A tool call and its results are included or omitted together.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class ConversationMemoryManager:
     async def add_message(
         self, conversation_id: str, role: Role, content: Any, tags: Iterable[str] | None = None
     ) -> None:
-        """Add a message. `conversation_id` is any text; a conversation begins with its first message.
+        """Add a message. `conversation_id` is any text; the first message creates the conversation.
 
-        Content is text, any JSON, or a whole message of that role as a provider or its SDK writes it:
-        that is how tool calls and their results come in. The tags `input`, `output` and `system` go without
-        saying: each message has the one of its role.
+        Content is text, any JSON, or a whole message of that role as a provider or its SDK returns it, such
+        as tool calls and results. Each message implicitly has the tag of its role: `input`, `output` or
+        `system`.
         """
         labels = () if tags is None else parse_tags(tags)
         message = self._message(role, content, labels)
@@ -102,23 +102,23 @@ class ConversationMemoryManager:
     async def get_messages(
         self, conversation_id: str, tag_filter: Iterable[str] | None = None
     ) -> list[dict[str, Any]]:
-        """The messages for a model, oldest first: those that fit, or of those with any of these tags.
+        """Return the messages that fit, oldest first; with `tag_filter`, those with any of these tags.
 
-        When tools and system messages alone exceed the budget, a warning is logged, and the newest
-        messages are given all the same.
+        When tools and system messages alone exceed the budget, log a warning and return the newest messages
+        anyway.
         """
         context = await self._window(conversation_id, tag_filter)
         return [] if context is None else write(context.messages, self._dialect).messages
 
     async def reset_conversation(self, conversation_id: str) -> None:
-        """Remove the conversation with all its messages. What is not there is no error."""
+        """Remove the conversation with all its messages. A missing one is not an error."""
         _, label = _labels(conversation_id)
         await self._manager.delete_session(conversation_id, tag=label)
 
     async def get_stats(self, conversation_id: str) -> dict[str, Any]:
-        """The window in numbers: what `get_messages` would give now.
+        """Return the numbers of the window that `get_messages` would return now.
 
-        `current_tokens` counts the whole request, tools included; `utilization` is percent of
+        `current_tokens` counts the whole request including tools; `utilization` is a percentage of
         `max_tokens`, above 100 where the window is disabled and the conversation has outgrown it.
         """
         context = await self._window(conversation_id, None)
@@ -127,7 +127,7 @@ class ConversationMemoryManager:
         return stats | {"max_tokens": most, "utilization": 100.0 * stats["current_tokens"] / most}
 
     async def get_all_conversations(self) -> list[str]:
-        """The ids of all conversations, the most recently active first."""
+        """Return the ids of all conversations, most recently active first."""
         found: dict[str, None] = {}
         after: str | None = None
         while True:
@@ -146,16 +146,16 @@ class ConversationMemoryManager:
         return await self._manager.load_context(record.id, policy=policy)
 
     async def _tools_tokens(self) -> int:
-        """What the tools cost, counted once."""
+        """Return the tokens of the tools, counted once."""
         if not isinstance(self._tools, int):
             await ready(self._counter)
             self._tools = count_tools(self._counter, self._tools)
         return self._tools
 
     async def _forget_unreachable(self, appended: Appended) -> None:
-        """Let go of what lies beyond the reach of any window, half of what is held at a time.
+        """Remove messages that no window can reach, half of the stored ones at a time.
 
-        So each message is moved about once: O(1) for a message on average, however long it goes on.
+        So each message is copied about once: amortized O(1) per message.
         """
         record, reach = appended.conversation, self._policy.reach
         if record.message_count <= 2 * reach:
@@ -167,8 +167,8 @@ class ConversationMemoryManager:
             kept = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
             await store.rewrite(record.id, kept, expected_revision=record.revision)
         except (RevisionConflict, StoreUnavailable):
-            return  # a later message does this
-        log.info("evicted: %d messages that no window reaches any more", record.message_count - len(kept))
+            return  # a later message tries again
+        log.info("evicted %d messages that no window can reach", record.message_count - len(kept))
 
 
 def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: float) -> WindowPolicy:
@@ -180,7 +180,7 @@ def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: floa
         retention_ratio=retention_ratio,
         look_back=LOOK_BACK,
         summary_tokens=0,
-        notes_tokens=0,  # this face gives back what was added to it, and nothing else
+        notes_tokens=0,  # return only what was added
     )
 
 

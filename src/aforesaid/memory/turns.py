@@ -1,4 +1,4 @@
-"""A turn in the making: collected in memory, stored whole or not at all. Below: intake, windows."""
+"""A turn in progress: collected in memory, stored completely or not at all."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 
 class TurnDraft:
-    """What is said in a turn, collected. Whoever stores it, and how, is another's business."""
+    """The messages of a turn, collected. Subclasses store them."""
 
     def __init__(self, intake: Intake, conversation_id: str, *, expected_revision: int | None = None) -> None:
         self._intake = intake
         self._conversation_id = conversation_id
         self._expected_revision = expected_revision
         self._messages: list[Message] = []
-        self._over = False
+        self._is_over = False
         self.stored: Appended | None = None
 
     @property
     def messages(self) -> Sequence[Message]:
-        """What was said so far in this turn."""
+        """The messages of this turn so far."""
         return tuple(self._messages)
 
     def user(self, content: Any, **fields: Any) -> Message:
-        """The user says something."""
+        """Add a user message."""
         return self.say("user", content, **fields)
 
     def assistant(self, content: Any, **fields: Any) -> Message:
-        """The assistant answers."""
+        """Add an assistant message."""
         return self.say("assistant", content, **fields)
 
     def tool(self, content: Any, **fields: Any) -> Message:
-        """A tool answers."""
+        """Add a tool result."""
         return self.say("tool", content, **fields)
 
     def system(self, content: Any, **fields: Any) -> Message:
-        """The system sets something."""
+        """Add a system message."""
         return self.say("system", content, **fields)
 
     def say(
@@ -60,8 +60,8 @@ class TurnDraft:
         tags: Sequence[str] = (),
         timestamp: datetime | None = None,
     ) -> Message:
-        """Add one message. Content is text, any JSON, or what an SDK returned, as it is."""
-        self._check_under_way()
+        """Add one message. Content is text, any JSON, or an SDK object, unchanged."""
+        self._check_open()
         message = self._intake.message(
             role,
             content,
@@ -75,22 +75,22 @@ class TurnDraft:
         return message
 
     def add(self, given: Any, *, dialect: str | None = None) -> list[Message]:
-        """Add messages as they are: of ours, a provider's dicts or SDK objects, a list, a whole response."""
+        """Add messages: `Message` values, a provider's dicts or SDK objects, a list, a whole response."""
         messages = self._intake.messages(given, dialect=dialect)
-        self._check_under_way()
+        self._check_open()
         self._messages.extend(messages)
         return messages
 
-    def _check_under_way(self) -> None:
-        if self._over:
+    def _check_open(self) -> None:
+        if self._is_over:
             raise AforesaidError("this turn is over; start another one")
 
 
 class TurnInProgress(TurnDraft):
-    """What `manager.turn(conversation_id)` gives: say things, then leave the block to store them.
+    """The turn that `manager.turn(conversation_id)` returns: add messages, then leave the block to store
+    them.
 
-    When the block raises or is cancelled, nothing of the turn is stored. `stored` says afterwards
-    what was.
+    When the block raises or is cancelled, nothing is stored. Afterwards `stored` is the result of the append.
     """
 
     def __init__(
@@ -100,19 +100,19 @@ class TurnInProgress(TurnDraft):
         self._manager = manager
 
     async def load_context(self, agent_name: str | None = None) -> Context:
-        """What a model should see now, the conversation so far and this turn, with a report."""
+        """Build the context of the conversation and this turn, with a report."""
         return await self._manager.load_context(
             self._conversation_id, agent_name=agent_name, pending=self._messages
         )
 
     async def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
-        """What a model should see now, as messages in a provider's dialect, ready to send."""
+        """Return the context as messages in a provider's dialect, ready to send."""
         return (await self.request(dialect, agent_name=agent_name)).messages
 
     async def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
-        """The same with the system prompt apart, where the provider wants it so.
+        """Return the context as a request with a separate system prompt.
 
-        Raises `NothingToSend` while nobody has said anything.
+        Raise `NothingToSend` while there is no user message.
         """
         return write_request(await self.load_context(agent_name), dialect)
 
@@ -122,7 +122,7 @@ class TurnInProgress(TurnDraft):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over = True
+        self._is_over = True
         if error is None and self._messages:
             self.stored = await self._manager.append(
                 self._conversation_id, self._messages, expected_revision=self._expected_revision

@@ -9,10 +9,10 @@ from aforesaid.contracts import Change, ConversationStore, Watchable
 from aforesaid.contracts.listing import known_records
 from aforesaid.model.ids import parse_uuid
 
-LOOKED_AT_EVERY = 0.25
-"""Seconds between two looks at one conversation: a record is read, which costs next to nothing."""
-ALL_LOOKED_AT_EVERY = 1.0
-"""The same for all conversations of an owner, whose records are all read."""
+POLL_SECONDS = 0.25
+"""Seconds between two polls of one conversation, each of which reads one record."""
+POLL_ALL_SECONDS = 1.0
+"""Seconds between two polls of all of an owner's conversations, each of which reads all records."""
 
 Revisions = dict[str, int]
 
@@ -25,14 +25,14 @@ def watch(
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
     if isinstance(store, Watchable):
         return store.watch(conversation_id)
-    return looking(store, conversation_id)
+    return poll(store, conversation_id)
 
 
 @asynccontextmanager
-async def looking(
+async def poll(
     store: ConversationStore, conversation_id: str | None = None
 ) -> AsyncIterator[AsyncIterator[Change]]:
-    """Changes in a store that cannot tell of them, found by looking again and again."""
+    """Report changes of a store that is not `Watchable`, by polling."""
     known = await _revisions(store, conversation_id)
     yield _changes(store, conversation_id, known)
 
@@ -40,12 +40,12 @@ async def looking(
 async def _changes(
     store: ConversationStore, conversation_id: str | None, known: Revisions
 ) -> AsyncIterator[Change]:
-    every = ALL_LOOKED_AT_EVERY if conversation_id is None else LOOKED_AT_EVERY
+    every = POLL_ALL_SECONDS if conversation_id is None else POLL_SECONDS
     while True:
-        with noting_freshness() as look:
+        with noting_freshness() as freshness:
             seen = await _revisions(store, conversation_id)
-        if look.degraded:
-            seen = known | seen  # a conversation that is not known while the store is away is not gone
+        if freshness.degraded:
+            seen = known | seen  # while the store is unavailable, a missing conversation may still exist
         for change in differences(known, seen):
             yield change
         known = seen
@@ -53,7 +53,7 @@ async def _changes(
 
 
 def differences(before: Revisions, after: Revisions) -> list[Change]:
-    """What changed between two looks."""
+    """Return the changes between two polls."""
     gone = [Change(conversation_id=one, revision=None) for one in before if one not in after]
     return gone + [
         Change(conversation_id=one, revision=revision)

@@ -221,14 +221,14 @@ async def purge_notes(store: ConversationStore) -> int:
     return await remove_notes(store, standing(await read_notes(store), now=store.now()).expired)
 
 
-async def forget_said_in(
+async def remove_notes_from(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> int:
     """Remove the notes that were made from a conversation, or from one message of it."""
-    return await remove_notes(store, await said_in(store, conversation_id, message_id))
+    return await remove_notes(store, await notes_from(store, conversation_id, message_id))
 
 
-async def said_in(
+async def notes_from(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> list[Note]:
     """The notes that were made from a conversation, or from one message of it."""

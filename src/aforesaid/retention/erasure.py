@@ -1,23 +1,21 @@
-"""Erasure: what an owner has, or one conversation, goes from everywhere, and a receipt says so.
+"""Erasure: remove an owner's data, or one conversation, from everywhere, and return a receipt.
 
-It is noted before it begins, durably and without content, under an owner of its own (`JOURNAL`). So an
-erasure that was cut short, by a crash or a store that failed, is known, and `resume` goes on with it:
-when a memory is opened, and at every sweep. Each step may be done twice; what the journal knows to be gone is
-not removed again, for what was imported or restored since looks as old.
+The journal (`JOURNAL`) durably records an erasure before it begins, without content. `resume` continues an
+erasure that was interrupted by a crash or a store failure; opening a memory and every sweep call it. Each
+step is idempotent. A removal that the journal records as done is not repeated, because data imported or
+restored since looks as old.
 
-The journal also says how much of each kind there was, and after each step how much went, so that the
-receipt of whoever finishes is about the whole of it.
+The journal also contains how much of each kind existed and, after each step, how much was removed, so that
+the receipt of a resumed erasure is complete.
 
-    noted      the journal says what shall go
-    held       copies outside the store: spools before the store, or they would bring it back
-    removed    the store's own rows, and with them what is derived from them
-    blobs      pictures
-    held again caches after the store, or they would be filled again
-    unnamed    the journal forgets the owner's name, so that the next step removes it from the files
-    scrubbed   what was deleted leaves the store's files
-    done       the journal forgets it
-
-Below: contracts, receipts, blobs. Above: the manager and the memory.
+    noted      the journal contains the intent
+    held       copies outside the store are removed: spools before the store, or they would restore the data
+    removed    the store's rows and the data derived from them
+    blobs      images
+    held again caches are emptied after the store, or they would be filled again
+    unnamed    the owner's name is removed from the journal, so that the next step removes it from the files
+    scrubbed   deleted data is removed from the store's files
+    done       the intent is removed from the journal
 """
 
 import logging
@@ -44,8 +42,8 @@ from aforesaid.dialects import references_in
 from aforesaid.errors import AforesaidError, StoreDamaged, StoreUnavailable
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.ids import parse_uuid
-from aforesaid.notes.records import forget_said_in, said_in
-from aforesaid.retention.receipts import Receipt, counts_of, more_of, signed
+from aforesaid.notes.records import notes_from, remove_notes_from
+from aforesaid.retention.receipts import Receipt, counts_of, larger_counts, with_digest
 from aforesaid.stores.blobs import BlobStore, owner_key
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe
@@ -55,35 +53,36 @@ log = logging.getLogger("aforesaid.erasure")
 KIND = "erasures"
 PAGE = 100
 _ONCE = ("removed", "blobs")
-"""Steps that are not taken again once they are done."""
+"""Steps that are not repeated once they are done."""
 _WITHOUT_NAME = ("scrubbed", "done")
-"""Steps that are left when the journal has forgotten the owner's name."""
+"""Steps that remain after the owner's name was removed from the journal."""
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 _BLANK = Changes(client_id=None, client_name=None, subject=None, assigned_to=None, tags=(), notes=None)
-"""Empties everything in a record that says something."""
+"""Empties every field of a record that may contain personal data."""
 
-Told = Callable[[str], None]
-"""Hears of every step that is done."""
+OnStep = Callable[[str], None]
+"""Called with the name of every completed step."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """An erasure that has begun, as the journal keeps it."""
+    """An erasure in progress, as the journal stores it."""
 
     owner: str | None
-    """The owner's name; None once nothing is left to do but to scrub the files. The name leaves the journal
-    before that, for a row that is deleted afterwards would stay in the files of a server, name and all."""
+    """The owner's name; None once only scrubbing is left. The name leaves the journal before that, because a
+    row deleted afterwards would stay in a server's files with the name.
+    """
     digest: str = ""
-    """The SHA-256 of the name, as in the receipt, once the name is gone."""
+    """The SHA-256 of the name, as in the receipt, once the name is removed."""
     conversation_id: str | None
     started_at: datetime
     found: dict[str, int] = {}
-    """How much of each kind there was when it began."""
+    """How much of each kind existed at the start."""
     erased: dict[str, int] = {}
-    """How much is known to have gone since."""
+    """How much was removed since."""
     left: dict[str, int] = {}
-    """How much of it stays: what cannot be opened, and the keys of what came since."""
+    """How much of it stays: data that cannot be decrypted, and the keys of newer data."""
     done: tuple[str, ...] = ()
-    """The steps that came to their end."""
+    """The completed steps."""
 
     @property
     def owner_digest(self) -> str:
@@ -98,12 +97,12 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 async def erase(
-    scope: OwnerScope, conversation_id: str | None = None, *, describe: Told | None = None
+    scope: OwnerScope, conversation_id: str | None = None, *, on_step: OnStep | None = None
 ) -> Receipt:
-    """Erase one conversation, or everything that the owner has. What is not there is no error.
+    """Erase one conversation, or everything that the owner has. Missing data is not an error.
 
-    Raises `StoreUnavailable` and changes nothing while the store does not have every acknowledged turn. Once
-    the erasure is noted it has begun: an error then says so, and the next sweep goes on with it.
+    Raise `StoreUnavailable` and change nothing while the store lacks acknowledged turns. Once the journal
+    contains the intent, the erasure has begun: a later error says so, and the next sweep continues.
     """
     if conversation_id is not None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -112,47 +111,45 @@ async def erase(
     intent = Intent(
         owner=whole.owner, conversation_id=conversation_id, started_at=whole.store.now(), found=found
     )
-    await _note_intent(whole, intent)
-    return await _Erasing(whole, intent, describe=describe).run()
+    await _write_intent(whole, intent)
+    return await _Erasure(whole, intent, on_step=on_step).run()
 
 
-async def resume(backend: Backend, premises_of: Callable[[str], OwnerScope]) -> list[Receipt]:
-    """Go on with every erasure that was cut short. One that fails again stays noted, and is logged.
+async def resume(backend: Backend, scope_of: Callable[[str], OwnerScope]) -> list[Receipt]:
+    """Continue every interrupted erasure. One that fails again is logged and stays in the journal.
 
-    What was made since an erasure began is not part of it.
+    Data created after the start of an erasure is not part of it.
     """
     receipts: list[Receipt] = []
     after: str | None = None
     journal = await backend.of(JOURNAL).authoritative()
-    while noted := await journal.documents(KIND, after=after, limit=PAGE):
-        for document in noted:
-            receipt = await _resumed(document, backend, premises_of)
+    while documents := await journal.documents(KIND, after=after, limit=PAGE):
+        for document in documents:
+            receipt = await _resume_one(document, backend, scope_of)
             receipts += [] if receipt is None else [receipt]
-        after = noted[-1].key
+        after = documents[-1].key
     return receipts
 
 
-async def _resumed(
-    document: Document, backend: Backend, premises_of: Callable[[str], OwnerScope]
+async def _resume_one(
+    document: Document, backend: Backend, scope_of: Callable[[str], OwnerScope]
 ) -> Receipt | None:
     try:
         intent = _intent(document)
         if intent.owner is None:
             scope = OwnerScope(owner=JOURNAL, store=backend.of(JOURNAL), backend=backend)
         else:
-            scope = premises_of(intent.owner)
+            scope = scope_of(intent.owner)
         whole = await scope.authoritative()
-        receipt = await _Erasing(whole, intent, again=True).run()
+        receipt = await _Erasure(whole, intent, again=True).run()
     except AforesaidError as error:
-        log.warning(
-            "an erasure that was cut short did not come to its end, and is tried again: %s", describe(error)
-        )
+        log.warning("an interrupted erasure failed again and will be retried: %s", describe(error))
         return None
-    log.info("an erasure that was cut short came to its end: %s", receipt.digest)
+    log.info("an interrupted erasure is complete: %s", receipt.digest)
     return receipt
 
 
-async def _note_intent(scope: OwnerScope, intent: Intent) -> None:
+async def _write_intent(scope: OwnerScope, intent: Intent) -> None:
     if scope.journal is not None:
         journal = await scope.journal.authoritative()
         await journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
@@ -162,19 +159,19 @@ def _intent(document: Document) -> Intent:
     try:
         return msgspec.json.decode(document.data, type=Intent)
     except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"the note of an erasure cannot be read: {error}") from error
+        raise StoreDamaged(f"the journal entry of an erasure cannot be read: {error}") from error
 
 
-class _Erasing:
-    """One erasure under way."""
+class _Erasure:
+    """One erasure in progress."""
 
     def __init__(
-        self, scope: OwnerScope, intent: Intent, *, describe: Told | None = None, again: bool = False
+        self, scope: OwnerScope, intent: Intent, *, on_step: OnStep | None = None, again: bool = False
     ) -> None:
         self._scope = scope
         self._owner = intent.owner
         self._intent = intent
-        self._told = describe or (lambda step: None)
+        self._on_step = on_step or (lambda step: None)
         self._again = again
         self._erased = Counter(intent.erased)
         self._remains: tuple[str, ...] = ()
@@ -184,40 +181,42 @@ class _Erasing:
             return await self._run()
         except StoreUnavailable as error:
             raise StoreUnavailable(
-                f"the erasure has begun and is not complete; the next sweep goes on with it: {error}"
+                f"the erasure has begun and is not complete; the next sweep continues it: {error}"
             ) from error
 
     async def _run(self) -> Receipt:
-        self._told("noted")
+        self._on_step("noted")
         for name, step in (
-            ("held", self._forget_held),
+            ("held", self._remove_copies),
             ("removed", self._remove),
             ("blobs", self._remove_blobs),
-            ("held again", self._forget_held),
+            ("held again", self._remove_copies),
             ("unnamed", self._drop_name),
             ("scrubbed", self._scrub),
             ("done", self._forget_intent),
         ):
-            if not self._is_over(name):
+            if not self._is_done(name):
                 await step()
-                await self._note_progress(name)
-                self._told(name)
+                await self._record_progress(name)
+                self._on_step(name)
         return self._receipt()
 
-    def _is_over(self, step: str) -> bool:
+    def _is_done(self, step: str) -> bool:
         if self._owner is None:
             return step not in _WITHOUT_NAME
         return step in _ONCE and step in self._intent.done
 
-    async def _forget_held(self) -> None:
+    async def _remove_copies(self) -> None:
         owner, intent, until = self._scope.owner, self._intent, self._until()
         for holder in self._scope.holders:
             self._erased.update(await holder.remove_copies(owner, intent.conversation_id, until=until))
 
     def _until(self) -> datetime:
-        """What holders have from after this moment, and nobody else has, stays."""
+        """Return the time before which copies are removed; copies of newer data that exist nowhere
+        else stay.
+        """
         if self._again and "held again" in self._intent.done:
-            return _BEFORE_ALL  # they did their part: the copies of this process are left
+            return _BEFORE_ALL  # the holders are done, only copies of this process are left
         return self._intent.started_at
 
     async def _remove(self) -> None:
@@ -227,7 +226,7 @@ class _Erasing:
                 gone = await _delete_older(store, intent.conversation_id, intent.started_at)
             else:
                 gone = await store.delete(intent.conversation_id)
-            self._erased.update(notes=await forget_said_in(store, intent.conversation_id))
+            self._erased.update(notes=await remove_notes_from(store, intent.conversation_id))
         elif self._again:
             gone, left = await _clear_older(store, intent.started_at)
             self._intent = replace(intent, left=dict(left))
@@ -242,7 +241,8 @@ class _Erasing:
         for conversation_id in await _with_blobs(blobs, self._intent.conversation_id):
             held = await blobs.list(conversation_id)
             if self._again and await self._scope.store.get(conversation_id) is not None:
-                used = await _pictures_in(self._scope.store, conversation_id)  # of turns that came since
+                used = await _pictures_in(self._scope.store, conversation_id)  # turns added since refer to
+                # them
                 gone = [digest for digest in held if digest not in used]
                 for digest in gone:
                     await blobs.remove(conversation_id, digest)
@@ -252,7 +252,7 @@ class _Erasing:
                 await blobs.delete(conversation_id)
 
     async def _drop_name(self) -> None:
-        """Take the owner's name out of the journal, and before that note the erasure in the audit trail."""
+        """Remove the owner's name from the journal, after recording the erasure in the audit trail."""
         erased = sum(self._receipt().erased.values())
         await audit_action(self._scope.store, "erase", self._intent.conversation_id or "", count=erased)
         self._intent = self._intent.without_name()
@@ -262,39 +262,39 @@ class _Erasing:
             self._remains = await self._scope.backend.scrub(self._owner)
         self._remains += _unopened(self._intent.left)
         for remains in self._remains:
-            log.warning("an erasure leaves something behind: %s", remains)
+            log.warning("an erasure is incomplete: %s", remains)
 
     async def _forget_intent(self) -> None:
         if self._scope.journal is not None:
             journal = await self._scope.journal.authoritative()
             await journal.delete_document(KIND, self._intent.key)
 
-    async def _note_progress(self, step: str) -> None:
-        """What is done is in the journal before the next step, unless this was the last."""
+    async def _record_progress(self, step: str) -> None:
+        """Write the completed step to the journal, except for the last one."""
         if step != "done":
             done = tuple(dict.fromkeys((*self._intent.done, step)))
             self._intent = replace(self._intent, erased=dict(+self._erased), done=done)
-            await _note_intent(self._scope, self._intent)
+            await _write_intent(self._scope, self._intent)
 
     def _receipt(self) -> Receipt:
         receipt = Receipt(
             owner=self._intent.owner_digest,
             conversation_id=self._intent.conversation_id,
-            # What went just before a crash, or before an answer that was lost, was found when it began.
-            erased=more_of(self._erased, Counter(self._intent.found) - Counter(self._intent.left)),
+            # A step interrupted before it was recorded counts with what the inventory found.
+            erased=larger_counts(self._erased, Counter(self._intent.found) - Counter(self._intent.left)),
             started_at=self._intent.started_at,
             finished_at=self._scope.store.now(),
             remains=self._remains,
         )
-        return signed(receipt)
+        return with_digest(receipt)
 
 
 async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tally, Counter[str]]:
-    """Remove what the owner had at that moment; returns what went, and what of it could not be found."""
+    """Remove what the owner had at that moment; return what was removed and what could not be read."""
     gone = Tally()
     while expired := await store.expired(by=store.now(), limit=PAGE):
         gone += await _deleted(store, expired)
-    gone += Tally(conversations=await store.purge_expired())  # those whose records cannot be opened
+    gone += Tally(conversations=await store.purge_expired())  # those with unreadable records
     for record in [record async for record in all_records(store) if record.created_at <= moment]:
         gone += await _delete_older(store, record.id, moment)
     for kind in await store.document_kinds():
@@ -304,7 +304,7 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
     left = await store.tally()
     since = await _readable(store)
     if left != Tally() and since == Tally():
-        gone += await store.clear()  # what cannot be opened, and keys, which seal nothing any more
+        gone += await store.clear()  # unreadable data, and keys that no readable data needs
         left = since
     return gone, Counter(counts_of(left)) - Counter(counts_of(since))
 
@@ -340,7 +340,7 @@ async def _pictures_in(store: ConversationStore, conversation_id: str) -> set[st
 
 
 async def _readable(store: ConversationStore) -> Tally:
-    """All that a store tells of: what cannot be opened is not listed, and still counted in its tally."""
+    """Count what can be read. Data that cannot be decrypted is in a tally but not in a listing."""
     found = sum([await store.tally(record.id) async for record in all_records(store)], Tally())
     for kind in await store.document_kinds():
         if documents := await _all_documents(store, kind):
@@ -350,7 +350,7 @@ async def _readable(store: ConversationStore) -> Tally:
 
 def _unopened(left: Mapping[str, int]) -> tuple[str, ...]:
     counts = ", ".join(f"{kind}: {count}" for kind, count in left.items() if kind != "keys")
-    return (f"what cannot be opened is there still, beside what came since ({counts})",) if counts else ()
+    return (f"data that cannot be decrypted remains, next to newer data ({counts})",) if counts else ()
 
 
 async def _deleted(store: ConversationStore, records: Iterable[Conversation]) -> Tally:
@@ -358,7 +358,7 @@ async def _deleted(store: ConversationStore, records: Iterable[Conversation]) ->
 
 
 async def _inventory(scope: OwnerScope, conversation_id: str | None) -> dict[str, int]:
-    """How much there is of what only stores, blobs and archives hold, for whoever finishes after a crash."""
+    """Count the data in store, blobs and archives, for an erasure that is resumed after a crash."""
     found = Counter(await _stored(scope.store, conversation_id))
     if scope.blobs is not None:
         for one in await _with_blobs(scope.blobs, conversation_id):
@@ -371,7 +371,7 @@ async def _inventory(scope: OwnerScope, conversation_id: str | None) -> dict[str
 async def _stored(store: ConversationStore, conversation_id: str | None) -> dict[str, int]:
     counts = Counter(counts_of(await store.tally(conversation_id)))
     if conversation_id is not None:
-        counts.update(notes=len(await said_in(store, conversation_id)))
+        counts.update(notes=len(await notes_from(store, conversation_id)))
     return dict(counts)
 
 

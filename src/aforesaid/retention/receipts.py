@@ -1,7 +1,4 @@
-"""The receipt of an erasure: how much of each kind went, when, and nothing of what it said.
-
-Below: contracts. Above: erasure.
-"""
+"""The receipt of an erasure: counts by kind and times, without content."""
 
 import hashlib
 from collections import Counter
@@ -34,7 +31,7 @@ KINDS = (
     "dead_letters",
     "cached_copies",
 )
-"""What a receipt may count, in the order in which it does. Others come after, by name."""
+"""The kinds of a receipt, in order. Other kinds follow, sorted by name."""
 
 _OTHER = "other_documents"
 _DOCUMENTS = {
@@ -45,43 +42,44 @@ _DOCUMENTS = {
     "retention": "retention_rules",
     "summaries": "summaries",
 }
-"""What a receipt calls documents of our own kinds. Those of an application are counted together: their kinds
-may say something about somebody."""
+"""A receipt's names for our own kinds of documents. An application's documents are counted together, because
+their kinds may be personal data.
+"""
 _VECTORS = "vectors/"
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What was erased: how much of each kind, when, and nothing of what it said."""
+    """The result of an erasure: counts by kind and times, without content."""
 
     owner: str
     """The SHA-256 of the owner's name."""
     conversation_id: str | None
     """None: everything that the owner had."""
     erased: dict[str, int]
-    """How much of each kind; a kind of which there was nothing is left out."""
+    """Counts by kind; kinds without items are left out."""
     started_at: datetime
     finished_at: datetime
     remains: tuple[str, ...] = ()
-    """What could not be done, in words; empty when nothing is left."""
+    """What could not be removed, as sentences; empty when nothing remains."""
     digest: str = ""
-    """The SHA-256 of all the rest of the receipt."""
+    """The SHA-256 of the rest of the receipt."""
 
 
-def signed(receipt: Receipt) -> Receipt:
-    """The receipt, its kinds in order, with its digest."""
+def with_digest(receipt: Receipt) -> Receipt:
+    """Return the receipt with its kinds in order and its digest."""
     kinds = sorted(receipt.erased, key=_order)
     whole = replace(receipt, erased={kind: receipt.erased[kind] for kind in kinds if receipt.erased[kind]})
     return replace(whole, digest=digest_of(whole))
 
 
 def digest_of(receipt: Receipt) -> str:
-    """What a receipt's digest must be, if nobody changed it."""
+    """Return the digest that an unchanged receipt has."""
     bare = replace(receipt, digest="")
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()
 
 
 def counts_of(tally: Tally) -> dict[str, int]:
-    """What a store counted, by the kinds of a receipt."""
+    """Return the counts of a tally by the kinds of a receipt."""
     counts = Counter(msgspec.structs.asdict(replace(tally, documents={})))
     del counts["documents"]
     for kind, count in tally.documents.items():
@@ -93,8 +91,8 @@ def _name_of(kind: str) -> str:
     return "vector_blocks" if kind.startswith(_VECTORS) else _DOCUMENTS.get(kind, _OTHER)
 
 
-def more_of(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Of each kind what the one or the other counts, whichever is more."""
+def larger_counts(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Return the larger of two counts for each kind."""
     return dict(Counter(one) | Counter(other))
 
 

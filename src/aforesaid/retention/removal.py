@@ -15,7 +15,7 @@ from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.notes.records import KnownNotes, forget_said_in
+from aforesaid.notes.records import KnownNotes, remove_notes_from
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import events
@@ -148,7 +148,7 @@ class Removal:
                 await self._images.forget(conversation_id)
         await self._remove_archive(conversation_id, reason)
         if message_id is not None:
-            await forget_said_in(self.store, conversation_id, message_id)
+            await remove_notes_from(self.store, conversation_id, message_id)
             self._known_notes.drop(self.scope.owner)
 
     async def _remove_archive(self, conversation_id: str, reason: Reason) -> None:

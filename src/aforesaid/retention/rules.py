@@ -1,4 +1,4 @@
-"""How long an owner's conversations are kept: rules, lifetimes, expiry."""
+"""Retention rules: how long an owner's conversations are kept."""
 
 import logging
 from collections.abc import Collection
@@ -37,7 +37,7 @@ from aforesaid.telemetry import describe, events
 log = logging.getLogger("aforesaid.retention")
 
 AT_MOST = 10_000
-"""Conversations in one list of what expires."""
+"""The most conversations in one listing."""
 
 
 class Expiring(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Lifetimes:
         self._default = default
 
     async def purge_expired(self) -> int:
-        """Remove this owner's expired conversations, and notes; returns how many conversations."""
+        """Remove this owner's expired conversations and notes; return how many conversations."""
         whole = await self.store.authoritative()
         purged = await whole.purge_expired()
         await purge_notes(whole)
@@ -69,14 +69,14 @@ class Lifetimes:
         return purged
 
     async def retention(self) -> RetentionRules:
-        """This owner's own rules of how long conversations are kept."""
+        """Return this owner's own retention rules."""
         return (await self._rules())[0]
 
     async def set_retention(self, rules: RetentionRules, *, inherit: Collection[str] = ()) -> int:
-        """Set the rules and apply them; returns how many conversations got another lifetime.
+        """Set the rules and apply them; return how many lifetimes changed.
 
-        Rules for single conversations stay, unless these rules name them, or `inherit` does: such a
-        conversation follows the general rules again. A lifetime that changes counts from now.
+        Rules for single conversations stay, unless these rules contain them, or `inherit` does: such a
+        conversation follows the general rules again. A changed lifetime counts from now.
         """
         if not isinstance(rules, RetentionRules):
             raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
@@ -91,7 +91,7 @@ class Lifetimes:
         return await self.apply_retention()
 
     async def apply_retention(self) -> int:
-        """Give every conversation the lifetime that the rules say; returns how many had another."""
+        """Apply the rules to every conversation; return how many lifetimes changed."""
         records = await self._every_record()
         rules = await self.retention()
         changed = 0
@@ -100,14 +100,14 @@ class Lifetimes:
         return changed
 
     async def lifetime(self, conversation_id: str) -> Applied:
-        """Which lifetime the rules give a conversation, and why. Raises `ConversationNotFound`."""
+        """Return the lifetime of a conversation and the reason. Raise `ConversationNotFound`."""
         record = await self.store.get(conversation_id)
         if record is None:
             raise ConversationNotFound(conversation_id)
         return self.applied(record, await self.retention())
 
     async def expiring(self, within: timedelta = timedelta(0), *, limit: int = AT_MOST) -> list[Expiring]:
-        """What a purge would remove now, or will after some time, and why: a dry run."""
+        """Return what a purge would remove now, or after some time, and the reason: a dry run."""
         if within:
             check_span(within, field="within")
         by = self.store.now() + within
@@ -135,7 +135,7 @@ class Lifetimes:
         return (RetentionRules(), 0) if document is None else (decode_rules(document.data), document.version)
 
     async def change(self, change: Any) -> None:
-        """Change the rules; somebody else's change in between is not lost."""
+        """Change the rules. Retry after a concurrent change, so that none is lost."""
         while True:
             known, version = await self._rules()
             gone = [one for one in known.conversations if await self.store.get(one) is None]
@@ -151,8 +151,9 @@ class Lifetimes:
             return
 
     async def for_new(self, record: Conversation) -> Conversation:
-        """A new conversation by the owner's rules. A store that fails over them must not keep anybody from
-        speaking: the conversation then has the lifetime that it was made with."""
+        """Apply the owner's rules to a new conversation. A store failure must not prevent the conversation:
+        it then keeps its initial lifetime.
+        """
         try:
             return await self._apply(record, await self.retention())
         except StoreError as error:
@@ -162,17 +163,17 @@ class Lifetimes:
             return record
 
     async def _apply(self, record: Conversation, rules: RetentionRules) -> Conversation:
-        """The record with the lifetime that the rules give it."""
+        """Return the record with the lifetime that the rules give it."""
         ttl = self.applied(record, rules).ttl
         if ttl == record.ttl:
             return record
         try:
             return await self.store.update(record.id, Changes(ttl=ttl))
-        except ConversationNotFound:  # it went meanwhile
+        except ConversationNotFound:  # removed meanwhile
             return record
 
     async def with_lifetime(self, conversation_id: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """The changes, with the lifetime that follows from them: a tag or a channel may have a rule."""
+        """Add the lifetime that follows from the changes: a tag or a channel may have a rule."""
         if "ttl" in changes or not {"tags", "channel"} & changes.keys():
             return changes
         rules = await self.retention()
@@ -186,7 +187,7 @@ class Lifetimes:
         return changes if ttl == record.ttl else {**changes, "ttl": ttl}
 
     async def remember(self, conversation_id: str, ttl: Lifetime) -> None:
-        """A lifetime that was set for one conversation goes before every other rule from then on."""
+        """Store a lifetime that was set for one conversation. It takes precedence over every other rule."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         await self.change(lambda known: known.for_conversation(conversation_id, ttl))
 

@@ -1,7 +1,7 @@
-"""The sweep: what has expired is removed, what is old archived, while everything else goes on. Below: errors.
+"""The sweep: periodic removal of expired data and archiving of old conversations.
 
-What has expired is never served, swept or not; the sweep only gives the space back. Many processes may
-sweep one store at once: each conversation is removed, and counted, by one of them.
+Expired data is never returned, swept or not; the sweep only frees space. Several processes may sweep one
+store at once: one of them removes and counts each conversation.
 """
 
 import asyncio
@@ -16,31 +16,33 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.retention")
 
 SWEEP_EVERY = timedelta(hours=1)
-"""Often enough that nothing lies about for long, seldom enough to cost nothing."""
+"""Frequent enough that expired data does not stay long, rare enough to cost nothing."""
 JITTER = 0.5
-"""How much earlier or later a sweep may come, as a part of its interval."""
+"""The random part of an interval, as a fraction."""
 
 
-class Swept(Protocol):
-    """What can be swept: a memory with all that belongs to it."""
+class Sweepable(Protocol):
+    """A memory, or anything else with periodic maintenance."""
 
     async def sweep(self) -> int: ...
 
 
-async def sweep_forever(memory: Swept, *, every: timedelta = SWEEP_EVERY) -> None:
-    """Sweep now and then, until cancelled. A sweep that fails is logged, and the next one tries again."""
+async def sweep_forever(memory: Sweepable, *, every: timedelta = SWEEP_EVERY) -> None:
+    """Sweep at intervals until cancelled. A failed sweep is logged and retried at the next interval."""
     while True:
         await asyncio.sleep(pause(every))
         await sweep_once(memory)
 
 
 def pause(every: timedelta) -> float:
-    """Seconds to the next sweep: uneven, so that many processes on one store do not all sweep at once."""
+    """Return the seconds to the next sweep: random, so that the processes of one store do not sweep
+    at once.
+    """
     return every.total_seconds() * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-async def sweep_once(memory: Swept) -> int:
-    """One sweep; returns how many expired conversations went."""
+async def sweep_once(memory: Sweepable) -> int:
+    """Run one sweep; return how many expired conversations were removed."""
     try:
         purged = await memory.sweep()
     except AforesaidError as error:
