@@ -1,59 +1,59 @@
-"""The one error tree. Below: nothing. Above: everything raises from here and nowhere else.
+"""The error tree. Every error that Aforesaid raises is one of these.
 
     AforesaidError
-    ├── InvalidInput (ValueError)     the caller gave something that cannot be stored or used
-    │   ├── InvalidId                 an id that is not a UUID, or an owner that is no owner
-    │   ├── InvalidMessage            a message that is not one, or content that is not JSON
-    │   ├── Malformed                 what was sent cannot be read at all
-    │   ├── TooLarge                  more bytes than are taken at once
-    │   ├── InvalidAudio              sound that is none, is too much, or is in a form that cannot be read
-    │   └── InvalidSetting            a setting that does not parse; names where it came from
+    ├── InvalidInput (ValueError)     the input cannot be stored or used
+    │   ├── InvalidId                 not a UUID, or not a valid owner or name
+    │   ├── InvalidMessage            not a message, or content that is not JSON
+    │   ├── Malformed                 a request that cannot be parsed
+    │   ├── TooLarge                  more bytes than the limit
+    │   ├── InvalidAudio              audio that is empty, too long, or in an unknown format
+    │   └── InvalidSetting            a setting that does not parse; names its source
     ├── NotFound (LookupError)
-    │   ├── ConversationNotFound      not there, expired, or somebody else's: the same words for all
-    │   ├── MessageNotFound           the conversation holds no message of this id
-    │   ├── ContactNotFound           the owner has no contact of this id
-    │   ├── NoteNotFound              the owner has no note of this id
+    │   ├── ConversationNotFound      missing, expired or another owner's: the same message for all
+    │   ├── MessageNotFound           the conversation has no message with this id
+    │   ├── ContactNotFound           the owner has no contact with this id
+    │   ├── NoteNotFound              the owner has no note with this id
     │   └── ArchiveNotFound           there is no archive of this conversation
-    ├── Conflict                      somebody else was first; nothing was stored
-    │   ├── RevisionConflict          the conversation moved on past `expected_revision`
-    │   ├── MessageConflict           the id is taken by a message with other content
+    ├── Conflict                      a concurrent or earlier write; nothing was stored
+    │   ├── RevisionConflict          the conversation is not at `expected_revision`
+    │   ├── MessageConflict           the id belongs to a message with other content
     │   ├── TurnPartlyStored          some messages of the turn are stored already
     │   ├── DocumentConflict          the document is not at `expected_version`
     │   ├── ConversationExists        the conversation id is taken
-    │   └── KeyReused                 the idempotency key was used for something else
-    ├── AccessError                   whoever asks may not, or not now
-    │   ├── NotAuthenticated          no key, or one that does not hold: the same words for all
-    │   ├── NotAllowed                the key does not reach this far
-    │   └── TooManyRequests           asked too often; says when to come back
-    ├── StoreError                    the place where the data live
-    │   ├── StoreUnavailable          busy, unreachable or full: trying again may help
-    │   │   ├── Overloaded            too much is waiting already: come again later
-    │   │   ├── StoreBusy             another process holds the lock of the store for too long
+    │   └── KeyReused                 the idempotency key was used for another request
+    ├── AccessError                   the caller has no access, or not now
+    │   ├── NotAuthenticated          no key, or an invalid one: the same message for all
+    │   ├── NotAllowed                the key does not permit this
+    │   └── TooManyRequests           rate limit exceeded; `retry_after` gives the pause
+    ├── StoreError                    the store failed
+    │   ├── StoreUnavailable          busy, unreachable or full: a retry may succeed
+    │   │   ├── Overloaded            the queue is full
+    │   │   ├── StoreBusy             another process holds the lock of the store
     │   │   ├── StoreReplaced         the store's file was removed or replaced while it was open
-    │   │   ├── SpoolFull             the store is away, and so is the room to keep what is said meanwhile
-    │   │   └── AccessUnverified      the store is away, and with it the keys that access is verified by
-    │   ├── StoreDamaged              the file or server holds something that cannot be read
+    │   │   ├── SpoolFull             the store is unavailable, and the spool is full
+    │   │   └── AccessUnverified      the store is unavailable, and with it the access keys
+    │   ├── StoreDamaged              the file or server contains unreadable data
     │   ├── StoreForeign              the file or server belongs to another program, or a newer release
-    │   ├── KeyUnavailable            a key is not at hand, or is not the one that data were sealed with
+    │   ├── KeyUnavailable            an encryption key is missing or does not fit
     │   └── StoreClosed               used after close
-    ├── EncoderFailed                 the encoder of the search raised an error; search goes by words alone
-    ├── WindowError                   no valid window can be made
-    │   ├── BudgetExceeded            what must be in the request does not fit its budget
-    │   └── NothingToSend             nobody's words are in the window: there is nothing to answer
-    ├── AgentError                    whoever was to answer did not
-    │   ├── AgentUnavailable          not reached, failed inside, or broke off: trying again may help
-    │   │   └── AgentRateLimited      asked too often; says when to come back, where that is known
-    │   ├── AgentRejected             the provider does not take the request: its key, model or form
-    │   │   └── RequestTooLong        the request is longer than the model takes
-    │   ├── AgentRefused              the model would not answer, or its answer was withheld
-    │   └── TooManySteps              tools were called again and again, and no answer came
-    ├── NotUnderstood                 nobody spoke, or not so that the words are sure enough
-    ├── TranscriberError              whoever was to turn sound into words did not
-    │   └── TranscriberUnavailable    not reached, failed inside, or too late: trying again may help
-    └── MissingExtra (ImportError)    an optional package is not installed; says what to type
+    ├── EncoderFailed                 the embedder raised an error; search is lexical only
+    ├── WindowError                   no valid window is possible
+    │   ├── BudgetExceeded            required parts of the request do not fit its budget
+    │   └── NothingToSend             the window contains no user or assistant message
+    ├── AgentError                    the agent did not answer
+    │   ├── AgentUnavailable          unreachable, failed or interrupted: a retry may succeed
+    │   │   └── AgentRateLimited      rate limit exceeded; `retry_after` gives the pause where known
+    │   ├── AgentRejected             the provider refuses the request: its key, model or format
+    │   │   └── RequestTooLong        the request exceeds the model's limit
+    │   ├── AgentRefused              the model refused, or its answer was withheld
+    │   └── TooManySteps              only tool calls and no answer
+    ├── NotUnderstood                 no speech, or a confidence that is too low
+    ├── TranscriberError              the audio was not transcribed
+    │   └── TranscriberUnavailable    unreachable, failed or too slow: a retry may succeed
+    └── MissingExtra (ImportError)    an optional package is missing; names the command that installs it
 
-A class's docstring is its default message. Errors carry their data as attributes, so that a
-surface can render them without parsing text.
+A class's docstring is its default message. Errors carry their data as attributes, so that surfaces can render
+them without parsing text.
 """
 
 from collections.abc import Iterable
@@ -76,7 +76,7 @@ class InvalidInput(AforesaidError, ValueError):
 
     @classmethod
     def not_in(cls, field: str, value: object, allowed: Iterable[object]) -> "InvalidInput":
-        """The value is outside its set: the message names the field, the value and the set."""
+        """Return an error that names the field, the value and the allowed values."""
         names = ", ".join(str(item) for item in allowed)
         return cls(f"{field} must be one of {names}; got {shown(value)}", field=field, value=value)
 
@@ -90,15 +90,15 @@ class InvalidMessage(InvalidInput):
 
 
 class Malformed(InvalidInput):
-    """What was sent cannot be read."""
+    """The request cannot be parsed."""
 
 
 class TooLarge(InvalidInput):
-    """More was sent than is taken at once."""
+    """The request is too large."""
 
 
 class InvalidAudio(InvalidInput):
-    """The sound cannot be used."""
+    """The audio cannot be used."""
 
 
 class InvalidSetting(InvalidInput):
@@ -151,7 +151,7 @@ class ArchiveNotFound(NotFound):
 
 
 class Conflict(AforesaidError):
-    """Somebody else was first; nothing was stored."""
+    """Another write came first; nothing was stored."""
 
 
 class RevisionConflict(Conflict):
@@ -160,7 +160,7 @@ class RevisionConflict(Conflict):
     def __init__(self, conversation_id: str, *, expected: int, actual: int) -> None:
         super().__init__(
             f"conversation {conversation_id} is at revision {actual}, not {expected}: "
-            "somebody else wrote to it, and nothing was stored"
+            "there was a concurrent write, and nothing was stored"
         )
         self.conversation_id = conversation_id
         self.expected = expected
@@ -180,7 +180,7 @@ class MessageConflict(Conflict):
 
 
 class TurnPartlyStored(Conflict):
-    """Some messages of the turn are stored already, and the store was asked for all or nothing."""
+    """Some messages of the turn are stored already; nothing was stored."""
 
     def __init__(self, conversation_id: str) -> None:
         super().__init__(
@@ -193,8 +193,8 @@ class DocumentConflict(Conflict):
     """The document has changed since it was read."""
 
     def __init__(self, kind: str, key: str, *, expected: int, actual: int) -> None:
-        found = f"is at version {actual}" if actual else "is not there"
-        wanted = f"not at {expected}" if expected else "and was to be new"
+        found = f"is at version {actual}" if actual else "does not exist"
+        wanted = f"not at {expected}" if expected else "but was expected to be new"
         super().__init__(f"document {shown(key)} of kind {shown(kind)} {found}, {wanted}; nothing was stored")
         self.kind = kind
         self.key = key
@@ -227,7 +227,7 @@ class NotAllowed(AccessError):
 
 
 class TooManyRequests(AccessError):
-    """Too many requests; come again later."""
+    """Too many requests; try again later."""
 
     def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -239,15 +239,15 @@ class StoreError(AforesaidError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be used now; trying again may help."""
+    """The store is unavailable; a retry may succeed."""
 
 
 class Overloaded(StoreUnavailable):
-    """Too much is waiting already; trying again later may help."""
+    """The queue is full; try again later."""
 
 
 class StoreBusy(StoreUnavailable):
-    """Another process holds the lock of the store; trying again later may help."""
+    """Another process holds the lock of the store; try again later."""
 
 
 class StoreReplaced(StoreUnavailable):
@@ -255,15 +255,15 @@ class StoreReplaced(StoreUnavailable):
 
 
 class SpoolFull(StoreUnavailable):
-    """The store is away, and there is no room left to keep what is said meanwhile."""
+    """The store is unavailable, and the spool is full."""
 
 
 class AccessUnverified(StoreUnavailable):
-    """The store is away: access cannot be verified until it is back."""
+    """The store is unavailable: access cannot be verified until it is back."""
 
 
 class StoreDamaged(StoreError):
-    """The store holds something that cannot be read."""
+    """The store contains unreadable data."""
 
 
 class StoreForeign(StoreError):
@@ -271,7 +271,7 @@ class StoreForeign(StoreError):
 
 
 class KeyUnavailable(StoreError):
-    """A key that is needed is not at hand."""
+    """A required key is missing."""
 
     def __init__(self, message: str | None = None, *, key_id: str = "") -> None:
         super().__init__(message)
@@ -279,7 +279,7 @@ class KeyUnavailable(StoreError):
 
 
 class EncoderFailed(AforesaidError):
-    """The encoder of the search failed."""
+    """The embedder failed."""
 
 
 class StoreClosed(StoreError):
@@ -287,11 +287,11 @@ class StoreClosed(StoreError):
 
 
 class WindowError(AforesaidError):
-    """No valid window can be made."""
+    """No valid window is possible."""
 
 
 class BudgetExceeded(WindowError):
-    """What must be in the request does not fit its budget."""
+    """Required parts of the request do not fit its budget."""
 
     def __init__(self, message: str, *, needed: int, budget: int) -> None:
         super().__init__(message)
@@ -319,11 +319,11 @@ class AgentError(AforesaidError):
 
 
 class AgentUnavailable(AgentError):
-    """The agent cannot answer now; trying again may help."""
+    """The agent cannot answer now; a retry may succeed."""
 
 
 class AgentRateLimited(AgentUnavailable):
-    """The agent was asked too often."""
+    """The agent's rate limit is exceeded."""
 
     def __init__(
         self,
@@ -338,15 +338,15 @@ class AgentRateLimited(AgentUnavailable):
 
 
 class AgentRejected(AgentError):
-    """The provider does not take the request."""
+    """The provider refused the request."""
 
 
 class RequestTooLong(AgentRejected):
-    """The request is longer than the model takes."""
+    """The request exceeds the model's limit."""
 
 
 class AgentRefused(AgentError):
-    """The model would not answer."""
+    """The model refused to answer."""
 
     def __init__(self, message: str | None = None, *, words: str = "") -> None:
         super().__init__(message)
@@ -354,10 +354,10 @@ class AgentRefused(AgentError):
 
 
 class TooManySteps(AgentError):
-    """Tools were called again and again, and no answer came."""
+    """Only tool calls and no answer."""
 
     def __init__(self, steps: int) -> None:
-        super().__init__(f"no answer after {steps} steps, only calls of tools")
+        super().__init__(f"no answer after {steps} steps, only tool calls")
         self.steps = steps
 
 
@@ -373,7 +373,7 @@ class NotUnderstood(AforesaidError):
 
 
 class TranscriberError(AforesaidError):
-    """The sound was not transcribed."""
+    """The audio was not transcribed."""
 
     def __init__(self, message: str | None = None, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -381,7 +381,7 @@ class TranscriberError(AforesaidError):
 
 
 class TranscriberUnavailable(TranscriberError):
-    """The transcriber cannot be used now; trying again may help."""
+    """The transcriber is unavailable; a retry may succeed."""
 
 
 class MissingExtra(AforesaidError, ImportError):
@@ -396,7 +396,7 @@ _LONGEST_SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """The value as an error message shows it: quoted, and cut when it is long."""
+    """Return the value as error messages show it: quoted, and shortened when it is long."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  a broken repr, or a number of too many digits: any error will do

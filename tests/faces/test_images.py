@@ -158,7 +158,7 @@ async def test_a_missing_or_damaged_blob_gives_words_and_a_warning(
     assert context.messages[0].content == [text(WORDS), text(WORDS), image(3)]
     missing, damaged = context.report.warnings
     assert digest(1)[:12] in missing
-    assert "is not there" in missing
+    assert "is missing" in missing
     assert "is damaged" in damaged
     assert not context.report.degraded
     assert len(caplog.records) >= 2

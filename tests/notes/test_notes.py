@@ -154,7 +154,7 @@ async def test_a_note_that_cannot_be_read_is_set_aside(
     note = await erin.remember(DIM)
     await erin.store.put_document(KIND, "broken", b"\xff")
     assert await erin.notes() == [note]
-    assert "a note cannot be read and is set aside" in caplog.text
+    assert "a note cannot be read and is skipped" in caplog.text
 
 
 # What goes with what

@@ -346,7 +346,7 @@ async def test_a_model_may_make_them() -> None:
         conversation_id = await talked(erin, 20)
         context = await shown(erin, conversation_id)
         assert context.messages[0].content.endswith(
-            "(by scribe). The older of them are not shown:\nErin has many plants."
+            "(by scribe). The oldest of them are not shown:\nErin has many plants."
         )
         asked = agent.asked[0]
         assert "180 words" in asked.system
@@ -449,7 +449,7 @@ def test_a_summary_that_is_too_long_loses_its_beginning() -> None:
         return len(text.split())
 
     resources = count(heading(summary))
-    assert shortened(summary, tokens=resources + 9, count=count) == summary.describe
+    assert shortened(summary, tokens=resources + 9, count=count) == summary.rendered
     assert (
         shortened(summary, tokens=resources + 6, count=count)
         == f"{heading(summary)}\nTwo is second.\nThree is third."

@@ -1,7 +1,7 @@
-"""Time: where it comes from and how it is kept. Below: the standard library.
+"""Clocks and timestamps.
 
-Everything that needs the time is handed a `Clock`, so that tests can hold it still. Stores keep
-microseconds since 1970 in UTC, one integer that sorts and never rounds.
+Components receive a `Clock`, so that tests can control the time. Stores keep microseconds since 1970 in UTC:
+one integer that sorts and never rounds.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def system_clock() -> datetime:
-    """Now, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds since 1970, UTC."""
+    """Return microseconds since 1970, UTC."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The moment, in UTC, that `to_micros` was given."""
+    """Return the time in UTC; the inverse of `to_micros`."""
     return _EPOCH + micros * _MICROSECOND
 
 
 def parse_moment(value: datetime | str, *, field: str) -> datetime:
-    """A moment with its time zone, from a datetime or an ISO 8601 string."""
+    """Return a time with its zone from a datetime or an ISO 8601 string. Raise `InvalidInput`."""
     moment = _from_iso(value, field) if isinstance(value, str) else value
     if not isinstance(moment, datetime):
         raise InvalidInput(

@@ -1,7 +1,7 @@
-"""Contacts: the clients that an owner knows. Below: ground. Above: `clients`, stores with a table of them.
+"""Contacts: the clients that an owner knows.
 
-A contact is kept as a document of the kind `contacts` under its id. `encode_contact` has one form for one
-contact, so a store that keeps contacts in columns of its own can give back the very same bytes.
+A contact is a document of the kind `contacts` under its id. `encode_body` is canonical: a store that keeps
+contacts in columns of its own can reproduce the same bytes.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from aforesaid.errors import InvalidInput, StoreDamaged, shown
 from aforesaid.model.ids import parse_uuid, storable_text
 
 KIND = "contacts"
-"""The kind of the documents that hold contacts."""
+"""The kind of documents that contain contacts."""
 
 LONGEST = {"name": 500, "company": 500, "email": 320, "phone": 100, "notes": 20_000}
-"""Characters in each field."""
+"""The most characters in each field."""
 LONGEST_NICKNAME = 200
 MOST_NICKNAMES = 50
 
 
 class Contact(Struct, frozen=True, kw_only=True):
-    """Somebody that conversations can be about: a person or a company, with what they are called."""
+    """A person or company that conversations can be about, with their names."""
 
     id: str
     name: str
@@ -37,19 +37,19 @@ class Contact(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     version: int = 1
-    """How often it was written since it was made."""
+    """The number of writes, starting at 1."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "id", parse_uuid(self.id, field="id"))
 
     def to_dict(self) -> dict[str, Any]:
-        """The contact as plain JSON values."""
+        """Return the contact as plain JSON values."""
         plain: dict[str, Any] = msgspec.to_builtins(asdict(self))
         return plain
 
 
 class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the document of a contact holds; its key, version and moment say the rest."""
+    """The content of a contact's document; the document provides id, version and time."""
 
     name: str
     nicknames: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 FIELDS = ("name", "nicknames", "company", "email", "phone", "notes")
-"""What a caller may set."""
+"""The fields that a caller may set."""
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(ContactBody)
@@ -76,7 +76,7 @@ def encode_body(body: ContactBody) -> bytes:
 
 
 def decode_body(data: bytes) -> ContactBody:
-    """What a document holds. Raises `StoreDamaged` for what is no contact."""
+    """Decode a document. Raise `StoreDamaged` for anything but a contact."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
@@ -84,9 +84,9 @@ def decode_body(data: bytes) -> ContactBody:
 
 
 def canonical_body(data: bytes) -> ContactBody | None:
-    """The contact in a document whose very bytes can be made from it again; None for anything else.
+    """Return the contact in a document that can be reproduced byte for byte; None for anything else.
 
-    A sealed document is such another, and one that a later release has written.
+    Sealed documents and those of later releases cannot be reproduced.
     """
     try:
         body = _decoder.decode(data)
@@ -102,7 +102,7 @@ def contact_from(key: str, body: ContactBody, *, updated_at: datetime, version: 
 
 
 def parse_fields(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a contact, checked; an error names the field and the value."""
+    """Validate the fields of a contact. Errors name the field and the value."""
     return {field: _parse_field(field, value) for field, value in given.items()}
 
 

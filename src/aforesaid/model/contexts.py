@@ -1,4 +1,4 @@
-"""What a model receives, and the report on how it was chosen. Below: values."""
+"""The context that a model receives, and the report on how it was chosen."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, overload
@@ -10,13 +10,14 @@ from aforesaid.model.messages import Message
 Reason = Literal[
     "turns", "messages", "tokens", "tag", "agent", "ephemeral", "orphan", "duplicate", "unreadable"
 ]
-"""Why a message was left out: a limit on turns, messages or tokens; a filter by tag or agent; marked
-as first to go; a tool result without its call, or thinking without what it led to; a second result
-of the same call; or what is stored cannot be read."""
+"""Why a message was omitted: a limit on turns, messages or tokens; a filter by tag or agent; marked as
+ephemeral; a tool result without its call, or thinking without its answer; a second result of the same call;
+or an unreadable entry.
+"""
 
 
 class LeftOut(Struct, frozen=True, kw_only=True):
-    """A message that was looked at and left out."""
+    """A message that was read and omitted."""
 
     sequence: int
     reason: Reason
@@ -26,7 +27,7 @@ class LeftOut(Struct, frozen=True, kw_only=True):
 
 
 class TokenUse(Struct, frozen=True, kw_only=True):
-    """Where the tokens of a request go."""
+    """The tokens of a request by purpose."""
 
     prompt: int = 0
     tools: int = 0
@@ -41,51 +42,54 @@ class TokenUse(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """How a context was chosen: what was left out and why, what it costs, how stable it is."""
+    """How a context was chosen: omitted messages with reasons, token use, stability."""
 
     message_count: int = 0
     """Messages in the conversation."""
     left_out: tuple[LeftOut, ...] = ()
-    """Messages that were looked at and left out."""
+    """Messages that were read and omitted."""
     not_read: int = 0
-    """Older messages that did not have to be read, because the window was full before them."""
+    """Older messages that were not read, because the window was full."""
     before_window: int = 0
-    """How many of the oldest messages stand before the window: up to the newest that a limit left out, or
-    that was not read. Some may be shown all the same, such as important ones."""
+    """How many of the oldest messages are before the window: up to the newest that a limit omitted or that
+    was not read. Some may be shown anyway, such as important ones.
+    """
     look_back: int = 0
-    """How many groups before the cut were searched for important and system messages to keep."""
+    """How many groups before the cut were searched for important and system messages."""
     tokens: TokenUse = TokenUse()
     max_tokens: int | None = None
     counter: str | None = None
     """The name of the token counter, where tokens were counted."""
     stable_prefix: int = 0
-    """How many messages at the front stay as they are while the conversation grows to its next cut."""
+    """How many leading messages stay unchanged until the next cut."""
     interrupted: tuple[str, ...] = ()
-    """Ids of tool calls whose result never came; the context says so in its place."""
+    """Ids of tool calls without a result; the context states this in place of the result."""
     shortened: tuple[str, ...] = ()
     """Ids of tool calls whose results were shortened to fit."""
     notes: tuple[str, ...] = ()
-    """Ids of the notes that are in the context."""
+    """Ids of the notes in the context."""
     notes_left_out: tuple[str, ...] = ()
-    """Ids of the notes that did not fit into their budget."""
+    """Ids of the notes that exceeded their budget."""
     summarized: int = 0
-    """How many of the oldest messages the summary in the context stands for. Some of them may be shown."""
+    """How many of the oldest messages the summary in the context covers. Some may be shown as well."""
     nothing_to_send: str | None = None
-    """Why nobody's words are in the context, so that it is no request; None where it is one."""
+    """Why the context is not a request, because no user or assistant message is left; None where it
+    is one.
+    """
     warnings: tuple[str, ...] = ()
     degraded: bool = False
-    """Whether the store could not be asked, and this is the best that is known."""
+    """Whether the store was unavailable and this is the last known state."""
 
     @property
     def utilization(self) -> float | None:
-        """Percent of the token budget in use; None without a budget."""
+        """The used percentage of the token budget; None without a budget."""
         if not self.max_tokens:
             return None
         return 100.0 * self.tokens.total / self.max_tokens
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """The messages for a model, oldest first. Reads as a list of dicts; `report` says how it came about."""
+    """The messages for a model, oldest first, as a sequence of dicts; `report` explains the choice."""
 
     messages: tuple[Message, ...] = ()
     report: Report = Report()

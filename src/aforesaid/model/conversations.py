@@ -1,7 +1,7 @@
-"""The record of a conversation and how it changes. Below: ground and messages.
+"""Conversation records and their pure transitions.
 
-A record is everything about a conversation but its messages. The rules for how it moves when a
-message arrives live here as pure functions, once for all stores.
+A record is everything about a conversation except its messages. All stores share the functions here that
+derive the next record from a change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,16 +27,16 @@ VALUE_SETS: dict[str, tuple[str, ...]] = {
 }
 
 CLOCK_SKEW = timedelta(minutes=1)
-"""How far a conversation's last message may lie ahead of the clock and still be followed.
+"""How far a conversation's last message may be ahead of the clock and still be followed.
 
-A message without a time of its own is stamped when it is stored, and never before the message it
-follows, so that two machines with clocks a little apart, or a clock set back, do not reorder a
-conversation. A caller's timestamp further in the future than this is that caller's own and does
-not drag later messages along."""
+A message without a time gets the time of storing, but never one before the previous message, so that clock
+differences between machines, or a clock set back, do not reorder a conversation. A caller's timestamp further
+in the future than this does not affect later messages.
+"""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """A conversation's record. `messages` holds those that were asked for, `message_count` them all."""
+    """A conversation's record. `messages` contains the requested ones; `message_count` counts all."""
 
     id: str
     created_at: datetime
@@ -64,24 +64,24 @@ class Conversation(Struct, frozen=True, kw_only=True):
         _check_metadata(self)
 
     def __getitem__(self, field: str) -> Any:
-        """The field by name, for code written against a dict: `conversation["id"]`."""
+        """Return a field by name, for code written for dicts: `conversation["id"]`."""
         if field not in self.__struct_fields__:
             raise KeyError(field)
         return getattr(self, field)
 
     @property
     def last_activity(self) -> datetime:
-        """When something was last said, or else when the conversation was made: listings sort by it."""
+        """The time of the last message, or of creation; listings sort by it."""
         return self.last_message_at or self.created_at
 
     def to_dict(self) -> dict[str, Any]:
-        """The documented record as plain JSON values."""
+        """Return the documented record as plain JSON values."""
         document = {key: _jsonable(value) for key, value in asdict(self).items() if key != "messages"}
         return document | {"messages": [message.to_dict() for message in self.messages]}
 
 
 class Changes(Struct, frozen=True, kw_only=True):
-    """What to change in a record. Only what is given changes; None clears a field that may be empty."""
+    """Changes to a record. Only the given fields change; None clears an optional field."""
 
     channel: Channel | UnsetType = UNSET
     status: Status | UnsetType = UNSET
@@ -99,18 +99,18 @@ class Changes(Struct, frozen=True, kw_only=True):
         _check_metadata(self)
 
     def given(self) -> dict[str, Any]:
-        """The fields that change, with their new values."""
+        """Return the fields that change, with their new values."""
         return {key: value for key, value in asdict(self).items() if value is not UNSET}
 
 
 DEFAULT_TTL = timedelta(days=30)
-"""How long a conversation is kept after it was last active, unless it says otherwise."""
+"""The default lifetime after the last activity."""
 
 
 def started(
     conversation_id: str, *, now: datetime, ttl: timedelta | None = DEFAULT_TTL, **metadata: Any
 ) -> Conversation:
-    """A new, empty conversation."""
+    """Return a new, empty conversation."""
     return Conversation(
         id=conversation_id,
         created_at=now,
@@ -122,7 +122,7 @@ def started(
 
 
 def applied(record: Conversation, changes: Changes, *, now: datetime) -> Conversation:
-    """The record after the changes. A new lifetime counts from now."""
+    """Return the record after the changes. A new lifetime counts from now."""
     given = changes.given()
     if "ttl" in given:
         given["expires_at"] = expiry(given["ttl"], now=now)
@@ -130,21 +130,21 @@ def applied(record: Conversation, changes: Changes, *, now: datetime) -> Convers
 
 
 def expiry(ttl: timedelta | None, *, now: datetime) -> datetime | None:
-    """When a conversation that was active now expires; None is never."""
+    """Return when a conversation that is active now expires; None means never."""
     return None if ttl is None else now + ttl
 
 
 def stamp_for(last_message_at: datetime | None, *, now: datetime) -> datetime:
-    """The time of a message that has none: now, but not before the message that it follows."""
+    """Return the time for a message without one: now, but not before the previous message."""
     if last_message_at is not None and now < last_message_at <= now + CLOCK_SKEW:
         return last_message_at
     return now
 
 
 def extended(record: Conversation, messages: Sequence[Message], *, now: datetime) -> Conversation:
-    """The record after these messages (with their times) were added."""
-    # Instants are compared, not wall time: within one zone Python compares the latter, and in autumn an
-    # hour comes twice.
+    """Return the record after these messages, which have their times, were added."""
+    # Compare instants, not wall time: within one zone Python compares wall time, and in autumn an
+    # hour occurs twice.
     last_at = None if record.last_message_at is None else to_micros(record.last_message_at)
     last_from = record.last_message_from
     for message in messages:
@@ -164,28 +164,28 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
 
 
 def touched(record: Conversation, *, now: datetime) -> Conversation:
-    """The record after a message in its log was replaced: nothing was said, so its lifetime stays."""
+    """Return the record after a message was replaced. That is no activity, so the lifetime stays."""
     return replace(record, updated_at=now, revision=record.revision + 1)
 
 
 def emptied(record: Conversation) -> Conversation:
-    """The record as if nothing had been said yet: where a rewrite starts from."""
+    """Return the record without messages, the start of a rewrite."""
     return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
 
 
 def check_revision(conversation_id: str, actual: int, expected: int | None) -> None:
-    """Refuse a write that insists on a revision which has passed."""
+    """Raise `RevisionConflict` unless the conversation is at the expected revision."""
     if expected is not None and actual != expected:
         raise RevisionConflict(conversation_id, expected=expected, actual=actual)
 
 
 def is_expired(record: Conversation, *, now: datetime) -> bool:
-    """Whether the record's lifetime is over; what has expired is never served."""
+    """Whether the record's lifetime is over. Expired conversations are never returned."""
     return record.expires_at is not None and record.expires_at <= now
 
 
 def end_of(record: Conversation) -> tuple[int, str]:
-    """Where a conversation that ends stands among those that do: the first to end in front."""
+    """Return the sort key of a conversation that expires: the first to expire in front."""
     assert record.expires_at is not None, "it has an end"
     return to_micros(record.expires_at), record.id
 
@@ -208,7 +208,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _check_metadata(record: "Conversation | Changes") -> None:
-    """Refuse what no store could keep, with an error that names the field. On the path of every read."""
+    """Raise `InvalidInput` for values that stores cannot keep. Every read calls this, so it is fast."""
     if (
         record.channel not in _CHANNELS
         or record.status not in _STATUSES
@@ -248,7 +248,7 @@ def _refuse_value(record: "Conversation | Changes") -> None:
 
 
 LONGEST_TTL = timedelta(days=365_000)
-"""A thousand years: every store can add it to any moment it will see."""
+"""A thousand years, which every store can add to a time."""
 
 
 def _check_ttl(ttl: timedelta) -> None:
@@ -256,7 +256,7 @@ def _check_ttl(ttl: timedelta) -> None:
 
 
 def check_span(span: timedelta | None, *, field: str) -> timedelta | None:
-    """A length of time that every store can add to a moment, or None for no end; else an error."""
+    """Return a duration that every store can add to a time, or None. Raise `InvalidInput`."""
     if span is not None and (not isinstance(span, timedelta) or not timedelta(0) < span <= LONGEST_TTL):
         raise InvalidInput(
             f"{field} must be a positive timedelta of up to {LONGEST_TTL.days:,} days, or None; "
@@ -268,7 +268,7 @@ def check_span(span: timedelta | None, *, field: str) -> timedelta | None:
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which conversations to list: every filter that is given applies. Most recently active first."""
+    """A filter for conversations: all given conditions apply. Results are ordered by last activity."""
 
     client_id: str | None = None
     channel: Channel | None = None
@@ -279,10 +279,10 @@ class Query(Struct, frozen=True, kw_only=True):
     """Conversations with any of these tags."""
     date_from: datetime | None = None
     date_to: datetime | None = None
-    """The last activity lies in [date_from, date_to]."""
+    """The last activity is in [date_from, date_to]."""
     limit: int = 50
     after: str | None = None
-    """The `next` of the page before."""
+    """The `next` of the previous page."""
 
     def __post_init__(self) -> None:
         for field, allowed in VALUE_SETS.items():
@@ -303,7 +303,7 @@ class Query(Struct, frozen=True, kw_only=True):
             parse_cursor(self.after)
 
     def matches(self, record: Conversation) -> bool:
-        """Whether the record passes every filter: the rule that a store's own query must equal."""
+        """Whether the record passes every filter. A store's own query must give the same result."""
         return (
             all(wanted is None or wanted == getattr(record, field) for field, wanted in self._exact_filters())
             and (not self.tags or not set(self.tags).isdisjoint(record.tags))
@@ -317,21 +317,21 @@ class Query(Struct, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """One page of a listing, and where the next begins; `next` is None on the last."""
+    """One page of a listing; `next` is the cursor of the following page, None on the last."""
 
     conversations: tuple[Conversation, ...]
     next: str | None = None
     degraded: bool = False
-    """Whether the page comes from the last known state: it may lack conversations, and be out of date."""
+    """Whether the page comes from the last known state and may be incomplete or out of date."""
 
 
 def cursor_of(record: Conversation) -> str:
-    """Where a listing goes on after this record."""
+    """Return the cursor after this record."""
     return f"{to_micros(record.last_activity)}:{record.id}"
 
 
 def parse_cursor(cursor: str) -> tuple[int, str]:
-    """The microseconds of the last activity and the id that `cursor_of` was given."""
+    """Return the microseconds of the last activity and the id; the inverse of `cursor_of`."""
     micros, _, conversation_id = str(cursor).partition(":")
     try:
         return to_micros(from_micros(int(micros))), parse_uuid(conversation_id, field="after")
@@ -342,15 +342,15 @@ def parse_cursor(cursor: str) -> tuple[int, str]:
 
 
 _LARGEST_COUNT = 2**53
-"""Every store and every JSON reader counts this far exactly."""
+"""Every store and every JSON parser represents this number exactly."""
 
 
 MOST_UNREAD = 2**31 - 1
-"""Unread messages that somebody may say there are: a count to which others are still added."""
+"""The largest unread count that a caller may set; later messages are still added to it."""
 
 
 def check_count(value: object, *, field: str, least: int, most: int = _LARGEST_COUNT) -> int:
-    """A whole number that is at least `least`, and not above `most`, or an error that names the field."""
+    """Return a whole number from `least` to `most`. Raise `InvalidInput`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         bounds = f"{least} or more" if most == _LARGEST_COUNT else f"from {least} to {most}"
         raise InvalidInput(

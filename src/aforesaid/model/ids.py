@@ -1,7 +1,7 @@
-"""Ids: how they are made and what counts as one. Below: the standard library.
+"""Ids: creation and validation.
 
-Ids that we make are UUIDs of version 7: unique without asking anybody, and ordered by time, so
-that an index over them grows at one end.
+New ids are UUIDs of version 7: unique without coordination, and ordered by time, so that an index grows at
+one end.
 """
 
 import os
@@ -17,10 +17,10 @@ from aforesaid.errors import InvalidId, shown
 IdSource = Callable[[], str]
 
 MARK = "aforesaid~"
-"""What an id begins with that a layer gave to a message which came without one."""
+"""The prefix of ids that a layer assigns to messages without one."""
 
 LONGEST_NAME = 1024
-"""Characters in an owner, a session id or a message id: room for any key, too few for an attack."""
+"""The most characters in an owner, a session id or a message id."""
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII).fullmatch
 
@@ -32,7 +32,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_id() -> str:
-    """A fresh UUID of version 7: 48 bits of milliseconds, then randomness."""
+    """Return a new UUID of version 7: 48 bits of milliseconds, then random bits."""
     milliseconds = time.time_ns() // 1_000_000
     number = milliseconds << 80 | _VERSION_AND_VARIANT | _random.getrandbits(76) & _RANDOM_BITS
     digits = number.to_bytes(16, "big").hex()
@@ -44,7 +44,7 @@ _RANDOM_BITS = 0x0FFF_3FFF_FFFF_FFFF_FFFF
 
 
 def following_id(message_id: str, number: int) -> str:
-    """The id of a message that follows another in its turn: the same for the same question."""
+    """Return the id of a later message in a turn: deterministic, so that a retry gives the same ids."""
     name = f"{message_id}/{number}"
     return name if len(name) <= LONGEST_NAME else f"{sha256(message_id.encode()).hexdigest()}/{number}"
 
@@ -55,7 +55,7 @@ def is_uuid(name: str) -> bool:
 
 
 def parse_uuid(value: object, *, field: str) -> str:
-    """The canonical form of a UUID, or an error that names the field."""
+    """Return the canonical form of a UUID. Raise `InvalidId`."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, str):
@@ -69,7 +69,7 @@ def parse_uuid(value: object, *, field: str) -> str:
 
 
 def parse_name(value: object, *, field: str) -> str:
-    """An owner, session or message id: any text that every store can keep as it is."""
+    """Return an owner, session or message id: any text that every store can keep unchanged."""
     if not isinstance(value, str):
         raise InvalidId(f"{field} must be text; got {shown(value)}", field=field, value=value)
     if not value:
@@ -86,7 +86,7 @@ def parse_name(value: object, *, field: str) -> str:
 
 
 def storable_text(value: str) -> bool:
-    """Whether every store keeps this text as it is: no NUL, no half of a surrogate pair."""
+    """Whether every store keeps this text unchanged: no NUL, no lone surrogate."""
     if value.isascii():
         return "\0" not in value
     return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)

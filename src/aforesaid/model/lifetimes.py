@@ -1,15 +1,15 @@
-"""How long a conversation is kept, and why: the rules. Below: values. Above: the manager, settings.
+"""Retention rules: how long a conversation is kept, and why.
 
-A rule is a lifetime, or None to keep. The most specific rule that there is decides:
+A rule is a lifetime, or None to keep. The most specific rule applies:
 
-    conversation    set for this very conversation
-    tag             of several tags that have rules, the shortest lifetime; None is the longest
+    conversation    set for this conversation
+    tag             of several tags with rules, the shortest lifetime; None is the longest
     channel
     owner           this owner's own default
-    default         what the memory was opened with
+    default         the default of the memory
 
-On each step what the owner set goes before what the memory was opened with. Two tags with the same
-lifetime give the same end, and the one that sorts first is named. Pure: no waiting, no clock.
+At each level the owner's rule precedes the memory's. Of two tags with the same lifetime, the first in sort
+order is reported. All functions are pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ DOCUMENT_KEY = "rules"
 
 @validated
 class RetentionRules(Struct, frozen=True, kw_only=True):
-    """Lifetimes by owner, channel, tag and conversation. What has no rule falls to the next step."""
+    """Lifetimes by owner, channel, tag and conversation. Without a rule the next level applies."""
 
     owner: Lifetime | UnsetType = UNSET
     channels: dict[str, Lifetime] = {}
@@ -59,25 +59,25 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
         return self.owner is not UNSET or bool(self.channels or self.tags or self.conversations)
 
     def for_conversation(self, conversation_id: str, ttl: Lifetime) -> "RetentionRules":
-        """These rules with one for a conversation."""
+        """Return these rules with one for a conversation."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         lifetime = check_span(ttl, field="ttl")
         return replace(self, conversations={**self.conversations, conversation_id: lifetime})
 
     def without(self, conversation_ids: Iterable[str]) -> "RetentionRules":
-        """These rules without those for some conversations."""
+        """Return these rules without those for some conversations."""
         gone = set(conversation_ids)
         kept = {one: ttl for one, ttl in self.conversations.items() if one not in gone}
         return self if len(kept) == len(self.conversations) else replace(self, conversations=kept)
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """The lifetime that applies to a conversation, and the rule that says so."""
+    """The lifetime of a conversation and the rule that sets it."""
 
     ttl: Lifetime
     step: Step
     name: str = ""
-    """Which conversation, tag or channel the rule is for."""
+    """The conversation, tag or channel of the rule."""
 
     @property
     def why(self) -> str:
@@ -93,7 +93,7 @@ def lifetime_of(
     given: RetentionRules | None = None,
     default: Lifetime = DEFAULT_TTL,
 ) -> Applied:
-    """Which lifetime applies to the record, and why. `own` are the owner's rules, `given` the memory's."""
+    """Return the lifetime of the record and the rule. `own` are the owner's rules, `given` the memory's."""
     layers = (own, given or RetentionRules())
     for find in (_by_conversation, _by_tag, _by_channel, _by_owner):
         for rules in layers:
@@ -132,7 +132,7 @@ def _length(ttl: Lifetime) -> timedelta:
 
 
 def spoken_span(span: timedelta) -> str:
-    """A length of time as people say it."""
+    """Return a duration in words."""
     seconds = span.total_seconds()
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:
@@ -142,9 +142,9 @@ def spoken_span(span: timedelta) -> str:
 
 
 class Archiving(Struct, frozen=True, kw_only=True):
-    """When conversations are archived and archives deleted, both counted from the last activity.
+    """When conversations are archived and archives deleted, counted from the last activity.
 
-    A lifetime that ends before `after` wins: what has expired is purged, not archived.
+    A lifetime that ends before `after` wins: expired conversations are purged, not archived.
     """
 
     after: timedelta
@@ -164,12 +164,12 @@ class Archiving(Struct, frozen=True, kw_only=True):
 
 
 def encode_rules(rules: RetentionRules) -> bytes:
-    """The rules as JSON; a lifetime is an ISO 8601 duration, or null to keep."""
+    """Return the rules as JSON; a lifetime is an ISO 8601 duration, or null to keep."""
     return msgspec.json.encode(rules)
 
 
 def decode_rules(data: bytes) -> RetentionRules:
-    """The rules that `encode_rules` was given."""
+    """Return the rules; the inverse of `encode_rules`."""
     try:
         return msgspec.json.decode(data, type=RetentionRules)
     except (msgspec.MsgspecError, InvalidInput) as error:
@@ -177,7 +177,7 @@ def decode_rules(data: bytes) -> RetentionRules:
 
 
 def days(value: Any, *, field: str) -> Lifetime:
-    """A lifetime from a number of days; 0 keeps."""
+    """Return a lifetime from a number of days; 0 means keep."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise InvalidInput(
             f"{field} must be a number of days, or 0 to keep; got {shown(value)}", field=field, value=value
@@ -200,7 +200,7 @@ def _check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
 
 @validated
 class Retention(Struct, frozen=True, kw_only=True):
-    """How long a memory keeps things, where owners have no rules of their own, and when it archives them."""
+    """A memory's retention for owners without rules of their own, and its archiving policy."""
 
     rules: RetentionRules = RetentionRules()
     owners: dict[str, Lifetime] = {}
@@ -211,13 +211,13 @@ class Retention(Struct, frozen=True, kw_only=True):
         _check_lifetimes(self.owners, "owners")
 
     def of(self, owner: str) -> RetentionRules:
-        """The rules for one owner."""
+        """Return the rules for one owner."""
         parse_name(owner, field="owner")
         return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
 
 
 def retention_of(given: "Retention | RetentionRules | None") -> Retention:
-    """What a memory was opened with; rules alone are all that it has then."""
+    """Return a `Retention`; rules alone become one without archiving."""
     if given is None or isinstance(given, RetentionRules):
         return Retention(rules=given or RetentionRules())
     if not isinstance(given, Retention):

@@ -1,7 +1,7 @@
-"""What was said: messages, and the turns they form. Below: ground. Above: everything.
+"""Messages, and the turns they form.
 
-A message keeps its content as it was given, any JSON at all, beside the name of the dialect that
-it speaks. Meaning (text, tool calls, tool results) is read from it on demand, by `dialects`.
+A message contains its content unchanged, as any JSON, and the name of its dialect. `dialects` derives its
+meaning (text, tool calls, tool results) on demand.
 """
 
 import json
@@ -22,27 +22,27 @@ ContentType = Literal["text", "audio"]
 _MINUTE = timedelta(minutes=1)
 
 SEALED = "aforesaid/sealed"
-"""The dialect of a message that the encryption layer sealed: only that layer reads its content."""
+"""The dialect of encrypted messages; only the encryption layer reads their content."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
 
 
 class Speech(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a message sounded: what a transcript was worth, or how far an answer was heard.
+    """How a message was spoken: the confidence of a transcript, or how much of an answer was heard.
 
-    An answer that was interrupted has all three: its content is what was generated, `spoken` what the
-    voice was to say of it, and `heard` where it was cut off.
+    For an interrupted answer, the content is the generated text, `spoken` the text to speak, and `heard`
+    where the user interrupted.
     """
 
     confidence: float | None = None
-    """How sure the transcriber was of the words, from 0 to 1; None where it did not say."""
+    """The transcriber's confidence from 0 to 1; None where it reported none."""
     language: str | None = None
-    """The language that was heard, as the transcriber names it."""
+    """The language as the transcriber names it."""
     spoken: str | None = None
-    """What the voice was to say: without markup, and not longer than a voice should go on."""
+    """The text to speak: without markup, and shortened."""
     heard: int | None = None
-    """How many characters of `spoken` were heard before somebody cut in; None where all were."""
+    """How many characters of `spoken` were heard before an interruption; None where all were."""
 
     def __post_init__(self) -> None:
         if self.confidence is not None:
@@ -56,21 +56,21 @@ class Speech(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def interrupted(self) -> bool:
-        """Whether somebody cut in."""
+        """Whether the user interrupted."""
         return self.heard is not None
 
     @property
     def words_heard(self) -> str | None:
-        """What was heard of what was spoken; None where nothing was spoken."""
+        """The heard part of `spoken`; None where nothing was spoken."""
         return self.spoken if self.spoken is None or self.heard is None else self.spoken[: self.heard]
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields that have a value."""
+        """Return the fields that have a value."""
         return {field: value for field, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, document: object) -> "Speech":
-        """The inverse. A field that is not ours is refused."""
+        """Return the speech; the inverse of `to_dict`. Unknown fields are refused."""
         if not isinstance(document, Mapping) or not document.keys() <= set(cls.__struct_fields__):
             fields = ", ".join(cls.__struct_fields__)
             raise InvalidMessage(
@@ -80,12 +80,13 @@ class Speech(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that somebody said: immutable, equal by content, ignorant of where it is kept.
+    """One message: immutable, equal by content, independent of its storage.
 
-    `content` is any JSON value; it is left out only where a dialect has messages without one (an
-    OpenAI message that is all tool calls). `extra` holds every field that a dialect has and we
-    have not. `speech` says how it sounded, and is no part of a request. `tokens` holds what the
-    message costs, by the name of the counter; it is derived, and so is no part of equality.
+    - `content` is any JSON value. It is unset only where a dialect has messages without content, such as an
+      OpenAI message of tool calls alone.
+    - `extra` contains every field of the dialect that `Message` does not have.
+    - `speech` describes the audio and is not part of a request.
+    - `tokens` contains the token count by counter. It is derived, and so not part of equality.
     """
 
     role: Role
@@ -146,27 +147,32 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def same_content_as(self, other: Self) -> bool:
-        """Whether both carry the same words, whatever their times and labels: what an id stands for."""
+        """Whether both have the same role and content, whatever their times and labels."""
         return isinstance(other, Message) and self.role == other.role and words_of(self) == words_of(other)
 
     def with_(self, **changes: Any) -> Self:
-        """This message with other values in some fields. What was counted holds for the same words only."""
+        """Return this message with other values in some fields. Token counts are dropped when the content
+        changes.
+        """
         if self.tokens and "tokens" not in changes and not _COUNTED.isdisjoint(changes):
             changes["tokens"] = {}
         return replace(self, **changes)
 
     def at(self, moment: datetime) -> "Message":
-        """This message at a moment that the store gives: a copy that is not checked again, for every turn."""
+        """Return this message with the store's time. The copy skips validation, because every turn
+        makes one.
+        """
         stamped = unchecked_copy(self)
         force_setattr(stamped, "timestamp", moment)
         return stamped
 
     def to_dict(self) -> dict[str, Any]:
-        """The documented form: role, content and timestamp always; the rest where it has a value.
+        """Return the documented form: role, content and timestamp always; other fields where they have a
+        value.
 
-        Fields that a plain message has beyond ours stand beside them. Those of another dialect
-        stand under `extra`, because they may have the names of ours; a message of such a dialect
-        that has no content at all says so with `without_content`. `from_dict` is the inverse.
+        A plain message's additional fields are at the top level. Those of another dialect are under `extra`,
+        because their names may collide with ours; `without_content` marks such a message without content.
+        `from_dict` is the inverse.
         """
         document: dict[str, Any] = {"role": self.role}
         document["content"] = None if self.content is UNSET else self.content
@@ -193,7 +199,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """A message from its documented form. Fields that we do not know are kept in `extra`."""
+        """Return a message from its documented form. Unknown fields go to `extra`."""
         if not isinstance(document, Mapping):
             raise InvalidMessage(f"a message must be a mapping; got {shown(document)}")
         if document.get("role") is None:
@@ -216,7 +222,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 unchecked_copy: Callable[[Message], Message] = Message.__copy__  # type: ignore[attr-defined]
-"""What `copy.copy` finds after some looking: every turn copies its messages."""
+"""`copy.copy` without its lookup: every turn copies its messages."""
 
 _DOCUMENTED = frozenset(
     ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "dialect")
@@ -225,10 +231,10 @@ _COUNTED = frozenset(("role", "content", "dialect", "extra"))
 
 
 def words_of(message: Message) -> str:
-    """What is said, such that only the same JSON gives the same text: true is not 1.
+    """Return the content as text that is equal only for equal JSON: true is not 1.
 
-    A sealed message begins with a fingerprint of its words, and that stands for them: each sealing
-    looks different.
+    A sealed message starts with a fingerprint of its content, which is compared instead: each encryption of
+    the same content looks different.
     """
     if message.dialect == SEALED and isinstance(message.content, str):
         return message.content.partition(".")[0]
@@ -268,7 +274,7 @@ def _check_tokens(tokens: object) -> None:
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One exchange: from a user message to the answer, with every tool call and result between."""
+    """One exchange: a user message, the answer, and all tool calls and results between them."""
 
     messages: tuple[Message, ...]
 
@@ -277,7 +283,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 def turns_of(messages: Iterable[Message]) -> list[Turn]:
-    """The turns that these messages form, in order. What precedes the first question is a turn too."""
+    """Group messages into turns, in order. Messages before the first question form a turn too."""
     turns: list[list[Message]] = []
     for message in messages:
         if starts_turn(message) or not turns:
@@ -287,12 +293,12 @@ def turns_of(messages: Iterable[Message]) -> list[Turn]:
 
 
 def starts_turn(message: Message) -> bool:
-    """Whether somebody asks something here: a user message that is not a carrier of tool results."""
+    """Whether the message starts a turn: a user message that does not carry tool results."""
     return message.role == "user" and not carries_tool_results(message)
 
 
 def carries_tool_results(message: Message) -> bool:
-    """Whether the message brings tool results: role `tool`, or Anthropic's blocks with role `user`."""
+    """Whether the message carries tool results: role `tool`, or Anthropic's blocks with role `user`."""
     if message.role == "tool":
         return True
     if message.role != "user" or not isinstance(message.content, list):
@@ -301,13 +307,13 @@ def carries_tool_results(message: Message) -> bool:
 
 
 def _writable(moment: datetime) -> datetime:
-    """The moment in a form that ISO 8601 can say: old zones differ from UTC by odd seconds."""
+    """Return the time in a form that ISO 8601 can express: old zones have offsets with odd seconds."""
     offset = moment.utcoffset()
     return moment if not offset or not offset % _MINUTE else moment.astimezone(UTC)
 
 
 def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:
-    """The tags, each once: in the order given, or sorted when they come as a set."""
+    """Return the tags without duplicates: in the given order, or sorted when they come as a set."""
     if tags == ():
         return ()
     if isinstance(tags, str) or not isinstance(tags, Iterable):
@@ -317,7 +323,7 @@ def parse_tags(tags: Iterable[str], *, field: str = "tags") -> tuple[str, ...]:
 
 
 def parse_text(value: object, *, field: str) -> str:
-    """Text that every store keeps as it is."""
+    """Return text that every store keeps unchanged. Raise `InvalidInput`."""
     if not isinstance(value, str) or not storable_text(value):
         raise InvalidInput(
             f"{field} must be text, valid Unicode without NUL; got {shown(value)}", field=field, value=value

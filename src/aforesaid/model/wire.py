@@ -1,8 +1,7 @@
-"""The one JSON form of a message, as stores, exports and spools keep it. Below: values.
+"""The JSON form of a message in stores, exports and spools.
 
-A body is a JSON object of the message's fields, defaults left out. Reading one written by an
-earlier release goes through `decode_message`, the only reader; a field that a later release adds
-is kept by msgspec's rule for unknown fields: ignored here, so a body is never rewritten on read.
+A body is a JSON object of the message's fields without defaults. `decode_message` is the only reader, also
+for bodies of earlier releases. Fields of later releases are ignored, and a body is never rewritten on read.
 """
 
 import json
@@ -17,14 +16,14 @@ from aforesaid.errors import InvalidMessage, StoreDamaged, shown
 from aforesaid.model.messages import Message, Speech
 
 WIRE_VERSION = 1
-"""Written beside every set of bodies (schema, file, export), so that a reader knows what it holds."""
+"""Stored next to every set of bodies (schema, file, export), so that readers know the format."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
 
 
 def encode_message(message: Message) -> bytes:
-    """The body of a message. Content that is not JSON is refused; nothing is bent to fit."""
+    """Encode a message. Raise `InvalidMessage` for content that is not JSON; nothing is converted."""
     if message.content is not UNSET and type(message.content) is not str:
         check_json(message.content, field="content")
     if message.extra:
@@ -32,15 +31,15 @@ def encode_message(message: Message) -> bytes:
     try:
         return _encoder.encode(message)
     except (UnicodeEncodeError, TypeError):
-        # Half of a surrogate pair, which has no UTF-8 form; or a subclass of text or number, which
-        # is JSON all the same.
+        # A lone surrogate, which has no UTF-8 form, or a subclass of str or a number, which
+        # is valid JSON.
         return _encode_with_escapes(message)
     except RecursionError:
         raise _too_deep("content") from None
 
 
 def decode_message(body: bytes | str) -> Message:
-    """The message of a body. Raises `StoreDamaged`, in words that repeat nothing of what the body says."""
+    """Decode a body. Raise `StoreDamaged` with a message that contains nothing of the body."""
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -66,11 +65,11 @@ def _decode_with_escapes(body: bytes | str, error: Exception) -> Message:
 
 
 _LARGEST_INTEGER_BITS = 14_000
-"""Some 4,200 digits: as many as Python reads from text without being asked to."""
+"""About 4,200 digits: as many as Python parses by default."""
 
 
 def check_json(value: Any, *, field: str) -> None:
-    """Refuse what JSON cannot say, or would say differently than it was given."""
+    """Raise `InvalidMessage` for values that JSON cannot represent exactly."""
     try:
         _check_json(value, field)
     except RecursionError:

@@ -1,19 +1,17 @@
-"""Notes: what outlives a conversation, an owner's preferences and facts about their home. The rules.
+"""Notes: facts and preferences that outlive a conversation, and the rules that compare them.
 
-A note is a sentence with a subject. Each is a document of its own, written once: a later note on the same
-subject replaces it, and that is found out when notes are read, by `standing`, and not when one is written.
-So two who write at once, an import, or a spool that is replayed cannot lose anything, and cannot disagree.
+A note is a sentence with a subject. Each note is a document that is written once. A later note on the same
+subject replaces an earlier one; `standing` determines this when notes are read, not when one is written. So
+concurrent writers, an import or a replayed spool lose nothing and agree on the result.
 
-When two notes are about the same subject:
+Two notes have the same subject when:
 
-- their subjects have the same terms, in any order: "bedroom lights" is "the lights of the bedroom";
-- a note that names no subject has the one that its sentence begins with, where that is an attribute of
-  something, which has one value at a time: at least two terms before *is* or *are* ("the bedroom lights are
-  dim at 9 pm"), or one that is an attribute by itself ("my name is Erin"). Names of people are not ("Erin
-  Smith is a doctor"), nor is a single thing ("the car is red", "the car is in the garage");
-- where a sentence begins with neither, it is its own subject: only the same words replace it.
-
-Pure but for reading and removing. Below: analysis, contracts, tokens. Above: erasure, the manager.
+- their subjects have the same terms, in any order: "bedroom lights" equals "the lights of the bedroom";
+- a note without a subject uses the start of its sentence if that is an attribute, which has one value at a
+  time: at least two terms before *is* or *are* ("the bedroom lights are dim at 9 pm"), or one term that is an
+  attribute by itself ("my name is Erin"). Names of people are not attributes ("Erin Smith is a doctor"), nor
+  are single things ("the car is red", "the car is in the garage");
+- any other sentence is its own subject: only the same words replace it.
 """
 
 import logging
@@ -41,17 +39,17 @@ log = logging.getLogger("aforesaid.notes")
 
 KIND = "notes"
 TAG = "notes"
-"""The tag of the message that holds notes in a context."""
+"""The tag of the message that contains notes in a context."""
 IMPORTANT = "important"
-"""A note with this tag stays in the context while any other can go."""
+"""Notes with this tag are the last to be omitted from a context."""
 
 LONGEST_NOTE = 2_000
-"""Characters: a note is a sentence or a few. What is longer belongs into a conversation."""
+"""The most characters of a note: a few sentences. Longer texts belong in a conversation."""
 LONGEST_SUBJECT = 200
 MOST_NOTES = 1_000
-"""Notes of one owner. All are looked at for every context, so there is an end to it."""
+"""The most notes of one owner. Every context reads all of them."""
 MOST_EARLIER = 20
-"""Replaced notes that are kept for each subject."""
+"""The most replaced notes that are kept for each subject."""
 PAGE = 200
 FIRST_PAGE = parse_listing(KIND, None, None, PAGE)
 NO_PAGE = parse_listing(KIND, None, None, 0)
@@ -61,7 +59,7 @@ Count = Callable[[str], int]
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where a note was said: a message of a conversation. Either may be unknown, or gone by now."""
+    """The message from which a note was made. Either id may be unknown or removed by now."""
 
     conversation_id: str | None = None
     message_id: str | None = None
@@ -75,33 +73,33 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something to be remembered."""
+    """A fact or preference to remember."""
 
     id: str
     text: str
     subject: str
-    """What it is about, in words: as given, or as the text says it."""
+    """The subject in words, as given or as the text contains it."""
     remembered_at: datetime
     tags: tuple[str, ...] = ()
     expires_at: datetime | None = None
     source: Source | None = None
     replaced_by: str | None = None
-    """The id of the note that stands in its place now; found out when notes are read, never stored."""
+    """The id of the note that replaced it; derived when notes are read, never stored."""
 
     @property
     def about(self) -> Subject:
-        """The subject as notes are compared by it."""
+        """The subject in the form in which notes are compared."""
         return subject_key(self.subject)
 
     def has_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now
 
 
-# Checking
+# Validation
 
 
 def parse_note_text(text: object) -> str:
-    """The words of a note, on one line, or an error that says what is wrong with them."""
+    """Return the text of a note on one line. Raise `InvalidInput`."""
     words = " ".join(parse_text(text, field="text").split())
     if not any(character.isalnum() for character in words):
         raise InvalidInput(f"text must have words; got {shown(text)}", field="text", value=text)
@@ -124,7 +122,7 @@ def _within(words: str, longest: int, *, field: str) -> str:
 
 
 def parse_expiry(expires: object, *, now: datetime) -> datetime | None:
-    """When a note expires: a moment yet to come, or None for never."""
+    """Return when a note expires: a time in the future, or None for never."""
     if expires is None:
         return None
     moment = parse_moment(expires, field="expires").astimezone(UTC)  # type: ignore[arg-type]  # checked there
@@ -147,11 +145,11 @@ _ATTRIBUTES = frozenset(
         "employer size weight height bedtime language timezone diet nationality hometown"
     )
 )
-"""Words for what somebody has one of at a time."""
+"""Attributes of which a person has one at a time."""
 
 
 def subject_of(text: str) -> str:
-    """The subject of a sentence: what it begins with where that is an attribute, else the sentence."""
+    """Return the subject of a sentence: its start where that is an attribute, otherwise the sentence."""
     said = _POLITE.sub("", text, count=1)
     found = _IS.search(said)
     head = said[: found.start()] if found else ""
@@ -161,15 +159,15 @@ def subject_of(text: str) -> str:
 def _is_attribute(head: str) -> bool:
     terms = set(terms_of(head))
     words = head.split()
-    names_somebody = all(word[:1].isupper() for word in words) and not any("'" in word for word in words)
+    is_name = all(word[:1].isupper() for word in words) and not any("'" in word for word in words)
     if len(terms) == 1:
         return terms <= _ATTRIBUTES
-    return 1 < len(terms) <= 6 and not names_somebody
+    return 1 < len(terms) <= 6 and not is_name
 
 
 @lru_cache(maxsize=4_096)
 def subject_key(subject: str) -> Subject:
-    """What two subjects have in common when they are the same: their terms, whatever the order."""
+    """Return the key of a subject: its terms, in any order."""
     return tuple(sorted(set(terms_of(subject)))) or (subject.casefold(),)
 
 
@@ -181,26 +179,26 @@ def encode_note(note: Note) -> bytes:
 
 
 def decode_note(document: Document) -> Note | None:
-    """The note in a document. One that cannot be read is set aside, and the log says so."""
+    """Return the note in a document. An unreadable one is logged and skipped."""
     try:
         note = msgspec.json.decode(document.data, type=Note)
         parse_tags(note.tags)
     except (msgspec.MsgspecError, InvalidInput) as error:
-        log.warning("a note cannot be read and is set aside: %s", describe(error))
+        log.warning("a note cannot be read and is skipped: %s", describe(error))
         return None
     if note.id != document.key or note.remembered_at.tzinfo is None:
-        log.warning("note %s is not what its place says and is set aside", shown(document.key))
+        log.warning("note %s does not match its key and is skipped", shown(document.key))
         return None
     return note
 
 
 def notes_in(documents: Iterable[Document]) -> list[Note]:
-    """The notes in these documents, as they are stored."""
+    """Return the notes in these documents, as stored."""
     return [note for document in documents if (note := decode_note(document)) is not None]
 
 
 async def read_notes(store: ConversationStore) -> list[Note]:
-    """All notes that an owner has, replaced and expired ones too; as they are stored."""
+    """Return all notes of an owner as stored, including replaced and expired ones."""
     found: list[Note] = []
     after: str | None = None
     while True:
@@ -212,91 +210,93 @@ async def read_notes(store: ConversationStore) -> list[Note]:
 
 
 async def remove_notes(store: ConversationStore, notes: Iterable[Note]) -> int:
-    """Remove these notes; returns how many were there."""
+    """Remove these notes; return how many existed."""
     return sum([await store.delete_document(KIND, note.id) for note in notes])
 
 
 async def purge_notes(store: ConversationStore) -> int:
-    """Remove notes that have expired; returns how many."""
+    """Remove expired notes; return how many."""
     return await remove_notes(store, standing(await read_notes(store), now=store.now()).expired)
 
 
 async def remove_notes_from(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> int:
-    """Remove the notes that were made from a conversation, or from one message of it."""
+    """Remove the notes made from a conversation, or from one message of it."""
     return await remove_notes(store, await notes_from(store, conversation_id, message_id))
 
 
 async def notes_from(
     store: ConversationStore, conversation_id: str, message_id: str | None = None
 ) -> list[Note]:
-    """The notes that were made from a conversation, or from one message of it."""
-    return [note for note in await read_notes(store) if _was_said_in(note, conversation_id, message_id)]
+    """Return the notes made from a conversation, or from one message of it."""
+    return [note for note in await read_notes(store) if _is_from(note, conversation_id, message_id)]
 
 
-def _was_said_in(note: Note, conversation_id: str, message_id: str | None = None) -> bool:
+def _is_from(note: Note, conversation_id: str, message_id: str | None = None) -> bool:
     source = note.source
     if source is None or source.conversation_id != conversation_id:
         return False
     return message_id is None or source.message_id == message_id
 
 
-# What is known while the store is away
+# Cache
 
 MOST_KNOWN = 50_000
-"""Notes, and owners, that are held for that. Who was read longest ago goes first."""
+"""The most cached notes and owners; the least recently read owner is evicted first."""
 
 
 class KnownNotes:
-    """The notes of owners as they were last read: better than none. Made once for a memory."""
+    """A cache of the notes last read for each owner, used while the store is unavailable. One per memory."""
 
     def __init__(self, most: int = MOST_KNOWN) -> None:
         # An owner without notes counts as one, so that owners are limited too.
-        self._held: BoundedDict[str, list[Note]] = BoundedDict(most, size=lambda notes: len(notes) + 1)
+        self._by_owner: BoundedDict[str, list[Note]] = BoundedDict(most, size=lambda notes: len(notes) + 1)
 
     def keep(self, owner: str, notes: Sequence[Note]) -> None:
-        """These are the owner's notes now."""
-        self._held[owner] = list(notes)
+        """Cache these as the owner's notes."""
+        self._by_owner[owner] = list(notes)
 
     def add(self, owner: str, note: Note) -> None:
-        """The owner has one more."""
-        self.keep(owner, [*self._held.get(owner, ()), note])
+        """Add one note."""
+        self.keep(owner, [*self._by_owner.get(owner, ()), note])
 
     def of(self, owner: str) -> Sequence[Note] | None:
-        """The owner's notes as far as they are known; None where they were never read."""
-        return self._held.get(owner)
+        """Return the owner's cached notes; None where there are none."""
+        return self._by_owner.get(owner)
 
     def drop(self, owner: str) -> None:
-        """Something was forgotten: it must not come back from here."""
-        self._held.pop(owner, None)
+        """Remove the owner's notes, so that a removed note cannot reappear."""
+        self._by_owner.pop(owner, None)
 
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> Mapping[str, int]:
-        """Let go of copies in memory, as `CopyHolder` asks."""
-        held = self._held.get(owner, ())
+        """Remove the cached copies; see `contracts.CopyHolder`."""
+        cached = self._by_owner.get(owner, ())
         self.drop(owner)
-        meant = [note for note in held if conversation_id is None or _was_said_in(note, conversation_id)]
+        meant = [note for note in cached if conversation_id is None or _is_from(note, conversation_id)]
         return {"cached_copies": len(meant)}
 
 
-# What holds
+# Validity
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """An owner's notes at a moment."""
+    """An owner's notes at one time."""
 
     current: tuple[Note, ...] = ()
-    """Those that hold, oldest first."""
+    """The valid notes, oldest first."""
     replaced: tuple[Note, ...] = ()
-    """Those that a later one on the same subject stands in for, oldest first."""
+    """The notes that a later one on the same subject replaced, oldest first."""
     expired: tuple[Note, ...] = ()
-    """Those that are over, with all that they replaced."""
+    """The expired notes, with those that they had replaced."""
 
 
 def standing(notes: Iterable[Note], *, now: datetime) -> Standing:
-    """Which notes hold: of each subject the latest. Where that has expired, no older one comes back."""
+    """Return the valid notes: the latest of each subject. An expired note does not bring back an
+    older one.
+    """
     by_subject: dict[Subject, list[Note]] = {}
     for note in sorted(notes, key=_age):
         by_subject.setdefault(note.about, []).append(note)
@@ -318,7 +318,7 @@ def standing(notes: Iterable[Note], *, now: datetime) -> Standing:
 
 
 def superfluous(replaced: Sequence[Note]) -> list[Note]:
-    """Replaced notes beyond those that are kept for their subject: the oldest."""
+    """Return the oldest replaced notes beyond the limit of their subject."""
     counts: Counter[Subject] = Counter()
     found = []
     for note in reversed(replaced):
@@ -329,8 +329,9 @@ def superfluous(replaced: Sequence[Note]) -> list[Note]:
 
 
 def after(notes: Iterable[Note], moment: datetime) -> datetime:
-    """The moment, or one that is later than all of these notes: who says something later replaces it, also
-    where a clock stands still or was set back."""
+    """Return the time, or one after all of these notes, so that a later note replaces an earlier one even
+    when a clock stands still or was set back.
+    """
     latest = max((note.remembered_at for note in notes), default=None)
     return moment if latest is None or latest < moment else latest + _MOMENT
 
@@ -342,21 +343,22 @@ def _age(note: Note) -> tuple[datetime, str]:
     return note.remembered_at, note.id
 
 
-# Finding
+# Ranking
 
 WORDS = 0.6
 MEANING = 0.4
-"""What words and meaning count for, as in the search of conversations."""
+"""The weights of words and meaning, as in the search of conversations."""
 NEAR = 0.32
-"""How near in meaning a note must be that shares no word with the question."""
+"""The least similarity of a note that shares no word with the question."""
 
 
 def ranked(
     notes: Sequence[Note], query: str, similarities: Sequence[float] | None = None
 ) -> list[tuple[float, Note]]:
-    """The notes that answer the question, best first, with scores between 0 and 1; alike, the latest first.
+    """Return the notes that match the question with scores from 0 to 1, best first; equal ones by age, latest
+    first.
 
-    A word counts for more the fewer notes have it. `similarities`: how near each is in meaning.
+    A word counts more the fewer notes contain it. `similarities` are those of each note to the question.
     """
     wanted = tuple(dict.fromkeys(terms_of(query)))
     terms = [note_terms(note) for note in notes]
@@ -374,7 +376,7 @@ def ranked(
 
 
 def note_terms(note: Note) -> frozenset[str]:
-    """What a note is found by: its words, its subject and its tags."""
+    """Return the terms of a note's text, subject and tags."""
     return frozenset(terms_of(" ".join((note.text, note.subject, *note.tags))))
 
 
@@ -384,9 +386,9 @@ def _rarity(term: str, notes: Sequence[frozenset[str]]) -> float:
 
 
 def meant(notes: Sequence[Note], what: str) -> list[Note]:
-    """The notes that somebody means who wants to be rid of them: never a guess.
+    """Return the notes that a request to forget names. It never guesses.
 
-    The note of this id; else those on exactly this subject; else those that have every word of it.
+    The note of this id; otherwise those on exactly this subject; otherwise those with every word.
     """
     for named in (
         [note for note in notes if note.id == what],
@@ -401,13 +403,13 @@ def meant(notes: Sequence[Note], what: str) -> list[Note]:
 # In a context
 
 HEADING = (
-    "What is known about this user from earlier conversations, with the day on which it was noted. "
-    "What the user says now goes before it."
+    "Notes about this user from earlier conversations, each with the date it was made. "
+    "What the user says now takes precedence over these notes."
 )
 
 
 class NotesShown(Struct, frozen=True, kw_only=True):
-    """The notes that a context holds, and those that it had no room for."""
+    """The notes in a context, and those that did not fit."""
 
     text: str = ""
     shown: tuple[str, ...] = ()
@@ -415,15 +417,16 @@ class NotesShown(Struct, frozen=True, kw_only=True):
 
     @property
     def message(self) -> Message | None:
-        """What the model reads: a part of its system prompt."""
+        """The notes as a part of the system prompt."""
         return Message(role="system", content=self.text, tags=(TAG,)) if self.shown else None
 
 
 def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
-    """As many notes as the budget holds: important ones first, then the latest; told oldest first.
+    """Return as many notes as fit the budget: important ones first, then the latest. The text lists the
+    oldest first.
 
-    The same notes give the same text, byte for byte, so that a provider's prompt cache keeps hitting; a
-    new one comes at the end.
+    The same notes give the same text, byte for byte, as a provider's prompt cache requires; a new note comes
+    last.
     """
     lines = {
         note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC).date().isoformat()})" for note in notes
@@ -436,9 +439,9 @@ def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
         if cost <= left:
             kept.add(note.id)
             left -= cost
-    describe = [note.id for note in reversed(latest) if note.id in kept]
+    listed = [note.id for note in reversed(latest) if note.id in kept]
     return NotesShown(
-        text="\n".join([HEADING, *(lines[one] for one in describe)]) if describe else "",
-        shown=tuple(describe),
+        text="\n".join([HEADING, *(lines[one] for one in listed)]) if listed else "",
+        shown=tuple(listed),
         left_out=tuple(note.id for note in reversed(latest) if note.id not in kept),
     )

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.notes")
 
-AS_LAST_READ = "notes are as they were last read"
+AS_LAST_READ = "notes come from the last known state"
 PART_OF_DEADLINE = 4
 SHARE = 4
-"""Where the whole request has a budget, notes take one part in so many of it at most."""
+"""The largest share of a request's budget that notes may take, as a divisor."""
 
 
 class Notes:
@@ -89,27 +89,32 @@ class Notes:
         expires: datetime | str | timedelta | None = None,
         source: Source | None = None,
     ) -> Note:
-        """Keep something that holds beyond this conversation: a preference, a fact about the home.
+        """Store a fact or preference that outlives this conversation.
 
-        A note on the same subject, which is named or taken from the text, is replaced; `aforesaid.notes`
-        says when two are the same. `expires`: a moment, or a time from now. `source`: the message that
-        it was said in. The same note said again is the one that is there. While the store is away a note
-        is accepted as a turn is.
+        - `subject`: by default taken from the text. A note on the same subject is replaced;
+          `aforesaid.notes.records` defines when subjects are the same.
+        - `expires`: a time, or a duration from now.
+        - `source`: the message that it was made from.
+
+        Repeating a note returns the existing one. While the store is unavailable, a note is spooled like a
+        turn.
         """
-        new = self._made(text, subject, parse_tags(tags), expires, source)
-        there = await self._standing_or_nothing()
-        new = replace(new, remembered_at=after((*there.current, *there.expired), new.remembered_at))
-        known = next((one for one in there.current if one.about == new.about), None)
-        if known is not None and _says_the_same(known, new):
+        new = self._new_note(text, subject, parse_tags(tags), expires, source)
+        standing_notes = await self._standing_or_nothing()
+        new = replace(
+            new, remembered_at=after((*standing_notes.current, *standing_notes.expired), new.remembered_at)
+        )
+        known = next((one for one in standing_notes.current if one.about == new.about), None)
+        if known is not None and _is_same(known, new):
             return known
-        if known is None and len(there.current) >= MOST_NOTES:
+        if known is None and len(standing_notes.current) >= MOST_NOTES:
             raise InvalidInput(f"there are {MOST_NOTES:,} notes already: forget some first", field="text")
         await self.store.put_document(KIND, new.id, encode_note(new))
         self.known_notes.add(self.searcher.owner, new)
-        await self._tidy(there, new)
+        await self._tidy(standing_notes, new)
         return new
 
-    def _made(
+    def _new_note(
         self,
         text: str,
         subject: str | None,
@@ -136,17 +141,20 @@ class Notes:
             source=source,
         )
 
-    async def _tidy(self, there: Standing, new: Note) -> None:
-        """Let go of what is over, and of replaced notes that are too many."""
-        earlier = (*there.replaced, *(one for one in there.current if one.about == new.about))
-        over = (*superfluous(earlier), *there.expired)
+    async def _tidy(self, standing_notes: Standing, new: Note) -> None:
+        """Remove expired notes and superfluous replaced ones."""
+        earlier = (
+            *standing_notes.replaced,
+            *(one for one in standing_notes.current if one.about == new.about),
+        )
+        obsolete = (*superfluous(earlier), *standing_notes.expired)
         try:
-            await remove_notes(self.store, over)
+            await remove_notes(self.store, obsolete)
         except StoreUnavailable as error:
-            log.info("%d notes that are over stay for now: %s", len(over), describe(error))
+            log.info("%d expired or replaced notes are not removed yet: %s", len(obsolete), describe(error))
 
     async def _standing(self) -> Standing:
-        """The owner's notes; while the store is away, as they were last read."""
+        """Return the owner's notes; while the store is unavailable, the cached ones."""
         owner = self.searcher.owner
         try:
             notes: Sequence[Note] = await read_notes(self.store)
@@ -160,103 +168,109 @@ class Notes:
         return standing(notes, now=self.store.now())
 
     async def _standing_or_nothing(self) -> Standing:
-        """The same for who wants to add one: whether the store takes it, the store says."""
+        """Return the owner's notes, or none while the store is unavailable: it decides whether to accept a
+        new one.
+        """
         try:
             return await self._standing()
         except StoreUnavailable as error:
-            log.info("a note is made without a look at the others: %s", describe(error))
+            log.info("a note is stored without reading the others: %s", describe(error))
             return Standing()
 
     async def notes(self, *, tag: str | None = None, history: bool = False) -> list[Note]:
-        """The notes that hold, oldest first; with `history` also those that were replaced, before them."""
-        there = await self._standing()
-        found = (*there.replaced, *there.current) if history else there.current
+        """Return the valid notes, oldest first; with `history` preceded by replaced ones."""
+        standing_notes = await self._standing()
+        found = (*standing_notes.replaced, *standing_notes.current) if history else standing_notes.current
         return [one for one in found if tag is None or tag in one.tags]
 
     async def get_note(self, note_id: str) -> Note:
-        """The note of this id, also a replaced one. Raises `NoteNotFound`."""
+        """Return the note of this id, also a replaced one. Raise `NoteNotFound`."""
         for one in await self.notes(history=True):
             if one.id == note_id:
                 return one
         raise NoteNotFound(note_id)
 
     async def recall(self, query: str = "", limit: int = 10, *, tag: str | None = None) -> list[Note]:
-        """The notes that answer a question, best first; without one, the latest first.
+        """Return the notes that match a query, best first; without a query the latest first.
 
-        By words, and by meaning where there is an encoder.
+        The search is lexical, and semantic where there is an encoder.
         """
         from aforesaid.search.queries import parse_limit, parse_question
 
         most, question = parse_limit(limit, field="limit"), parse_question(query)
-        there = await self.notes(tag=tag)
+        standing_notes = await self.notes(tag=tag)
         if not question:
-            found = there[::-1][:most]
+            found = standing_notes[::-1][:most]
         else:
-            similarities = await self._similarities(question, there)
-            found = [one for _, one in ranked(there, question, similarities)][:most]
+            similarities = await self._similarities(question, standing_notes)
+            found = [one for _, one in ranked(standing_notes, question, similarities)][:most]
         await audit_action(self.store, "search", count=len(found))
         return found
 
     async def _similarities(self, question: str, notes: Sequence[Note]) -> list[float] | None:
-        room = self.searcher.resources
-        texts = room.texts_of(self.searcher.owner)
+        resources = self.searcher.resources
+        texts = resources.texts_of(self.searcher.owner)
         if texts is None:
             return None
         try:
             return await texts.similarities(question, [one.text for one in notes])
         except EncoderFailed as error:
-            room.encoder_error = str(error)
-            log.warning("notes are searched by words alone: %s", describe(error))
+            resources.encoder_error = str(error)
+            log.warning("notes are searched lexically only: %s", describe(error))
             return None
 
     async def forget(self, what: str) -> list[Note]:
-        """Forget a note: the one of this id, those on this subject, or those with all of these words.
+        """Remove notes: the one of this id, those on this subject, or those with all of these words.
 
-        With a note goes all that it replaced. The id of a replaced note forgets that one alone. Gives
-        back what was forgotten; nothing where nothing is meant.
+        Notes that they replaced are removed too. The id of a replaced note removes only that one. Return the
+        removed notes.
         """
         if not isinstance(what, str) or not what.strip():
-            raise InvalidInput(f"what to forget must be said; got {shown(what)}", field="what", value=what)
-        there = await self._standing()
-        earlier = [one for one in there.replaced if one.id == what]
+            raise InvalidInput(
+                f"what must be an id, a subject or words; got {shown(what)}", field="what", value=what
+            )
+        standing_notes = await self._standing()
+        earlier = [one for one in standing_notes.replaced if one.id == what]
         if earlier:
             await remove_notes(self.store, earlier)
             self.known_notes.drop(self.searcher.owner)
             return earlier
-        found = meant(there.current, what.strip())
+        found = meant(standing_notes.current, what.strip())
         gone = {one.id for one in found}
-        await remove_notes(self.store, [*(one for one in there.replaced if one.replaced_by in gone), *found])
+        await remove_notes(
+            self.store, [*(one for one in standing_notes.replaced if one.replaced_by in gone), *found]
+        )
         self.known_notes.drop(self.searcher.owner)
         return found
 
     # In a context
 
     async def shown(self, policy: WindowPolicy) -> tuple[NotesShown, str | None]:
-        """The notes for a context, and why there are none where the store failed over them."""
+        """Return the notes for a context, and the reason where they could not be read."""
         tokens = self.budget(policy)
         if not tokens:
             return NotesShown(), None
-        there, trouble = await self._standing_in_time()
-        return await self._fitted(there, tokens), trouble
+        standing_notes, trouble = await self._standing_in_time()
+        return await self._fitted(standing_notes, tokens), trouble
 
     async def shown_from(self, documents: Sequence[Document], policy: WindowPolicy) -> NotesShown:
-        """The same of documents that were read already: all of the owner's notes."""
+        """Return the notes for a context from documents that contain all of the owner's notes."""
         notes = notes_in(documents)
         self.known_notes.keep(self.searcher.owner, notes)
         if not notes:
             return NotesShown()
         return await self._fitted(standing(notes, now=self.store.now()), self.budget(policy))
 
-    async def _fitted(self, there: Standing, budget: int) -> NotesShown:
-        if not there.current:
+    async def _fitted(self, standing_notes: Standing, budget: int) -> NotesShown:
+        if not standing_notes.current:
             return NotesShown()
         counter = await self.intake.line_counter()
-        return fitted(there.current, tokens=budget, count=lambda line: _tokens(counter, line))
+        return fitted(standing_notes.current, tokens=budget, count=lambda line: _tokens(counter, line))
 
     async def _standing_in_time(self) -> tuple[Standing, str | None]:
-        """The owner's notes, or those that were read last: an agent is not kept waiting for them.
+        """Return the owner's notes, or the cached ones when the store is slow or fails.
 
-        They get a part of the time that a context has: what is left is for the log.
+        Reading them gets a part of the context's deadline; the rest is for the log.
         """
         seconds = self.config.context_deadline / PART_OF_DEADLINE
         try:
@@ -277,7 +291,7 @@ class Notes:
 
 
 def redacted_words(words: str, redact: Redactor | None) -> str:
-    """The words as the function leaves them that sees all messages: what it hides stays hidden."""
+    """Apply the redact function of messages to a note's text."""
     if redact is None:
         return words
     left = redacted([Message(role="user", content=words, message_id="note")], redact)
@@ -286,21 +300,21 @@ def redacted_words(words: str, redact: Redactor | None) -> str:
     return parse_note_text(left[0].content)
 
 
-_REMEMBERED = 4_096
+_MOST_CACHED = 4_096
 _costs: dict[tuple[str, str], int] = {}
 
 
 def _tokens(counter: TokenCounter, line: str) -> int:
-    """What a line costs. Notes are counted for every context and change seldom, so it is remembered."""
+    """Return the tokens of a line. They are cached, because every context counts the same notes."""
     key = (counter.name, line)
     if key not in _costs:
-        while len(_costs) >= _REMEMBERED:
+        while len(_costs) >= _MOST_CACHED:
             _costs.pop(next(iter(_costs)), None)
         _costs[key] = counter.count_text(line)
     return _costs[key]
 
 
-def _says_the_same(known: Note, new: Note) -> bool:
+def _is_same(known: Note, new: Note) -> bool:
     return (known.text, known.subject, known.tags, known.expires_at) == (
         new.text,
         new.subject,

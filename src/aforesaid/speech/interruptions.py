@@ -18,18 +18,18 @@ async def note_interruption(
         if record is None:
             raise ConversationNotFound(parse_uuid(conversation_id, field="conversation_id"))
         entry = await store.entry(record.id, message_id)
-        noted = _noted(record.id, message_id, entry, heard=heard, spoken=spoken)
-        if entry is not None and noted == entry.message:
-            return noted
+        interrupted = _with_interruption(record.id, message_id, entry, heard=heard, spoken=spoken)
+        if entry is not None and interrupted == entry.message:
+            return interrupted
         try:
             # Only if nothing changed since the read: the write must not undo a redaction.
-            done = await store.replace(record.id, noted, expected_revision=record.revision)
+            done = await store.replace(record.id, interrupted, expected_revision=record.revision)
         except RevisionConflict:
             continue
         return done.message
 
 
-def _noted(
+def _with_interruption(
     conversation_id: str, message_id: str, entry: Entry | None, *, heard: int | str, spoken: str | None
 ) -> Message:
     if entry is None or entry.unreadable is not None:
@@ -38,7 +38,7 @@ def _noted(
     words = meaning_of(message).text
     if message.role != "assistant" or not words.strip():
         raise InvalidInput(
-            f"message_id must be that of an answer in words; {shown(message_id)} is none",
+            f"message_id must be that of an answer with text; got {shown(message_id)}",
             field="message_id",
             value=message_id,
         )

@@ -1,8 +1,7 @@
-"""What a voice says of an answer: no markup, and not longer than anybody listens. Pure. Below: nothing.
+"""The spoken form of an answer: without markup, cut at a sentence end.
 
-Above: the manager's `interrupted`, the voice assistant. An answer is written to be read; the full text
-stays in the log. The voice gets its words without headings, stars and tables, up to a sentence end
-within the limit.
+The log contains the full text. The spoken form omits headings, emphasis marks and tables, and ends at a
+sentence end within the limit.
 """
 
 import re
@@ -10,11 +9,11 @@ import unicodedata
 from collections.abc import Iterator
 
 SPOKEN_LIMIT = 800
-"""Characters: about a minute of speech. Nobody listens to more in one go; the rest is there to be read."""
+"""The most characters: about a minute of speech. The rest can be read."""
 
 
 def spoken_form(text: str, *, limit: int = SPOKEN_LIMIT) -> str:
-    """The words of an answer as a voice says them, cut at a sentence end within the limit."""
+    """Return the text to speak, cut at a sentence end within the limit."""
     return cut_at_sentence(without_markup(text), limit)
 
 
@@ -48,17 +47,19 @@ _CLOSING = "\"'”’»)]）」』"
 
 
 def without_markup(text: str) -> str:
-    """The words alone: of Markdown and HTML what is meant for the ear, in one line for each paragraph."""
-    said = _FENCE.sub("\n", _storable(text))  # nobody reads code aloud
-    said = _TAG.sub("", _COMMENT.sub("", said))
-    said = _LINK.sub(_label, _IMAGE.sub(r"\1", _FOOTNOTE.sub("", said)))
-    said = _ADDRESS.sub(r"\1", said)
-    lines = [_spoken_line(line) for line in said.split("\n")]
+    """Remove Markdown and HTML; return one line for each paragraph."""
+    spoken = _FENCE.sub("\n", _storable(text))  # code is not spoken
+    spoken = _TAG.sub("", _COMMENT.sub("", spoken))
+    spoken = _LINK.sub(_label, _IMAGE.sub(r"\1", _FOOTNOTE.sub("", spoken)))
+    spoken = _ADDRESS.sub(r"\1", spoken)
+    lines = [_spoken_line(line) for line in spoken.split("\n")]
     return "\n".join(_BLANKS.sub(" ", line).strip() for line in lines if line.strip())
 
 
 def _storable(text: str) -> str:
-    """Without what no store keeps and no voice says: control characters and halves of surrogate pairs."""
+    """Remove characters that stores refuse and voices cannot speak: control characters and lone
+    surrogates.
+    """
     return "".join(
         character for character in text if character in "\n\t" or unicodedata.category(character) not in _MUTE
     )
@@ -87,14 +88,14 @@ def _spoken_line(line: str) -> str:
 
 
 def _plain_words(line: str) -> str:
-    """The line without marks for emphasis and code. What is escaped, or stands by itself, is meant."""
+    """Remove the marks of emphasis and code. Escaped and single marks stay."""
     escaped: list[str] = []
 
-    def put_away(found: re.Match[str]) -> str:
+    def extract(found: re.Match[str]) -> str:
         escaped.append(found[1])
         return "\x00"
 
-    line = _CODE.sub(r"\2", _ESCAPED.sub(put_away, line))
+    line = _CODE.sub(r"\2", _ESCAPED.sub(extract, line))
     while (plainer := _EMPHASIS.sub(_inside, _STRONG.sub(r"\2", line))) != line:
         line = plainer
     return re.sub("\x00", lambda _: escaped.pop(0), line)
@@ -105,7 +106,7 @@ def _inside(emphasis: re.Match[str]) -> str:
 
 
 def _ended(line: str) -> str:
-    """With a full stop, so that a voice pauses where the eye would."""
+    """Add a full stop, so that the voice pauses at a line end."""
     bare = line.rstrip(f" {_CLOSING}")
     return line if not bare or bare[-1] in _ENDS else f"{line.rstrip()}."
 
@@ -129,25 +130,27 @@ _ABBREVIATIONS = frozenset(
     )
     for word in words.split()
 )
-"""Words that end with a full stop without ending a sentence."""
+"""Words that end with a full stop inside a sentence."""
 _BEFORE_NUMBERS = frozenset(("no", "nr", "vol", "fig", "abs", "art", "núm", "pág", "pag", "p", "blz", "n"))
-"""Those that do so only where a number follows."""
+"""Words that do so only before a number."""
 
 
 def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:
-    """The text up to the last sentence end within the limit.
+    """Return the text up to the last sentence end within the limit.
 
-    Where the first sentence is longer than that: up to a clause, else a word, with an ellipsis, and
-    never inside a word unless one word fills it all.
+    If the first sentence is longer, cut after a clause or a word and add an ellipsis. Cut inside a word only
+    if it fills the whole limit.
     """
     if len(text) <= limit:
         return text
     ends = [end for end in _sentence_ends(text) if end <= limit]
     if ends:
         return text[: ends[-1]].rstrip()
-    room = max(0, limit - 1)
-    clauses = [found.start() for found in _CLAUSE_END.finditer(text) if room // 2 <= found.start() <= room]
-    cut = clauses[-1] if clauses else word_end(text, room) or _whole_characters(text, room)
+    length = max(0, limit - 1)
+    clauses = [
+        found.start() for found in _CLAUSE_END.finditer(text) if length // 2 <= found.start() <= length
+    ]
+    cut = clauses[-1] if clauses else word_end(text, length) or _whole_characters(text, length)
     return f"{text[:cut].rstrip(_OPENING)}…"
 
 
@@ -180,13 +183,13 @@ _INITIALS = re.compile(r"[^\W\d](?:\.[^\W\d])*")
 
 
 def _is_numeral(text: str, found: re.Match[str]) -> bool:
-    """Whether this is the point behind the number of an item, or of a day in German: no end."""
+    """Whether the full stop follows the number of an item, or of a day in German."""
     before = _BEFORE.search(text, max(0, found.start() - 20), found.start())
     return found[0] == "." and before is not None and before[0].isdigit() and len(before[0]) <= 2
 
 
 def word_end(text: str, at: int) -> int:
-    """Where the last whole word up to this place ends; 0 when there is none."""
+    """Return where the last whole word up to this place ends; 0 when there is none."""
     at = max(0, min(at, len(text)))
     while 0 < at < len(text) and _parts_word(text, at):
         at -= 1
@@ -194,7 +197,7 @@ def word_end(text: str, at: int) -> int:
 
 
 def _parts_word(text: str, at: int) -> bool:
-    """Whether a cut here goes through a word, or through a number or an address with points in it."""
+    """Whether a cut here splits a word, or a number or an address with dots."""
     left, right = text[at - 1], text[at]
     if _joins(right) or left == "\u200d":
         return True
@@ -209,12 +212,12 @@ _INNER = ".,:/@'’-_&"
 
 
 def _in_word(character: str) -> bool:
-    """Whether it is a part of a word. Scripts without spaces may be cut between any two characters."""
+    """Whether the character is part of a word. Scripts without spaces can be cut anywhere."""
     return (character.isalnum() or _joins(character)) and not _is_unspaced(character)
 
 
 def _is_unspaced(character: str) -> bool:
-    """Chinese, Japanese, Thai, Lao, Khmer, Burmese: words stand side by side."""
+    """Whether the script has no spaces: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
     point = ord(character)
     return (
         0x0E00 <= point <= 0x0EFF
@@ -225,37 +228,38 @@ def _is_unspaced(character: str) -> bool:
 
 
 def _joins(character: str) -> bool:
-    """Whether it belongs to the character before it: an accent, a joiner, a variation."""
+    """Whether the character combines with the previous one: an accent, a joiner, a variation selector."""
     return unicodedata.category(character) in ("Mn", "Mc", "Me") or character in "\u200d\ufe0f"
 
 
 def _whole_characters(text: str, at: int) -> int:
-    """The place, or the nearest before it that does not part an accent from its letter."""
+    """Return the place, or the nearest one before it that does not split a combined character."""
     while 0 < at < len(text) and (_joins(text[at]) or text[at - 1] == "\u200d"):
         at -= 1
     return at
 
 
-# What was heard
+# Heard part
 
 
 def heard_length(spoken: str, heard: str) -> int | None:
-    """How far into what was spoken these words go, whatever their spaces and marks; None if they differ.
+    """Return how many characters of `spoken` these words cover, ignoring spaces and marks; None if they
+    differ.
 
-    A last word of which only the beginning was heard does not count.
+    A partial last word does not count.
     """
-    said = list(_WORD.finditer(spoken))
+    found_words = list(_WORD.finditer(spoken))
     words = [found[0].casefold() for found in _WORD.finditer(heard)]
-    texts = [found[0].casefold() for found in said[: len(words)]]
+    texts = [found[0].casefold() for found in found_words[: len(words)]]
     if words and words != texts and words[:-1] == texts[:-1] and texts[-1].startswith(words[-1]):
         words.pop()
     if words != texts[: len(words)]:
         return None
-    return _with_marks(spoken, said[len(words) - 1].end()) if words else 0
+    return _with_marks(spoken, found_words[len(words) - 1].end()) if words else 0
 
 
 def _with_marks(text: str, at: int) -> int:
-    """Behind the marks that belong to the word before."""
+    """Return the place after the marks that follow a word."""
     while at < len(text) and not (text[at].isspace() or text[at].isalnum() or text[at] in _OPENING):
         at += 1
     return at
@@ -265,7 +269,7 @@ _WORD = re.compile(r"\w+")
 
 
 def heard_after(spoken: str, played: float, length: float) -> int:
-    """About how many characters were heard when so many of all seconds had been played: whole words."""
+    """Estimate how many characters were heard after a part of the playing time, in whole words."""
     if length <= 0 or played >= length:
         return len(spoken)
     return word_end(spoken, int(len(spoken) * max(0.0, played) / length))

@@ -1,8 +1,7 @@
-"""A summary without a model: the sentences that say most, word for word. Below: analysis. Above: the manager.
+"""A summary without a model: quote the most informative sentences.
 
-A sentence says much when its words are what the conversation is about: each counts for how often it is said,
-but not for being said by everybody. What the user says counts more than an answer, a fact more than a
-question. The same sentences give the same summary.
+A sentence is informative when its terms are frequent in the conversation but not in every sentence. A user's
+sentence weighs more than an answer's, a fact more than a question. The same input gives the same summary.
 """
 
 import asyncio
@@ -19,24 +18,24 @@ from aforesaid.search.analysis import terms_of
 from aforesaid.tokens import RoughCounter
 
 LONGEST = 240
-"""Characters of a sentence: more is no sentence to be quoted."""
-ALIKE = 0.8
-"""The share of terms in common from which on a sentence says nothing new, unless with another number."""
+"""The most characters of a quoted sentence."""
+REPETITION = 0.8
+"""The share of common terms at which a sentence counts as a repetition, unless its numbers differ."""
 OF_USERS = 1.5
 OF_EARLIER = 1.1
-"""What was worth keeping before is worth a little more than what has just been said."""
+"""A sentence of the earlier summary weighs slightly more than a new one."""
 OF_FACTS = 1.2
 OF_QUESTIONS = 0.5
 LEAST_TERMS = 2
 
 
 class ExtractiveSummarizer:
-    """Quotes the sentences that say most. Needs no model, and takes milliseconds."""
+    """Quotes the most informative sentences. It needs no model and takes milliseconds."""
 
     name = "extract"
 
     async def summarize(self, earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
-        """The best sentences of the earlier summary and of these messages, in the order they were said."""
+        """Return the best sentences of the earlier summary and of these messages, in their order."""
         return await asyncio.to_thread(extract, earlier, messages, max_tokens=max_tokens)
 
 
@@ -47,15 +46,15 @@ class _Sentence(Struct, frozen=True):
 
 
 def extract(earlier: str, messages: Sequence[Message], *, max_tokens: int) -> str:
-    """The lines of a summary that fits."""
-    sentences = [*_earlier(earlier), *_said(messages)]
+    """Return the lines of a summary within the budget."""
+    sentences = [*_earlier(earlier), *_sentences_of(messages)]
     worth = _worth(sentences)
     count = RoughCounter().count_text
     chosen: list[int] = []
     left = max_tokens
     for at in sorted(range(len(sentences)), key=lambda at: (-worth[at], at)):
         cost = count(sentences[at].line) + 1
-        if cost <= left and not any(_alike(sentences[at], sentences[other]) for other in chosen):
+        if cost <= left and not any(_is_repetition(sentences[at], sentences[other]) for other in chosen):
             chosen.append(at)
             left -= cost
     return "\n".join(sentences[at].line for at in sorted(chosen))
@@ -72,7 +71,7 @@ def _earlier(text: str) -> Iterator[_Sentence]:
 _WHO = re.compile(r"^- (?:User|Assistant): ")
 
 
-def _said(messages: Sequence[Message]) -> Iterator[_Sentence]:
+def _sentences_of(messages: Sequence[Message]) -> Iterator[_Sentence]:
     for message in messages:
         if message.role not in ("user", "assistant"):
             continue
@@ -104,18 +103,20 @@ def _weight(sentence: str, *, by_user: bool) -> float:
 
 
 def _worth(sentences: Sequence[_Sentence]) -> list[float]:
-    different = {sentence.terms for sentence in sentences}  # who repeats themselves says no more
-    said_in = Counter(term for terms in different for term in terms)
+    different = {sentence.terms for sentence in sentences}  # a repeated sentence counts once
+    frequency = Counter(term for terms in different for term in terms)
     most = len(different) + 1
-    value = {term: math.log1p(count) * math.log(most / (count + 0.5) + 1) for term, count in said_in.items()}
+    value = {
+        term: math.log1p(count) * math.log(most / (count + 0.5) + 1) for term, count in frequency.items()
+    }
     return [
         sentence.weight * sum(value[term] for term in sentence.terms) / math.sqrt(len(sentence.terms) or 1)
         for sentence in sentences
     ]
 
 
-def _alike(one: _Sentence, other: _Sentence) -> bool:
+def _is_repetition(one: _Sentence, other: _Sentence) -> bool:
     shared, different = one.terms & other.terms, one.terms ^ other.terms
     if any(term[0].isdigit() for term in different):
         return False
-    return len(shared) >= ALIKE * (len(shared) + len(different)) > 0
+    return len(shared) >= REPETITION * (len(shared) + len(different)) > 0

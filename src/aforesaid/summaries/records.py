@@ -1,11 +1,9 @@
-"""Summaries of what fell out of a window: as they are kept, and as they stand in a context. The rules.
+"""Summaries of messages outside a window: storage form and text in a context.
 
-A summary stands for the oldest messages of a conversation. It is a document that is derived from the
-conversation, one for each summarizer, so it goes with it, and with any message that is changed. It grows: the
-next one is made of the last and of the messages since. It covers some messages that the window still shows,
-so that a window which moves on by a message does not need another summary each time.
-
-Below: contracts. Above: the manager.
+A summary covers the oldest messages of a conversation. It is a document derived from the conversation, one
+for each summarizer, so it is removed with the conversation and with any changed message. The next summary is
+made from the last one and the messages since. It also covers some messages that the window still shows, so
+that a window that moves by one message does not need a new summary each time.
 """
 
 import re
@@ -21,40 +19,42 @@ from aforesaid.model.messages import Message
 
 KIND = "summaries"
 TAG = "summary"
-"""The tag of the message that holds a summary in a context."""
+"""The tag of the message that contains a summary in a context."""
 
 AHEAD = 10
-"""Messages of the window that a summary covers besides: five exchanges until the next is needed."""
+"""Messages inside the window that a summary also covers: five exchanges until the next one."""
 CHUNK = 100
-"""Messages that go into a summary in one step."""
+"""The most messages that one step summarizes."""
 FARTHEST = 2_000
-"""Messages before the window that the first summary of a long conversation begins with, at most."""
+"""The most messages before the window that the first summary of a long conversation covers."""
 
 Count = Callable[[str], int]
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """What a summary says, and what it stands for."""
+    """A summary and the messages that it covers."""
 
     text: str
     by: str
     """The name of the summarizer."""
     messages: int
-    """It covers so many of the oldest messages."""
+    """How many of the oldest messages it covers."""
     last_sequence: int
-    """The sequence of the last of them: where another stands in its place, the summary is void."""
+    """The sequence of the last covered message. The summary is invalid when another message is in
+    its place.
+    """
     made_at: datetime
 
     @property
-    def describe(self) -> str:
-        """What a model reads."""
+    def rendered(self) -> str:
+        """The text that a model reads."""
         return f"{heading(self)}\n{self.text}"
 
 
 def heading(summary: Summary) -> str:
     return (
         f"Summary of the first {summary.messages:,} messages of this conversation (by {summary.by}). "
-        "The older of them are not shown:"
+        "The oldest of them are not shown:"
     )
 
 
@@ -63,7 +63,7 @@ def encode_summary(summary: Summary) -> bytes:
 
 
 def decode_summary(document: Document) -> Summary:
-    """The summary in a document. Raises `StoreDamaged`."""
+    """Return the summary in a document. Raise `StoreDamaged`."""
     try:
         return msgspec.json.decode(document.data, type=Summary)
     except msgspec.MsgspecError as error:
@@ -71,7 +71,9 @@ def decode_summary(document: Document) -> Summary:
 
 
 def shortened(summary: Summary, *, tokens: int, count: Count) -> str | None:
-    """The summary within a budget: of what is too long the beginning goes, the oldest. None: nothing fits."""
+    """Return the summary's text within a budget, without its oldest part where it is too long; None where
+    nothing fits.
+    """
     parts = [part for part in _PARTS.split(summary.text) if part.strip()]
     head = heading(summary)
     while parts:

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("aforesaid.summaries")
 
 SHARE = 4
-"""Where the whole request has a budget, a summary takes one part in so many of it at most."""
+"""The largest share of a request's budget that a summary may take, as a divisor."""
 TRY_AGAIN_SECONDS = 60.0
-"""How long a conversation whose summary failed is left alone."""
+"""The pause before a failed summary is retried."""
 
 
 class SummaryResources:
-    """The summarizer of a memory, and what it does in the background. Without one, nothing is summarized."""
+    """The summarizer of a memory and its background tasks. Without a summarizer nothing is summarized."""
 
     def __init__(self, summarizer: Summarizer | None = None) -> None:
         self.summarizer = summarizer
@@ -63,10 +63,10 @@ class SummaryResources:
         self._loop = LoopWatch()
 
     def start(self, owner: str, conversation_id: str, work: Coroutine[Any, Any, Any]) -> None:
-        """Have the work done, unless it is being done, or has just failed."""
+        """Start the work in the background, unless it is running or has just failed."""
         key = (owner, conversation_id)
         if self._loop.has_changed():
-            self._tasks.clear()  # an earlier loop has left them behind
+            self._tasks.clear()  # tasks of an event loop that has ended
         if key in self._tasks or time.monotonic() < self._failed.get(key, 0.0):
             work.close()
             return
@@ -77,25 +77,25 @@ class SummaryResources:
             await work
             self._failed.pop(key, None)
         except (ConversationNotFound, DocumentConflict):
-            return  # it went, or somebody else does this
+            return  # removed, or summarized by another process
         except AforesaidError as error:
             log.warning("conversation %s is not summarized yet: %s", key[1], describe(error))
             self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
-        except Exception:  # the supervisor of a task: a summarizer may be anybody's
+        except Exception:  # the edge of a background task: an application's summarizer may raise anything
             log.exception("conversation %s is not summarized yet", key[1])
             self._failed[key] = time.monotonic() + TRY_AGAIN_SECONDS
         finally:
             self._tasks.pop(key, None)
 
     async def settled(self) -> None:
-        """Wait until nothing is being summarized."""
+        """Wait until no summary is in progress."""
         if self._loop.has_changed():
             self._tasks.clear()
         while self._tasks:
             await asyncio.wait(set(self._tasks.values()))
 
     async def close(self) -> None:
-        """Stop. What was not finished is found out again."""
+        """Cancel the tasks. Unfinished summaries start again with the next context."""
         await ended(*self._tasks.values())
 
 
@@ -117,18 +117,18 @@ class Summaries:
         self.resources = resources
 
     async def summary(self, conversation_id: str) -> Summary | None:
-        """The summary of the conversation, as far as it goes; None where there is none."""
+        """Return the conversation's summary; None where there is none."""
         summarizer = self.resources.summarizer
         if summarizer is None:
             return None
-        return (await self._kept_summary(conversation_id, summarizer))[0]
+        return (await self._stored_summary(conversation_id, summarizer))[0]
 
     async def extend(self, conversation_id: str, until: int) -> Summary | None:
         """Extend the summary to cover the first `until` messages; None where nothing needs one."""
-        kept, _ = await self._kept_summary(conversation_id, self.summarizer())
+        kept, _ = await self._stored_summary(conversation_id, self.summarizer())
         if not until or (kept is not None and kept.messages >= until):
             return kept
-        return await self._extended(conversation_id, until)
+        return await self._extend(conversation_id, until)
 
     def summarizer(self) -> Summarizer:
         """Return the summarizer. Raise `InvalidSetting` where the memory has none."""
@@ -138,15 +138,17 @@ class Summaries:
             )
         return self.resources.summarizer
 
-    async def _kept_summary(self, conversation_id: str, summarizer: Summarizer) -> tuple[Summary | None, int]:
+    async def _stored_summary(
+        self, conversation_id: str, summarizer: Summarizer
+    ) -> tuple[Summary | None, int]:
         document = await self.store.get_document(KIND, summarizer.name, conversation_id=conversation_id)
         return (None, 0) if document is None else (decode_summary(document), document.version)
 
-    async def _extended(self, conversation_id: str, until: int) -> Summary | None:
-        """The summary of so many messages and some more, made step by step of the one that is there."""
+    async def _extend(self, conversation_id: str, until: int) -> Summary | None:
+        """Extend the stored summary step by step to cover `until` messages and some more."""
         summarizer = self.summarizer()
-        summary, version = await self._kept_summary(conversation_id, summarizer)
-        if summary is not None and not await self._still_holds(conversation_id, summary):
+        summary, version = await self._stored_summary(conversation_id, summarizer)
+        if summary is not None and not await self._is_valid(conversation_id, summary):
             summary = None
         start = max(0, until - FARTHEST) if summary is None else summary.messages
         while start < until:
@@ -157,7 +159,7 @@ class Summaries:
             text = await self._summarized(summarizer, summary, entries)
             start += len(entries)
             if summary is not None:
-                await self._check_there(conversation_id, summarizer, summary, version)
+                await self._check_unchanged(conversation_id, summarizer, summary, version)
             summary = Summary(
                 text=text,
                 by=summarizer.name,
@@ -165,7 +167,7 @@ class Summaries:
                 last_sequence=entries[-1].sequence,
                 made_at=self.store.now(),
             )
-            version = await self._keep(conversation_id, summary, version, entries)
+            version = await self._store(conversation_id, summary, version, entries)
         return summary
 
     async def _summarized(
@@ -177,23 +179,24 @@ class Summaries:
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)
 
-    async def _still_holds(self, conversation_id: str, summary: Summary) -> bool:
-        """Whether its last message still stands where it did: what is said with an earlier time moves it."""
+    async def _is_valid(self, conversation_id: str, summary: Summary) -> bool:
+        """Return whether its last message is still in place; a message with an earlier time moves it."""
         last = await self.store.page(conversation_id, limit=1, offset=summary.messages - 1)
         return [entry.sequence for entry in last] == [summary.last_sequence]
 
-    async def _check_there(
+    async def _check_unchanged(
         self, conversation_id: str, summarizer: Summarizer, summary: Summary, version: int
     ) -> None:
-        """Refuse to go on from a summary that is no longer there.
+        """Raise `DocumentConflict` when the summary to extend was removed or replaced.
 
-        Its version alone does not tell: where one went with a redacted message, the next begins at 1 again.
+        Its version is not sufficient: after a redaction has removed a summary, the next one starts at version
+        1 again.
         """
-        kept, _ = await self._kept_summary(conversation_id, summarizer)
+        kept, _ = await self._stored_summary(conversation_id, summarizer)
         if kept != summary:
             raise DocumentConflict(KIND, summarizer.name, expected=version, actual=0)
 
-    async def _keep(
+    async def _store(
         self, conversation_id: str, summary: Summary, version: int, entries: Sequence[Entry]
     ) -> int:
         kept = await self.store.put_document(
@@ -203,7 +206,7 @@ class Summaries:
             conversation_id=conversation_id,
             expected_version=version,
         )
-        # A message that was redacted meanwhile took the summary with it that was there, not this one.
+        # A redaction in the meantime removed the previous summary, but not this one.
         offset = summary.messages - len(entries)
         now = await self.store.page(conversation_id, limit=len(entries), offset=offset)
         if fingerprint(now) != fingerprint(entries):
@@ -214,7 +217,7 @@ class Summaries:
     # In a context
 
     def budget(self, policy: WindowPolicy) -> int:
-        """Tokens for a summary; none where a window shows somebody's part of the conversation only."""
+        """Return the tokens for a summary; 0 for a window that is filtered by agent or tag."""
         if self.resources.summarizer is None or policy.agent_name is not None or policy.tags:
             return 0
         tokens = self.config.summary_tokens if policy.summary_tokens is None else policy.summary_tokens
@@ -223,17 +226,19 @@ class Summaries:
     async def text_for(
         self, conversation_id: str, context: Context, budget: int
     ) -> tuple[Summary | None, str | None]:
-        """The summary of what this window left out, and its text. If it falls short, it is made longer."""
+        """Return the summary of the messages before this window, and its text. Start extending it if it is
+        too short.
+        """
         until = context.report.before_window
         if not budget or not until:
             return None, None
         try:
             summary = await self.summary(conversation_id)
         except StoreError as error:
-            log.warning("the context is without its summary: %s", describe(error))
+            log.warning("the context has no summary: %s", describe(error))
             return None, None
         if (summary is None or summary.messages < until) and not self.store.degraded:
-            work = self._extended(conversation_id, until)
+            work = self._extend(conversation_id, until)
             self.resources.start(self.owner, conversation_id, work)
         if summary is None:
             return None, None
