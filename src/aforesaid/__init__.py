@@ -1,8 +1,7 @@
-"""Aforesaid: conversation memory for assistants.
+"""Aforesaid: conversation memory for AI assistants.
 
-Where to read on, in this order: `messages` and `conversations` (what is kept), `contracts` (what a
-store is), `manager` (the one door), `windows` (what a model receives), `stores` (where it is kept),
-`sliding` and `chats` (two narrower doors to the same).
+Read in this order: `model` (messages and conversations), `contracts` (what a store is), `memory` (the
+manager, sliding window and chat history), `windows` (what a model receives), `stores` (the storage engines).
 """
 
 from aforesaid.errors import AforesaidError

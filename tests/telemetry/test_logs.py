@@ -14,7 +14,7 @@ import pytest
 
 from aforesaid.errors import AgentRejected, InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable
 from aforesaid.telemetry import describe, event
-from aforesaid.telemetry.logs import MOST_WAITING, _Handing, logging_to
+from aforesaid.telemetry.logs import MOST_WAITING, _QueueHandler, logging_to
 from aforesaid.telemetry.requests import SANE, Request, answering, request_id_from
 
 SECRET = "marzipan-4711"
@@ -119,7 +119,7 @@ def test_the_log_is_afterwards_as_it_was_before() -> None:
 
 def test_a_slow_reader_of_the_log_keeps_nobody_waiting_and_no_memory_either() -> None:
     waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    handing = _Handing(waiting)
+    handing = _QueueHandler(waiting)
     for _ in range(MOST_WAITING + 5):
         handing.emit(logging.makeLogRecord({"msg": "x"}))
     assert waiting.qsize() == MOST_WAITING
@@ -195,7 +195,7 @@ def test_of_what_others_log_only_the_constant_part_is_kept() -> None:
         server.info('%s - "WebSocket %s" [accepted]', "127.0.0.1:5000", f"/ws?token={SECRET}")
     assert [line["message"] for line in lines(stream)] == [
         "query failed: %s",
-        f"said by test_logs, line {_line_of('other.warning(f')}",
+        f"logged by test_logs, line {_line_of('other.warning(f')}",
         "Uvicorn running on http://127.0.0.1:8765 (Press CTRL+C to quit)",
         '127.0.0.1:5000 - "WebSocket …" [accepted]',
     ]

@@ -1,11 +1,11 @@
-"""Check the arguments of public calls against their annotations, before anything runs.
+"""Validate the arguments of public calls against their annotations.
 
-    @validated                          a class: its constructor and its public methods; or a function
-    class Options(CheckedFields): ...   a struct: its fields, when it is made
+    @validated                          a class: its constructor and public methods; or a function
+    class Options(CheckedFields): ...   a struct: its fields, on creation
 
-An argument of another type raises `InvalidInput`, which names the argument. The code that uses a value
-checks the rest: its range, its format. Parameters for ids are left to that code altogether, since they have
-errors of their own, and so are annotations that cannot be resolved at run time.
+An argument of another type raises `InvalidInput`, which names the argument. The code that uses a value checks
+its range and format. Ids are excluded, because they have errors of their own, and so are annotations that
+cannot be resolved at run time.
 """
 
 import inspect
@@ -33,13 +33,13 @@ _LISTS = frozenset((list, tuple))
 
 
 class Kind(NamedTuple):
-    """What an annotation allows."""
+    """The values that an annotation allows."""
 
     exactly: frozenset[type]
-    """Types whose values need no further test; most arguments are one of these."""
+    """Types whose values need no further test; most arguments have one of these."""
     test: Callable[[Any], bool]
     words: str
-    """What a value must be, as an error says it."""
+    """The allowed values, in words."""
     choices: tuple[Any, ...] = ()
 
 
@@ -49,7 +49,7 @@ class _Parameter(NamedTuple):
 
 
 class CheckedFields(Struct, frozen=True, kw_only=True):
-    """A struct that checks the types of its fields when it is made."""
+    """A struct that validates the types of its fields on creation."""
 
     def __post_init__(self) -> None:
         for field in _fields_of(type(self)):
@@ -59,9 +59,9 @@ class CheckedFields(Struct, frozen=True, kw_only=True):
 
 
 def validated(target: T) -> T:
-    """The class with its constructor and public methods checked, or the function checked.
+    """Return the class with its constructor and public methods validated, or the function validated.
 
-    A wrong argument of a constructor, or of a function that makes something, is a wrong setting.
+    A wrong argument of a constructor or of a function is an `InvalidSetting`.
     """
     if not isinstance(target, type):
         return _wrapped(target, error=InvalidSetting)  # type: ignore[arg-type,return-value]
@@ -76,9 +76,9 @@ def validated(target: T) -> T:
 
 
 def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Check | None:
-    """The check of a function's arguments as they were given; None where there is nothing to check.
+    """Return the validation of a function's arguments; None where there is nothing to validate.
 
-    It is on the path of every turn: an argument of the very type that is asked for costs one comparison.
+    Every turn runs it: an argument of exactly the annotated type costs one comparison.
     """
     parameters = list(inspect.signature(function).parameters.values())
     named = {
@@ -102,7 +102,7 @@ def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = Invali
 
 
 def as_checked(function: F) -> F:
-    """Mark a function that checks its arguments already."""
+    """Mark a function that validates its arguments itself."""
     setattr(function, _MARK, True)
     return function
 
@@ -209,7 +209,7 @@ def _kind_of_text(annotation: str | ForwardRef, scope: Mapping[str, Any]) -> Kin
 
 def _union(members: Sequence[Any], scope: Mapping[str, Any]) -> Kind:
     kinds = [_kind_of(each, scope) for each in members]
-    if any(_is_path_type(each) for each in members):  # then text is the name of a path
+    if any(_is_path_type(each) for each in members):  # with a path type in the union, text is a path
         kinds = [_PATH if kind is _SIMPLE[str] else kind for kind in kinds]
     return _either(kinds)
 
@@ -250,7 +250,7 @@ def _container(origin: Any, inner: tuple[Any, ...], scope: Mapping[str, Any]) ->
 
 
 def _list_of(item: Kind) -> Kind:
-    # Text is read once, so that a generator of it will do; other items are gone through several times.
+    # Text is read once, so a generator is allowed; other items are iterated several times.
     needed = Iterable if item is _SIMPLE[str] else Collection
 
     def test(value: Any) -> bool:
@@ -290,9 +290,9 @@ def _instance_of(kind: type) -> Kind:
 
 
 def _resembles(value: Any, kind: type, members: frozenset[str]) -> bool:
-    """Whether it can stand in for the class: it is one, or has most of its public members.
+    """Whether the value can replace the class: it is an instance, or has most of its public members.
 
-    Services are passed by their interface: a client's manager for a manager, a caller's own encoder.
+    Services are passed by interface: a remote manager for a manager, an application's own encoder.
     """
     if isinstance(value, type):
         return False
@@ -302,7 +302,7 @@ def _resembles(value: Any, kind: type, members: frozenset[str]) -> bool:
 
 
 def is_path(value: Any) -> bool:
-    """Whether the system can take it for the name of a file: text without NUL that can be encoded."""
+    """Whether the operating system accepts it as a file name: text without NUL that can be encoded."""
     try:
         return isinstance(value, str | PathLike) and b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
@@ -328,7 +328,7 @@ _SIMPLE: dict[Any, Kind] = {
     float: Kind(frozenset((int,)), _is_number, "a number"),
     types.NoneType: Kind(frozenset((types.NoneType,)), lambda value: value is None, "None"),
     UnsetType: Kind(frozenset((UnsetType,)), lambda value: value is UNSET, "left out"),
-    # ISO 8601 text is read where moments are checked for their time zone.
+    # ISO 8601 text is parsed where time zones are checked.
     datetime: Kind(frozenset((datetime,)), lambda value: isinstance(value, datetime | str), "a datetime"),
     PathLike: Kind(frozenset(), is_path, "a path"),
     list: Kind(frozenset((list,)), lambda value: isinstance(value, list), "a list"),

@@ -1,7 +1,6 @@
-"""Work that nobody waits for, begun after a moment of quiet. Below: deadlines. Above: whoever keeps notes.
+"""A background task that starts after a pause and works until nothing is left.
 
-A turn leaves a note of what there is to do, and goes on; a task works through the notes later, until there
-are none. `Background` is that task: when it begins, who waits for it after all, and how it ends.
+A turn queues work and continues; the task processes the queue later.
 """
 
 import asyncio
@@ -15,8 +14,9 @@ Moment = Callable[[], float]
 
 
 class Background:
-    """A task that is begun again and again. `work` goes on until nothing is left; `has_work` says whether
-    there is anything. One event loop at a time: what an earlier one left behind will never come to an end."""
+    """A restartable task. `work` runs until nothing is left; `has_work` returns whether there is any. It
+    belongs to one event loop at a time; a task of an earlier loop is abandoned, because it never ends.
+    """
 
     def __init__(self, work: Work, has_work: Callable[[], bool], *, name: str) -> None:
         self._work = work
@@ -26,11 +26,11 @@ class Background:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._awaited = asyncio.Event()
-        """Set while somebody waits for the end."""
+        """Set while a caller of `done` waits."""
         self.is_closed = False
 
     def here(self) -> asyncio.AbstractEventLoop:
-        """The loop of the caller, on which it runs from now on."""
+        """Return the running loop, and bind the task to it."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._timer, self._task = loop, None, None
@@ -39,12 +39,13 @@ class Background:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it neither runs nor is about to."""
+        """Whether it neither runs nor is scheduled."""
         return self._timer is None and self._task is None
 
     def begin_at(self, moment: Moment) -> None:
-        """Begin at the moment that this gives, in seconds of the loop. It is asked again when the moment has
-        come, which may have been put off."""
+        """Start at the loop time that `moment` returns. It is called again at that time, which may have been
+        postponed.
+        """
         loop, at = self.here(), moment()
         if at > loop.time():
             self._timer = loop.call_at(at, self.begin_at, moment)
@@ -52,7 +53,7 @@ class Background:
             self._begin()
 
     async def done(self) -> None:
-        """Wait until nothing is left to do, or it is closed; begin at once."""
+        """Start at once and wait until nothing is left, or until closed."""
         self.here()
         self._awaited.set()
         try:
@@ -66,12 +67,12 @@ class Background:
             self._awaited.clear()
 
     async def rest(self, seconds: float) -> None:
-        """For the work itself: do nothing for so long, unless somebody waits for its end."""
+        """Pause the work, unless a caller of `done` waits. To be called by `work`."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._awaited.wait(), seconds)
 
     async def close(self) -> None:
-        """End what runs, and begin nothing more."""
+        """Cancel the task, and start no more."""
         self.is_closed = True
         self.here()
         if self._timer is not None:

@@ -1,4 +1,4 @@
-"""Combining marks: what is written over, under or behind a letter, and belongs to it."""
+"""Combining marks: characters that modify the letter before them."""
 
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -7,9 +7,9 @@ from functools import cache
 
 @cache
 def marks() -> str:
-    """Every combining mark of the planes in which scripts live, as the inside of a character class.
+    """Return every combining mark of the planes with scripts, as the inside of a character class.
 
-    Made when the first text asks for it: going through the planes takes its time.
+    Computed on first use, because iterating over the planes is slow.
     """
     return "".join(_ranges(_is_mark))
 

@@ -12,7 +12,7 @@ R = TypeVar("R")
 def delegate(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
     """Return a method that calls `method` on the attribute `part`, with its name, signature and docstring."""
     if inspect.iscoroutinefunction(method):
-        # Callers and decorators tell coroutine functions apart, so the delegate must be one too.
+        # Callers and decorators distinguish coroutine functions, so the delegate must be one too.
         @functools.wraps(method)
         async def call_async(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
             return await method(getattr(self, part), *args, **kwargs)

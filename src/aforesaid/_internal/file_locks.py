@@ -1,7 +1,7 @@
-"""A lock that one process holds and the operating system takes away when that process ends.
+"""A lock between processes, which the operating system releases when a process ends.
 
-The lock is on a file of its own, because the document is replaced with every write. It is removed
-on release, so that a folder that was only looked at stays as it was. Below: the operating system.
+The lock has a file of its own, because the data file is replaced with every write. It is removed on release,
+so that reading leaves no file behind.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
     def _remove(path: Path) -> None:
-        """An open file cannot be removed on Windows; the empty one that stays does no harm."""
+        """Do nothing: Windows cannot remove an open file, and the empty file does no harm."""
 
 else:
     import fcntl
@@ -35,12 +35,12 @@ else:
 
 
 LONGEST_WAIT = 5.0
-"""Seconds to wait for whoever holds a lock for a moment's work."""
+"""Seconds to wait for a lock that is held briefly."""
 _PAUSE = 0.005
 
 
 class Held(Exception):
-    """Somebody else has the lock."""
+    """Another process holds the lock."""
 
     def __init__(self, process: str) -> None:
         super().__init__(process)
@@ -48,14 +48,14 @@ class Held(Exception):
 
 
 class Lock:
-    """Held from `acquire` to `release`, or to the end of the process."""
+    """A lock from `acquire` to `release`, or to the end of the process."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock at once or raise `Held`, with the number of the process that has it."""
+        """Acquire the lock at once, or raise `Held` with the id of the process that holds it."""
         while self._descriptor is None:
             descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
             try:
@@ -67,16 +67,16 @@ class Lock:
                 self._descriptor = descriptor
                 _write_process_id(descriptor)
             else:
-                os.close(descriptor)  # its holder let go and removed it in between: once more
+                os.close(descriptor)  # its holder released and removed it in between: retry
 
     def is_held(self) -> bool:
-        """Whether the lock file still has its name. Once it is removed, another process can take the lock."""
+        """Whether the lock file still exists. Once it is removed, another process can acquire the lock."""
         return self._descriptor is not None and _is_named(self._descriptor, self._path)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            if _is_named(descriptor, self._path):  # else it is the lock of another process
+            if _is_named(descriptor, self._path):  # otherwise it is the lock of another process
                 _remove(self._path)
             os.close(descriptor)
 
@@ -90,8 +90,9 @@ class Lock:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """The lock for a moment's work, once whoever has it is through. Raises `TimeoutError` when that takes
-    too long."""
+    """Hold the lock for a short operation. Wait for its holder; raise `TimeoutError` when that takes too
+    long.
+    """
     lock = Lock(path)
     _acquire_in_time(lock)
     try:
@@ -112,8 +113,7 @@ def _acquire_in_time(lock: Lock) -> None:
 
 
 def _write_process_id(descriptor: int) -> None:
-    """For the error that somebody else will see. The lock itself does not depend on it, nor on a disk that
-    has room."""
+    """Write the process id for another process's error message. The lock does not depend on it."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)

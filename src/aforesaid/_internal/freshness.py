@@ -1,19 +1,18 @@
-"""Whether an answer is the store's own word, or the best that is known while the store is away.
+"""Record whether an answer came from the store or from the last known state.
 
     with noting_freshness() as seen:
         page = await erin.list()
     if seen.degraded: ...
 
-A layer that answers from the last known state says so with `note_degraded`; whoever wants to know
-opens a block around the reads. The note follows the task, and the tasks that it starts, so it
-belongs to these reads and to no others. Below: the standard library.
+A layer that answers from the last known state calls `note_degraded`; a caller opens a block around its reads.
+The record follows the task and the tasks that it starts, so it covers only these reads.
 """
 
 from contextvars import ContextVar
 
 
 class Freshness:
-    """What was noted inside one block: `degraded`, and the reasons, each once."""
+    """The reasons for degraded answers inside one block, each once."""
 
     __slots__ = ("_before", "_outer", "reasons")
 
@@ -42,11 +41,11 @@ class Freshness:
 _noted: ContextVar[Freshness | None] = ContextVar("aforesaid_freshness", default=None)
 
 noting_freshness = Freshness
-"""A block that collects what is noted while it runs, here and in the tasks started here."""
+"""A block that collects reasons, also from tasks started inside it."""
 
 
 def note_degraded(reason: str) -> None:
-    """Say that the answer being given is not the store's own, and why."""
+    """Record that the current answer comes from the last known state, and why."""
     freshness = _noted.get()
     if freshness is not None:
         freshness.note(reason)

@@ -1,7 +1,7 @@
-"""Objects that belong to one event loop, made anew when another loop runs.
+"""Objects that belong to one event loop, recreated when another loop runs.
 
-A program may use one memory with one `asyncio.run` after the other. Locks, events and tasks are bound to the
-loop that they were made or first waited on, and are of no use on the next.
+A program may use one memory with several `asyncio.run` calls. Locks, events and tasks are bound to the loop
+that created or first awaited them, and do not work on another.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class PerLoop(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def here(self) -> T:
-        """The value of the running loop."""
+        """Return the value of the running loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._value = self._make()
@@ -33,7 +33,7 @@ class PerLoop(Generic[T]):
 
 
 class LoopWatch:
-    """Notices that another event loop runs than the one that was followed last."""
+    """Detects a change of the event loop."""
 
     __slots__ = ("_loop",)
 
@@ -42,14 +42,14 @@ class LoopWatch:
 
     @property
     def is_here(self) -> bool:
-        """Whether the running loop is the one that was followed last."""
+        """Whether the running loop is the followed one."""
         return asyncio.get_running_loop() is self._loop
 
     def follow(self) -> None:
         self._loop = asyncio.get_running_loop()
 
     def has_changed(self) -> bool:
-        """Whether the running loop is another one; follow it."""
+        """Return whether the running loop is another one, and follow it."""
         if self.is_here:
             return False
         self.follow()
@@ -57,7 +57,7 @@ class LoopWatch:
 
 
 class Underway:
-    """Counts calls that are under way, and waits for the last of them."""
+    """Counts calls in progress, and waits for the last of them."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -73,17 +73,17 @@ class Underway:
             self._idle.set()
 
     async def finished(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until no call is in progress."""
         while self._count:
             self._idle.clear()
             await self._idle.wait()
 
 
 class LoopEnd:
-    """Closes something that is bound to the running event loop when that loop ends.
+    """Closes a resource of the running event loop when that loop ends.
 
-    `asyncio.run` cancels what still runs before it closes the loop: the last moment at which connections can
-    be closed in order. `close` handles its own errors. Call `release` when it is closed otherwise.
+    `asyncio.run` cancels running tasks before it closes the loop: the last opportunity to close connections
+    in order. `close` handles its own errors. Call `release` when the resource is closed otherwise.
     """
 
     def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
@@ -100,10 +100,10 @@ class LoopEnd:
                 await self._close()
 
     async def release(self) -> None:
-        """Close nothing any more."""
+        """Do not close the resource any more."""
         self._close = None
         await ended(self._task)
 
 
 _waiting: "set[asyncio.Task[None]]" = set()
-"""An event loop alone does not keep a task alive that waits for nothing."""
+"""Strong references: an event loop does not keep a task alive that waits for nothing."""

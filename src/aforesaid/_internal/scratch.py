@@ -1,8 +1,8 @@
-"""Temporary files that leave nothing behind: without a name, and encrypted with a key that is only in memory.
+"""Temporary files that leave nothing behind: unnamed, and encrypted with a key that is only in memory.
 
-A process that is killed takes the key along, and the operating system frees the file. Everything that holds
-conversations on its way (exports, imports, uploads, downloads) is kept in these. Without the package
-`cryptography` nothing can be sealed in the store either, and the files are only nameless.
+When a process is killed, the key is lost, and the operating system frees the file. Exports, imports, uploads
+and downloads use these for conversations in transit. Without the package `cryptography` the files are unnamed
+only; the store cannot be encrypted then either.
 """
 
 import io
@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import BinaryIO, cast
 
 _IN_MEMORY = 1 << 20
-"""Bytes up to which there is no file."""
+"""The most bytes that are kept in memory instead of a file."""
 _BLOCK = 16
 _COUNTER = 1 << 128
 
 Transform = Callable[[int, bytes], bytes]
-"""Encrypts or decrypts bytes, which is the same, at an offset."""
+"""Encrypts or decrypts bytes at an offset; both are the same operation."""
 
 
 class ScratchFile(io.RawIOBase):
-    """A temporary file, written and read like any other. Blocks; one thread at a time."""
+    """A temporary file. It blocks, and is for one thread at a time."""
 
     def __init__(self) -> None:
         self._memory: io.BytesIO | None = io.BytesIO()
@@ -106,12 +106,12 @@ class ScratchFile(io.RawIOBase):
 
 
 def open_scratch() -> BinaryIO:
-    """A new temporary file, buffered."""
+    """Return a new temporary file, buffered."""
     return cast(BinaryIO, io.BufferedRandom(ScratchFile()))
 
 
 def _transform() -> Transform:
-    """AES in counter mode with a new key: any part can be read without the rest."""
+    """Return AES in counter mode with a new key, which allows random access."""
     try:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -130,7 +130,7 @@ def _transform() -> Transform:
 
 
 class ScratchFolder:
-    """Files by name, all of them in one temporary file. They may be written and read on several threads."""
+    """Files by name in one temporary file. Several threads may use it."""
 
     def __init__(self) -> None:
         self._file = ScratchFile()
@@ -170,7 +170,7 @@ class ScratchFolder:
             self._end += len(data)
 
     def remove(self, name: str) -> None:
-        """Forget a file, if it is there."""
+        """Remove a file, if it exists."""
         with self._lock:
             self._parts.pop(name, None)
 
@@ -178,7 +178,7 @@ class ScratchFolder:
         return sum(length for _, length in self._parts_of(name))
 
     def read_at(self, name: str, at: int, count: int) -> bytes:
-        """At most so many bytes of a file from an offset on."""
+        """Return at most `count` bytes of a file from an offset."""
         for offset, length in self._parts_of(name):
             if at < length:
                 with self._lock:
@@ -205,7 +205,7 @@ class ScratchPath:
         return self._name
 
     def create(self) -> BinaryIO:
-        """Write a file that is not there yet."""
+        """Create a new file for writing."""
         self._folder.begin(self._name)
         return cast(BinaryIO, io.BufferedWriter(_Writing(self._folder, self._name)))
 

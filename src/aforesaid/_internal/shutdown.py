@@ -1,10 +1,10 @@
-"""Ending in order when told to. Below: the standard library. Above: surfaces that run until then.
+"""Orderly shutdown on a signal.
 
-async with aforesaid.open(url) as memory, terminated() as told:
+async with aforesaid.open(url) as memory, terminated() as stopping:
     ...                       # accept work
-    await told.wait()         # SIGTERM, or an interrupt at the keyboard
-    ...                       # accept no more, and let what is under way finish
-# leaving the block closes the memory: what was accepted is stored, or in the spool
+    await stopping.wait()     # SIGTERM, or an interrupt at the keyboard
+    ...                       # accept no more, and finish work in progress
+# leaving the block closes the memory: accepted work is stored, or in the spool
 """
 
 import asyncio
@@ -17,21 +17,21 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @asynccontextmanager
 async def terminated() -> AsyncIterator[asyncio.Event]:
-    """An event that is set when the process is told to end. A second signal acts as if nobody listened."""
-    describe = asyncio.Event()
+    """Yield an event that a termination signal sets. A second signal has its default effect."""
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def tell(number: int) -> None:
-        describe.set()
+    def stop(number: int) -> None:
+        stopping.set()
         loop.remove_signal_handler(number)
 
     listening = []
     for number in SIGNALS:
         with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; or not the main thread
-            loop.add_signal_handler(number, tell, number)
+            loop.add_signal_handler(number, stop, number)
             listening.append(number)
     try:
-        yield describe
+        yield stopping
     finally:
         for number in listening:
             loop.remove_signal_handler(number)

@@ -1,4 +1,4 @@
-"""Work that is finished once it was begun, on threads and in steps. Below: the standard library."""
+"""Work that always finishes once it has started, on threads and in tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -10,22 +10,21 @@ T = TypeVar("T")
 
 
 async def to_the_end(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run the work on a thread, and wait for its end also when the caller is cancelled meanwhile.
+    """Run the work on a thread, and wait for its end even when the caller is cancelled.
 
-    For what must not go on behind the back of whoever tidies up: opening, closing, writing files.
+    For work that must not continue after cleanup: opening, closing, writing files.
     """
     return await _result(asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs)))
 
 
 async def finished(work: Coroutine[Any, Any, T]) -> T:
-    """The same for steps that belong together: whoever is cancelled meanwhile waits for the last of them."""
+    """Run the coroutine to its end; a cancelled caller waits for it."""
     return await _result(asyncio.ensure_future(work))
 
 
 @asynccontextmanager
 async def opened(opening: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
-    """The file that the work opens on a thread, closed with the block, or at once when the caller is
-    cancelled before it has it."""
+    """Open a file on a thread and close it with the block, or at once when the caller is cancelled before."""
     running = asyncio.ensure_future(asyncio.to_thread(opening))
     try:
         file = await _result(running)
@@ -40,7 +39,7 @@ async def opened(opening: Callable[[], BinaryIO]) -> AsyncIterator[BinaryIO]:
 
 
 async def _result(running: "asyncio.Future[T]") -> T:
-    """What the work gives. Whoever is cancelled meanwhile waits for its end all the same."""
+    """Return the result; a cancelled caller waits for the end first."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -53,6 +52,6 @@ async def _ended(running: "asyncio.Future[Any]") -> None:
         try:
             await asyncio.wait([running])
         except asyncio.CancelledError:
-            continue  # once more: it is not to be stopped, only waited for
+            continue  # cancelled again: the work is only awaited, not stopped
     if not running.cancelled():
-        running.exception()  # seen, so that nobody complains that it was not
+        running.exception()  # retrieved, so that asyncio does not log it

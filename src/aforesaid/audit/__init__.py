@@ -1,10 +1,8 @@
-"""The audit trail: who did what, on whose data, when and from where. No content, ever.
+"""The audit trail: who did what, on whose data, when and from where. It never contains content.
 
-    events     an event, and the line that it becomes in the chain
-    trail      the files: appended to by many processes, never changed
-    checking   reading a trail, and finding every change that was made to it
-
-Below: errors, clock, keys. Above: the layer that notes what goes through a store, and the command line.
+events         an event, and its line in the hash chain
+trail          the files, which several processes append to
+verification   reading a trail, and detecting every change to it
 """
 
 from aforesaid.audit.events import Event, Outcome

@@ -1,4 +1,4 @@
-"""The lock of a trail: one process at a time. Above: the trail, which writes, and the check, which reads."""
+"""The lock of a trail: one process at a time."""
 
 import contextlib
 import os
@@ -28,7 +28,7 @@ else:
 
 @contextlib.contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """For us alone: another process waits."""
+    """Hold the lock; other processes wait."""
     _take(descriptor)
     try:
         yield

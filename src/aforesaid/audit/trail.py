@@ -1,14 +1,14 @@
-"""The files of a trail: lines are appended, by many processes, and never changed. Below: `events`, `locking`.
+"""The files of a trail: several processes append lines and never change them.
 
     audit.jsonl          the lines
-    audit.jsonl.000001   earlier lines, once there were too many for one file; the chain goes on across files
-    audit.jsonl.head     how many there are, and the hash of the last
+    audit.jsonl.000001   earlier lines, after rotation; the chain continues across files
+    audit.jsonl.head     the number of lines, and the hash of the last
     audit.jsonl.lock     held by the process that writes
 
-Whoever records an event waits until its line is written: it survives the end of the process. It survives
-a power cut once it is synced: at once, within a second, or when the system likes, as `sync` says. Before
-lines are written the head announces them, so that lines that a crash swallowed are missed, and noted as
-missing by the next writer. Events that wait at the same time share a write.
+`record` returns when the line is written: it survives the end of the process. It survives a power failure
+once it is synced: at once, within a second, or by the operating system, as `sync` specifies. The head
+announces lines before they are written, so that the next writer detects and records lines that a crash lost.
+Concurrent events share a write.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ Sync = Literal["always", "second", "never"]
 KEY_VARIABLE = "AFORESAID_AUDIT_KEY"
 
 LARGEST_FILE = 64 * 1024 * 1024
-"""Bytes in a file before the next one is begun."""
+"""The size in bytes at which a file is rotated."""
 _PRIVATE = 0o600
-_Waiting: TypeAlias = tuple[Event, "Future[None]"]
+_Queued: TypeAlias = tuple[Event, "Future[None]"]
 
 log = logging.getLogger("aforesaid.audit")
 
 
 @validated
 class AuditTrail:
-    """A trail at a path. `key` signs it; `hide_owners` keeps a keyed digest in place of owners' names."""
+    """A trail at a path. `key` signs it; `hide_owners` stores a keyed digest instead of owners' names."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class AuditTrail:
         self._hide_owners = hide_owners
         self._sync: Sync = sync
         self._largest = largest_file
-        self._waiting: list[_Waiting] = []
-        self._door = threading.Lock()
+        self._queue: list[_Queued] = []
+        self._queue_lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
         self._files: _Files | None = None
         self._synced = 0.0
 
     async def open(self) -> None:
-        """Make the files, or find them; notes it when the last writer ended in the middle of a line."""
+        """Create or open the files. Record lines that the previous writer announced but did not write."""
         if self._thread is not None:
             return
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="aforesaid-audit")
@@ -84,28 +84,28 @@ class AuditTrail:
             raise
 
     async def close(self) -> None:
-        """Write what waits, sync, and let go. Closing twice is fine."""
+        """Write queued events, sync, and release the files. Closing twice is allowed."""
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.wrap_future(thread.submit(self._close))
             await asyncio.to_thread(thread.shutdown)
 
     async def record(self, event: Event) -> None:
-        """Write the event to the trail; it is there when this returns."""
+        """Write the event to the trail before returning."""
         if self._thread is None:
             raise StoreClosed("the audit trail is not open")
         if self._hide_owners:
             event = replace(event, owner=self.chain.owner(event.owner))
         written: Future[None] = Future()
-        with self._door:
-            self._waiting.append((event, written))
+        with self._queue_lock:
+            self._queue.append((event, written))
         self._thread.submit(self._drain)
-        await asyncio.shield(asyncio.wrap_future(written))  # what was done is noted, whoever is cancelled
+        await asyncio.shield(asyncio.wrap_future(written))  # a cancelled caller's event is still written
 
-    # On the writing thread
+    # On the writer thread
 
     def _open(self) -> None:
-        with _explained(self.path):
+        with _translating_errors(self.path):
             self._files = _Files(self.path)
             with self._files.locked():
                 self._recover(self._files)
@@ -114,18 +114,18 @@ class AuditTrail:
         self._drain()
         files, self._files = self._files, None
         if files is not None:
-            with _explained(self.path):
+            with _translating_errors(self.path):
                 files.sync()
                 files.close()
 
     def _drain(self) -> None:
-        with self._door:
-            batch, self._waiting = self._waiting, []
+        with self._queue_lock:
+            batch, self._queue = self._queue, []
         if not batch:
             return
         try:
             self._write([event for event, _ in batch])
-        except Exception as error:  # noqa: BLE001  whatever it is, everybody who waits must hear of it
+        except Exception as error:  # noqa: BLE001  every waiting caller gets the error
             for _, written in batch:
                 written.set_exception(error)
         else:
@@ -135,7 +135,7 @@ class AuditTrail:
     def _write(self, events: Sequence[Event]) -> None:
         files = self._files
         assert files is not None
-        with _explained(self.path), files.locked():
+        with _translating_errors(self.path), files.locked():
             head = self._current(files)
             files.roll(self._largest, head.count)
             lines = bytearray()
@@ -156,7 +156,7 @@ class AuditTrail:
             self._synced = now
 
     def _current(self, files: "_Files") -> Head:
-        """The head; made right first when the writer before us did not come to its end."""
+        """Return the head. Repair it first when the previous writer did not finish."""
         head = self.chain.read_head(files.head())
         if head.next_count != head.count:
             self._recover(files)
@@ -174,11 +174,10 @@ class AuditTrail:
             return
         head = self.chain.read_head(text)
         if head.next_count != head.count:
-            self._note_missing(files, head)
+            self._record_missing(files, head)
 
-    def _note_missing(self, files: "_Files", head: Head) -> None:
-        """Lines were announced, and the process ended before all of them were written, or before the head
-        said so."""
+    def _record_missing(self, files: "_Files", head: Head) -> None:
+        """Record announced lines that were never written because a process ended."""
         count, last = files.end_of(head)
         if (count, last) != (head.next_count, head.next_hash):
             missing = head.next_count - count
@@ -211,13 +210,13 @@ class _Files:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """For us alone: another process waits."""
+        """Hold the lock; other processes wait."""
         with locked(self._lock):
-            self._follow()
+            self._reopen_if_rotated()
             yield
 
-    def _follow(self) -> None:
-        """Another process may have begun a new file since."""
+    def _reopen_if_rotated(self) -> None:
+        """Reopen the file when another process has rotated it."""
         try:
             same = os.path.samestat(os.fstat(self._lines), os.stat(self._path))
         except FileNotFoundError:
@@ -230,7 +229,7 @@ class _Files:
         return os.pread(self._head, 2 * HEAD_BYTES, 0)
 
     def put_head(self, head: bytes) -> None:
-        """In place and in one go: it has always the same length."""
+        """Overwrite the head in one call; its length is fixed."""
         os.pwrite(self._head, head, 0)
 
     def size(self) -> int:
@@ -242,7 +241,7 @@ class _Files:
             rest = rest[os.write(self._lines, rest) :]
 
     def roll(self, largest: int, count: int) -> None:
-        """Begin a new file when this one is large; the old one is named after the last line in it."""
+        """Rotate a large file; the old one is named after the number of its last line."""
         if self.size() >= largest:
             os.fsync(self._lines)
             os.rename(self._path, f"{self._path}.{count:012d}")
@@ -250,7 +249,7 @@ class _Files:
             self._lines = self._open_lines()
 
     def end_of(self, head: Head) -> tuple[int, str]:
-        """Number and hash of the last whole line, from the head on; what is left of a torn one is cut off."""
+        """Return number and hash of the last complete line after the head; truncate an incomplete one."""
         count, last = head.count, head.hash
         whole = 0
         with open(self._path, "rb") as file:
@@ -278,8 +277,8 @@ class _Files:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn the operating system's errors into ours."""
+def _translating_errors(path: Path) -> Iterator[None]:
+    """Translate errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -287,7 +286,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def audit_key_from_env(environ: Mapping[str, str] | None = None) -> bytes | None:
-    """The key that the environment names; None when it names none."""
+    """Return the key from the environment; None when there is none."""
     environ = os.environ if environ is None else environ
     text = environ.get(KEY_VARIABLE)
     return parse_key(text, where=KEY_VARIABLE) if text else None

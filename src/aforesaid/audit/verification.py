@@ -1,7 +1,7 @@
-"""Reading a trail, and finding what was done to it. Below: `events`, `locking`. Reads only.
+"""Read a trail, and detect changes to it. This never writes.
 
-A trail may be in use: its files and its head are looked at in one moment in which nobody writes, and then
-read up to where they were.
+A trail may be in use: its files and head are opened under the lock, and then read up to their size at that
+time.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from aforesaid.audit.events import NOTHING, Chain, Head, Line, read_line
 from aforesaid.audit.lock import locked
 from aforesaid.errors import StoreDamaged, StoreUnavailable
 
-MANY = 100
-"""Problems that are told one by one; one altered line may make many."""
+MOST_PROBLEMS = 100
+"""The most problems that are reported; one altered line may cause many."""
 
 
 class Checked(Struct, frozen=True, kw_only=True):
-    """What a check found."""
+    """The result of a verification."""
 
     lines: int
     files: int
     head: str
-    """The hash of the last line: noted elsewhere, it proves later that nothing before it was changed."""
+    """The hash of the last line. A copy kept elsewhere proves later that no line before it was changed."""
     problems: tuple[str, ...] = ()
 
     @property
@@ -36,30 +36,30 @@ class Checked(Struct, frozen=True, kw_only=True):
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a trail, the oldest first."""
+    """Return the files of a trail, oldest first."""
     earlier = [one for one in path.parent.glob(f"{path.name}.*") if re.fullmatch(r"\d{12}", one.suffix[1:])]
     return [*sorted(earlier, key=lambda one: one.name), *([path] if path.exists() else [])]
 
 
 def read_trail(path: Path) -> Iterator[Line]:
-    """Every line that can be read, the oldest first. Whether they are sound says `check_trail`."""
-    with _seen(path) as trail:
+    """Yield every readable line, oldest first. `check_trail` verifies them."""
+    with _snapshot(path) as trail:
         for _, _, line in trail.lines():
             with contextlib.suppress(ValueError):
                 yield read_line(line)
 
 
 def check_trail(path: Path, *, key: bytes | None = None, known: tuple[int, str] | None = None) -> Checked:
-    """Every line against the one before it, and the last against the head.
+    """Verify every line against the previous one, and the last against the head.
 
-    `known`: number and hash of a line, noted earlier elsewhere, that must still be there.
+    `known` is the number and hash of a line, recorded elsewhere, that must still exist.
     """
-    with _seen(path) as trail:
+    with _snapshot(path) as trail:
         return _Check(path, trail, Chain(key)).run(known)
 
 
 class _Check:
-    def __init__(self, path: Path, trail: "_Seen", chain: Chain) -> None:
+    def __init__(self, path: Path, trail: "_Snapshot", chain: Chain) -> None:
         self._path = path
         self._trail = trail
         self._chain = chain
@@ -73,13 +73,13 @@ class _Check:
             self._check(f"{file.name}, line {number},", raw)
             found = found or known == (self._count, self._last)
         if not found and known is not None:
-            self._problem(f"the line {known[0]} that is known from elsewhere is not there, or is another")
+            self._problem(f"the known line {known[0]} is missing or differs")
         self._check_head()
         return Checked(
             lines=self._count,
             files=len(self._trail.files),
             head=self._last,
-            problems=tuple(self._problems[:MANY]),
+            problems=tuple(self._problems[:MOST_PROBLEMS]),
         )
 
     def _check(self, where: str, raw: bytes) -> None:
@@ -91,11 +91,11 @@ class _Check:
         if not self._chain.is_signed(raw):
             self._problem(f"{where} was altered, or was signed with another key")
         if line.n != self._count + 1:
-            self._problem(f"{where} has the number {line.n}, and {self._count + 1} was to come")
+            self._problem(f"{where} has the number {line.n}, but {self._count + 1} was expected")
         elif line.prev != self._last:
-            self._problem(f"{where} does not follow the line before it")
+            self._problem(f"{where} does not follow the previous line")
         if line.action == "missing":
-            self._problem(f"{where} says that {line.count} events before it were announced and never written")
+            self._problem(f"{where} records that {line.count} announced events before it were never written")
         self._count, self._last = line.n, line.hash
 
     def _check_head(self) -> None:
@@ -103,11 +103,11 @@ class _Check:
         if head is None:
             return
         if head.next_count != head.count:
-            self._problem("the last writer ended before its lines were written, or the end was cut off")
+            self._problem("the last writer ended before its lines were written, or the end was truncated")
         elif (head.count, head.hash) != (self._count, self._last):
             self._problem(
-                f"the trail ends with line {self._count}, and its head says {head.count}: "
-                "lines were cut off or added at the end"
+                f"the trail ends with line {self._count}, but its head says {head.count}: "
+                "lines were removed or added at the end"
             )
 
     def _head(self) -> Head | None:
@@ -124,38 +124,38 @@ class _Check:
         self._problems.append(words)
 
 
-class _Seen(NamedTuple):
-    """A trail as it was at one moment."""
+class _Snapshot(NamedTuple):
+    """A trail at one point in time."""
 
     files: list[tuple[Path, BinaryIO, int]]
-    """Each open, with its size then: a file that gets another name, or more lines, stays what it was."""
+    """Open files with their sizes at that time; rotation and new lines do not affect them."""
     head: bytes | None
 
     def lines(self) -> Iterator[tuple[Path, int, bytes]]:
         for path, file, size in self.files:
-            with _explained(path):
+            with _translating_errors(path):
                 for number, line in enumerate(file, start=1):
                     size -= len(line)
                     if size < 0:
-                        break  # it came since
+                        break  # written since
                     yield path, number, line
 
 
 @contextlib.contextmanager
-def _seen(path: Path) -> Iterator[_Seen]:
+def _snapshot(path: Path) -> Iterator[_Snapshot]:
     with contextlib.ExitStack() as opened:
-        with _still(path):
+        with _lock_if_present(path):
             files = [(one, opened.enter_context(_open(one))) for one in files_of(path)]
             sized = [(one, file, os.fstat(file.fileno()).st_size) for one, file in files]
             head = _head_of(path)
         if not files:
             raise StoreUnavailable(f"there is no audit trail {path}")
-        yield _Seen(sized, head)
+        yield _Snapshot(sized, head)
 
 
 @contextlib.contextmanager
-def _still(path: Path) -> Iterator[None]:
-    """Nobody writes meanwhile. A copy of a trail may have no lock, and nobody writes to it."""
+def _lock_if_present(path: Path) -> Iterator[None]:
+    """Hold the lock, if there is one: a copy of a trail may have none."""
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             lock = os.open(f"{path}.lock", os.O_RDWR)
@@ -165,13 +165,13 @@ def _still(path: Path) -> Iterator[None]:
 
 
 def _open(file: Path) -> BinaryIO:
-    with _explained(file):
+    with _translating_errors(file):
         return file.open("rb")
 
 
 def _head_of(path: Path) -> bytes | None:
     file = _head_file(path)
-    with _explained(file), contextlib.suppress(FileNotFoundError):
+    with _translating_errors(file), contextlib.suppress(FileNotFoundError):
         return file.read_bytes()
     return None
 
@@ -181,7 +181,7 @@ def _head_file(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _explained(file: Path) -> Iterator[None]:
+def _translating_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

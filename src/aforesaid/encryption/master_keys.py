@@ -1,9 +1,8 @@
-"""Master keys: where they come from, and how they wrap the keys that data are sealed with.
+"""Master keys: their sources, and how they wrap data keys.
 
-A master key never touches data. It wraps the data keys, one for each owner, which are kept beside the
-data: so it can be changed without rewriting anything, and without it the data are noise. Whoever has
-it elsewhere (a key service, a hardware module) writes a `KeyProvider`. Below: errors. Above: layers,
-which keep the data keys.
+A master key never encrypts data. It wraps the data keys, one for each owner, which are stored next to the
+data. So it can be changed without rewriting data, and without it the data are unreadable. Implement
+`KeyProvider` for a key service or a hardware module.
 """
 
 import base64
@@ -36,14 +35,14 @@ log = logging.getLogger("aforesaid.keys")
 
 
 class WrappedKey(Struct, frozen=True, kw_only=True):
-    """A data key that only the master key of this id can bring back."""
+    """A data key that only the master key of this id can unwrap."""
 
     master: str
     data: bytes
 
 
 class KeyProvider(Protocol):
-    """Who has the master key. `bound_to` is whose key it is: authenticated, not secret."""
+    """Wraps and unwraps data keys. `bound_to` is authenticated but not secret: the owner of the key."""
 
     @property
     def current(self) -> str:
@@ -51,27 +50,27 @@ class KeyProvider(Protocol):
         ...
 
     async def wrap(self, key: bytes, *, bound_to: bytes) -> WrappedKey:
-        """The key, wrapped by the current master key."""
+        """Wrap the key with the current master key."""
         ...
 
     async def unwrap(self, wrapped: WrappedKey, *, bound_to: bytes) -> bytes:
-        """The key that was wrapped. Raises `KeyUnavailable` without its master key, or for another place."""
+        """Unwrap the key. Raise `KeyUnavailable` without its master key, or for another place."""
         ...
 
 
 @contextmanager
 def master_key_errors() -> Iterator[None]:
-    """Around every call of a `KeyProvider`: what its service's own library raises is `KeyUnavailable`."""
+    """Translate the errors of a `KeyProvider`'s library to `KeyUnavailable`."""
     try:
         yield
     except AforesaidError:
         raise
-    except Exception as error:  # a provider may be anybody's, and raise anything
+    except Exception as error:  # an application's provider may raise anything
         raise KeyUnavailable(f"the master key cannot be used now: {type(error).__name__}") from error
 
 
 class MasterKeys(KeyProvider):
-    """Master keys at hand. The first wraps; all unwrap, so that an old one can be replaced in peace."""
+    """Local master keys. The first wraps and all unwrap, so that an old one can be replaced gradually."""
 
     def __init__(self, *keys: bytes) -> None:
         if not keys or any(len(key) != KEY_BYTES for key in keys):
@@ -109,7 +108,7 @@ class MasterKeys(KeyProvider):
 
 
 def aes_gcm(key: bytes) -> "AESGCM":
-    """The cipher with this key."""
+    """Return the cipher with this key."""
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError:
@@ -118,19 +117,19 @@ def aes_gcm(key: bytes) -> "AESGCM":
 
 
 def master_key_id(key: bytes) -> str:
-    """A name that says nothing about the key, but tells it from others."""
+    """Return a name that identifies the key without revealing it."""
     return sha256(b"aforesaid master key" + key).hexdigest()[:16]
 
 
 def generate_master_key() -> str:
-    """A new master key as text."""
+    """Return a new master key as text."""
     return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def master_keys_from(source: str) -> MasterKeys:
-    """The master keys that a source names: `env:VARIABLE`, `file:PATH`, or the text of the keys itself.
+    """Return the master keys from a source: `env:VARIABLE`, `file:PATH`, or the text of the keys itself.
 
-    Several stand one after the other, the current one first, with white space or commas between them.
+    Several keys are separated by white space or commas, the current one first.
     """
     kind, _, name = source.partition(":")
     if kind == "env":
@@ -141,7 +140,7 @@ def master_keys_from(source: str) -> MasterKeys:
 
 
 def master_keys_from_env(environ: Mapping[str, str] | None = None) -> MasterKeys | None:
-    """The master keys that the environment names, as text or as a file; None when it names none."""
+    """Return the master keys that the environment names, as text or as a file; None when it names none."""
     environ = os.environ if environ is None else environ
     named = [name for name in (VARIABLE, FILE_VARIABLE) if environ.get(name)]
     if len(named) > 1:
@@ -177,7 +176,7 @@ def _parsed(text: str, *, where: str) -> MasterKeys:
 
 
 def parse_key(text: str, *, where: str) -> bytes:
-    """A key from its text. Errors name where it came from, and never the text: it is a secret."""
+    """Return a key from its text. Errors name its source, never the text, which is secret."""
     try:
         standard = text.replace("-", "+").replace("_", "/")
         key = binascii.a2b_base64(standard + "=" * (-len(standard) % 4), strict_mode=True)

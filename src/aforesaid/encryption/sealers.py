@@ -1,7 +1,4 @@
-"""Seals for archives: AES-256-GCM under a key, a passphrase, or a key that a provider wraps.
-
-Below: errors. Above: whoever opens a folder of archives.
-"""
+"""Sealers for archives: AES-256-GCM with a key, a passphrase, or a key that a provider wraps."""
 
 import asyncio
 import hashlib
@@ -19,7 +16,7 @@ KEY_BYTES = 32
 
 
 class KeySealer:
-    """One key of 32 bytes."""
+    """Seals with one key of 32 bytes."""
 
     def __init__(self, key: bytes) -> None:
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
@@ -34,7 +31,7 @@ class KeySealer:
 
 
 class PassphraseSealer:
-    """A key that is derived from a passphrase by scrypt, with a salt for each file."""
+    """Seals with a key derived from a passphrase by scrypt, with a salt for each file."""
 
     def __init__(self, passphrase: str) -> None:
         if not isinstance(passphrase, str) or not passphrase:
@@ -56,7 +53,7 @@ class PassphraseSealer:
 
 
 class ProviderSealer:
-    """A key of its own for each file, wrapped by the provider's master key and kept in the head."""
+    """Seals each file with its own key, wrapped by the provider's master key and stored in the head."""
 
     def __init__(self, provider: "KeyProvider") -> None:
         self._provider = provider
@@ -107,7 +104,7 @@ def _hex(how: Mapping[str, str], name: str) -> bytes:
     try:
         return bytes.fromhex(how[name])
     except (KeyError, ValueError):
-        raise StoreDamaged(f"the archive does not say its {name}") from None
+        raise StoreDamaged(f"the archive has no valid {name}") from None
 
 
 def _cipher(key: bytes) -> Any:

@@ -1,11 +1,16 @@
-"""Seeing it work: metrics, structured logs, traces. Below: the error tree. Above: all that is measured.
+"""Metrics, structured logs and traces.
 
-Where to read on: `catalogue` (every metric there is, as data), `metrics` (how they are counted), `happenings`
-(what is counted and logged when something happens), `calls` (how calls of the manager are timed), `tracing`
-(spans, where they are wanted), `requests` (which request is being answered), `logs` (lines of a log),
-`exposition` and `sharing` (numbers as Prometheus reads them, also those of several processes).
+    catalogue         every metric, as data
+    metrics           counters, gauges and histograms
+    events            functions that count and log what happens to conversations
+    instrumentation   timing of the manager's calls
+    tracing           optional spans
+    requests          the current request
+    log_events, logs  log events and their format
+    exposition        Prometheus text formats
+    aggregation       the sum over several processes
 
-Nothing that anybody said, and no owner, ever becomes a label, a field or an attribute.
+Content and owners are never a label, a field or an attribute.
 """
 
 from aforesaid.telemetry.log_events import describe, event

@@ -1,8 +1,8 @@
-"""The numbers of several processes as one answer. Below: metrics. Above: a server with several workers.
+"""The metrics of several processes in one answer.
 
-Each process writes its numbers into a file of its own, in a folder that all of them know, once a second and
-whenever it is asked for them; whoever is asked adds up all files. So counting costs nothing more, what has
-been shown is never taken back, and what a process had counted stays when it is gone.
+Each process writes its metrics into its own file in a shared folder, once a second and on request; a request
+adds up all files. So counting costs nothing extra, counters never decrease, and the counts of an ended
+process remain.
 """
 
 import asyncio
@@ -23,39 +23,39 @@ from aforesaid.telemetry.metrics import Exemplar, Series, Telemetry, telemetry
 
 try:
     import fcntl
-except ImportError:  # Windows has no such locks: nobody adds up, and files stay until the folder goes
+except ImportError:  # Windows has no such locks: files are not merged and stay until the folder is removed
     fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger("aforesaid.metrics")
 
 FOLDER = "AFORESAID_METRICS_FOLDER"
-"""The variable that tells workers where the folder is."""
+"""The variable that names the folder for workers."""
 EVERY = 1.0
-"""Seconds between two writes: scrapers come every ten or so."""
+"""Seconds between two writes; scrapers read about every ten seconds."""
 FRESH = 10.0
-"""Seconds after which the gauges of a process that writes no more are left out."""
+"""Seconds after which the gauges of a process that stopped writing are omitted."""
 GONE = "gone"
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What one process had counted at a moment."""
+    """The metrics of one process at one time."""
 
     pid: int
     at: float
     series: list[Series]
     families: list[Family] = []
-    """Those that are not in the catalogue."""
+    """Families that are not in the catalogue."""
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is counted, and what it is called."""
+    """All series and their families."""
 
     series: list[Series]
     families: dict[str, Family]
 
 
 class SharedNumbers:
-    """This process's numbers, and those of its siblings in the same folder; without one, its own alone."""
+    """The metrics of this process and of the others in the same folder; without a folder, its own alone."""
 
     def __init__(
         self,
@@ -71,17 +71,17 @@ class SharedNumbers:
         metrics.gauge("aforesaid_processes", "", lambda: 1.0)
 
     async def numbers(self) -> Numbers:
-        """The sum over all processes, now."""
+        """Return the sum over all processes."""
         own = self._own()
         if self._folder is None:
-            return _added([own], own.at)
-        return await asyncio.to_thread(self._written_and_read, self._folder, own)
+            return _sum([own], own.at)
+        return await asyncio.to_thread(self._write_and_sum, self._folder, own)
 
     async def keep_writing(self) -> None:
-        """Write once a second, until cancelled, and then once more."""
+        """Write once a second until cancelled, and then once more."""
         if self._folder is None:
             return
-        await asyncio.to_thread(_tidy, self._folder)
+        await asyncio.to_thread(_merge_ended, self._folder)
         try:
             while True:
                 await self._try_to_write(self._folder)
@@ -96,20 +96,20 @@ class SharedNumbers:
             event(log, logging.WARNING, "metrics_not_shared", f"metrics are not shared: {describe(error)}")
 
     def _own(self) -> Snapshot:
-        # Looked up here, on the event loop: gauges read what is changed there.
+        # On the event loop, because gauges read state that changes there.
         families = [one for name, one in self._metrics.families().items() if name not in CATALOGUE]
         return Snapshot(pid=os.getpid(), at=self._clock(), series=self._metrics.series(), families=families)
 
-    def _written_and_read(self, folder: Path, own: Snapshot) -> Numbers:
+    def _write_and_sum(self, folder: Path, own: Snapshot) -> Numbers:
         _write(folder / self._name, own)
         with _locked(folder, exclusive=False):
             others = [_read(file) for file in _files(folder) if file.name != self._name]
-        return _added([own, *(one for one in others if one is not None)], own.at)
+        return _sum([own, *(one for one in others if one is not None)], own.at)
 
 
 @contextmanager
 def shared_folder() -> Iterator[Path]:
-    """A folder for workers that are started inside the block, private to this user, gone afterwards."""
+    """Create a private folder for workers started inside the block, and remove it afterwards."""
     with TemporaryDirectory(prefix="aforesaid-metrics-") as folder:
         before = os.environ.get(FOLDER)
         os.environ[FOLDER] = folder
@@ -120,7 +120,7 @@ def shared_folder() -> Iterator[Path]:
 
 
 def folder_from_environment() -> Path | None:
-    """The folder that whoever started this process made, if it did."""
+    """Return the folder that the parent process created, or None."""
     given = os.environ.get(FOLDER)
     return Path(given) if given else None
 
@@ -133,9 +133,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write(file: Path, snapshot: Snapshot) -> None:
-    aside = file.with_name(f".{file.name}-{uuid4().hex[:8]}")
-    aside.write_bytes(msgspec.json.encode(snapshot))
-    aside.replace(file)
+    temporary = file.with_name(f".{file.name}-{uuid4().hex[:8]}")
+    temporary.write_bytes(msgspec.json.encode(snapshot))
+    temporary.replace(file)
 
 
 def _read(file: Path) -> Snapshot | None:
@@ -145,16 +145,16 @@ def _read(file: Path) -> Snapshot | None:
         return None
 
 
-def _tidy(folder: Path) -> None:
-    """Add up what processes that are gone have left, so that there are never more files than processes."""
+def _merge_ended(folder: Path) -> None:
+    """Merge the files of ended processes, so that there are never more files than processes."""
     if fcntl is None:
         return
     with _locked(folder, exclusive=True):
         found = {file: _read(file) for file in _files(folder)}
-        left = {file: one for file, one in found.items() if one is not None and not _lives(one.pid)}
+        left = {file: one for file, one in found.items() if one is not None and not _is_running(one.pid)}
         if len(left) < 2:
             return
-        added = _added(left.values(), float("inf"))
+        added = _sum(left.values(), float("inf"))
         families = [one for name, one in added.families.items() if name not in CATALOGUE]
         _write(folder / GONE, Snapshot(pid=0, at=0.0, series=added.series, families=families))
         for file in left:
@@ -162,7 +162,7 @@ def _tidy(folder: Path) -> None:
                 file.unlink()
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     if pid == 0:
         return False
     try:
@@ -176,7 +176,7 @@ def _lives(pid: int) -> bool:
 
 @contextmanager
 def _locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
-    """Nobody adds up while somebody reads."""
+    """Prevent merging while a process reads."""
     if fcntl is None:
         yield
         return
@@ -185,10 +185,10 @@ def _locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
         yield
 
 
-# Adding up
+# Summing
 
 
-def _added(snapshots: Iterable[Snapshot], now: float) -> Numbers:
+def _sum(snapshots: Iterable[Snapshot], now: float) -> Numbers:
     families = dict(CATALOGUE)
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Series]] = {}
     for snapshot in snapshots:
@@ -197,11 +197,11 @@ def _added(snapshots: Iterable[Snapshot], now: float) -> Numbers:
         for one in snapshot.series:
             if fresh or families[one.name].kind != "gauge":
                 found.setdefault((one.name, tuple(one.labels.items())), []).append(one)
-    series = [_sum_of(families[name], several) for (name, _), several in sorted(found.items())]
+    series = [_sum_series(families[name], several) for (name, _), several in sorted(found.items())]
     return Numbers(series=series, families=families)
 
 
-def _sum_of(family: Family, several: Sequence[Series]) -> Series:
+def _sum_series(family: Family, several: Sequence[Series]) -> Series:
     first = several[0]
     if len(several) == 1:
         return first

@@ -1,8 +1,8 @@
-"""Every metric there is, as data: name, kind, meaning, labels, buckets. Below: nothing.
+"""Every metric as data: name, kind, meaning, labels, buckets.
 
-`docs/reference/metrics.md`, the alert rules and the dashboard are checked against this list, and a metric
-of ours that is not in it cannot be counted. A label's values come from a set that is known when the
-program is written or configured: never an owner, an id, or anything that was said.
+Tests compare `docs/reference/metrics.md`, the alert rules and the dashboard with this list, and a metric of
+ours must be in it. Label values come from sets known when the program is written or configured: never an
+owner, an id, or content.
 """
 
 from typing import Literal, NamedTuple
@@ -14,11 +14,11 @@ SECONDS = (
     *(float(f"{step}e{power}") for power in range(-5, 1) for step in (1.0, 1.6, 2.5, 4.0, 6.3)),
     10.0,
 )
-"""Upper bounds of a histogram of times: from ten microseconds (a read in memory) to ten seconds (a store that
-hangs). Five steps to a power of ten: a quantile that is read from them is never off by more than one step, a
-factor of 1.6."""
+"""Upper bounds of time histograms, from ten microseconds (a read in memory) to ten seconds (a store that
+hangs). Five steps per power of ten: the error of a quantile is at most one step, a factor of 1.6.
+"""
 LENGTHS = tuple(float(2**power) for power in range(21))
-"""Of lengths and counts: powers of two, to a million, because a bucket is then a number of bits."""
+"""Upper bounds of lengths and counts: powers of two up to a million, so that a bucket is a number of bits."""
 
 
 class Family(NamedTuple):
@@ -30,7 +30,7 @@ class Family(NamedTuple):
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     across: Literal["sum", "max"] = "sum"
-    """How the numbers of several processes become one."""
+    """How the values of several processes are combined."""
 
 
 def _counter(name: str, meaning: str, *labels: str) -> Family:
@@ -51,10 +51,10 @@ def _lengths(name: str, meaning: str, *labels: str) -> Family:
 
 CHAPTERS: dict[str, tuple[Family, ...]] = {
     "Conversations": (
-        _counter("aforesaid_conversations_started_total", "Conversations begun", "channel"),
+        _counter("aforesaid_conversations_started_total", "Conversations started", "channel"),
         _counter(
             "aforesaid_conversations_ended_total",
-            "Conversations that went: deleted (also where none was there), expired, erased, archived",
+            "Conversations removed: deleted (also where there was none), expired, erased, archived",
             "how",
         ),
         _counter("aforesaid_turns_total", "Turns stored"),
@@ -63,28 +63,28 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter("aforesaid_clients_ambiguous_total", "Messages that may name several clients"),
         _counter(
             "aforesaid_client_notes_dropped_total",
-            "Conversations that were not looked through for clients: too many waited",
+            "Conversations not searched for clients because the queue was full",
         ),
-        _lengths("aforesaid_message_characters", "Characters in a message that was stored"),
-        _lengths("aforesaid_conversation_messages", "Messages in a conversation when a context is made"),
+        _lengths("aforesaid_message_characters", "Characters in a stored message"),
+        _lengths("aforesaid_conversation_messages", "Messages in a conversation when a context is built"),
     ),
     "Contexts": (
         _lengths("aforesaid_context_messages", "Messages in a context"),
         _lengths("aforesaid_context_tokens", "Tokens in a context, where they were counted"),
         _counter(
             "aforesaid_contexts_degraded_total",
-            "Contexts made while the store could not be asked, from what is known",
+            "Contexts built from the last known state while the store was unavailable",
         ),
     ),
     "Calls": (
         _times(
             "aforesaid_call_seconds",
-            "How long a call of the manager took; one may contain another, as add_message does append",
+            "Duration of a call of the manager; one may contain another, as add_message contains append",
             "call",
         ),
         _counter(
             "aforesaid_call_errors_total",
-            "Calls of the manager that raised an error, each error counted once, where it was first seen",
+            "Calls of the manager that raised an error; each error counts once, where it was first raised",
             "call",
             "error",
         ),
@@ -92,55 +92,58 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
     "Search": (
         _counter(
             "aforesaid_searches_total",
-            "Searches, by what they went: words, meaning, time; conversations as a whole; likeness",
+            "Searches by kind: words, meaning, time, conversations, likeness",
             "by",
         ),
         _lengths("aforesaid_search_results", "Results of a search"),
         _times(
             "aforesaid_search_stage_seconds",
-            "How long a stage of a search took: candidates, reading, browsing",
+            "Duration of a stage of a search: candidates, reading, browsing",
             "stage",
         ),
     ),
     "Agents": (
-        _times("aforesaid_agent_step_seconds", "How long an agent took for one reply", "agent"),
+        _times("aforesaid_agent_step_seconds", "Duration of one reply of an agent", "agent"),
         _counter("aforesaid_agent_errors_total", "Replies that failed", "agent", "error"),
-        _counter("aforesaid_agent_tokens_total", "Tokens that providers counted", "agent", "direction"),
+        _counter("aforesaid_agent_tokens_total", "Tokens as counted by providers", "agent", "direction"),
         _counter(
             "aforesaid_unstored_turns_total",
             "Answered turns that could not be stored: queued, stored later, or lost",
             "status",
         ),
-        _times("aforesaid_tool_seconds", "How long a call of a tool took", "tool"),
-        _counter("aforesaid_tool_errors_total", "Calls of a tool that failed", "tool"),
+        _times("aforesaid_tool_seconds", "Duration of a tool call", "tool"),
+        _counter("aforesaid_tool_errors_total", "Tool calls that failed", "tool"),
     ),
     "Stores": (
-        _times("aforesaid_store_seconds", "How long the store took for an operation", "store", "operation"),
+        _times("aforesaid_store_seconds", "Duration of a store operation", "store", "operation"),
         _counter(
             "aforesaid_store_errors_total",
-            "Operations that the store refused or failed at",
+            "Store operations that were refused or failed",
             "store",
             "operation",
             "error",
         ),
-        _counter("aforesaid_log_violations_total", "Entries of sealed logs that are not as written"),
+        _counter(
+            "aforesaid_log_violations_total",
+            "Entries of sealed logs that were changed or cannot be decrypted",
+        ),
         _counter("aforesaid_cache_hits_total", "Reads served from the cache", "store"),
         _counter("aforesaid_cache_misses_total", "Reads that were loaded", "store"),
         _gauge("aforesaid_cache_bytes", "Bytes in the cache", "store"),
-        _counter("aforesaid_retries_total", "Attempts made again", "store"),
+        _counter("aforesaid_retries_total", "Retries", "store"),
         _counter("aforesaid_degraded_reads_total", "Reads answered from the last known state", "store"),
         _gauge("aforesaid_breaker_state", "0 closed, 1 half open, 2 open", "store", across="max"),
         _gauge("aforesaid_known_bytes", "Bytes of the last known state", "store"),
         _counter("aforesaid_spool_accepted_total", "Operations accepted into the spool", "store"),
-        _counter("aforesaid_spool_replayed_total", "Spooled operations that the store has now", "store"),
+        _counter("aforesaid_spool_replayed_total", "Spooled operations that were replayed", "store"),
         _counter("aforesaid_dead_letters_total", "Spooled operations that the store refused", "store"),
         _counter("aforesaid_spool_damaged_total", "Damaged parts of the spool that were set aside", "store"),
         _gauge("aforesaid_spool_operations", "Operations in the spool", "store"),
-        _gauge("aforesaid_spool_bytes", "Bytes that the spool takes", "store"),
-        _gauge("aforesaid_spool_limit_bytes", "Bytes that the spool may take", "store"),
+        _gauge("aforesaid_spool_bytes", "Bytes in the spool", "store"),
+        _gauge("aforesaid_spool_limit_bytes", "The most bytes that the spool may take", "store"),
         _gauge(
             "aforesaid_spool_oldest_seconds",
-            "Age of the operation that waits longest",
+            "Age of the oldest operation in the spool",
             "store",
             across="max",
         ),
@@ -155,25 +158,29 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         ),
         _times(
             "aforesaid_http_request_seconds",
-            "How long a request took, from its first byte to the last of the answer",
+            "Duration of a request, from its first byte to the last byte of the response",
             "method",
             "route",
         ),
         _gauge("aforesaid_http_requests_in_progress", "Requests being answered"),
     ),
     "WebSocket": (
-        _gauge("aforesaid_live_connections", "Connections that are open"),
-        _counter("aforesaid_live_opened_total", "Connections that were opened"),
-        _counter("aforesaid_live_closed_total", "Connections that came to their end, by code", "code"),
+        _gauge("aforesaid_live_connections", "Open connections"),
+        _counter("aforesaid_live_opened_total", "Opened connections"),
+        _counter("aforesaid_live_closed_total", "Closed connections, by code", "code"),
         _counter("aforesaid_live_frames_total", "Frames in and out", "direction", "kind"),
-        _gauge("aforesaid_live_queued", "Frames that wait to be sent, over all connections"),
-        _gauge("aforesaid_live_queue_longest", "Frames that wait on one connection at most", across="max"),
-        _gauge("aforesaid_live_feeds", "Conversations that are watched"),
-        _gauge("aforesaid_live_turns", "Turns under way"),
+        _gauge("aforesaid_live_queued", "Frames waiting to be sent, over all connections"),
+        _gauge(
+            "aforesaid_live_queue_longest",
+            "Frames waiting on the connection with the longest queue",
+            across="max",
+        ),
+        _gauge("aforesaid_live_feeds", "Watched conversations"),
+        _gauge("aforesaid_live_turns", "Turns in progress"),
     ),
     "Process": (
         _gauge("aforesaid_build_info", "Always 1; the label is the release", "version", across="max"),
-        _gauge("aforesaid_processes", "Server processes whose numbers are in this answer"),
+        _gauge("aforesaid_processes", "Server processes included in these metrics"),
         _gauge("aforesaid_start_time_seconds", "When the process started, in Unix time", across="max"),
     ),
 }

@@ -1,7 +1,7 @@
-"""What is counted and logged when something happens to a conversation. Above: whoever makes it happen.
+"""Metrics and log events for changes to conversations.
 
-One function for each happening, so that the manager says in one line that it happened, and this page is the
-list. Counts and ids only: never words, names, subjects, tags or sessions.
+One function for each event, so that this page is the list. Only counts and ids: never text, names, subjects,
+tags or sessions.
 """
 
 import logging
@@ -35,7 +35,7 @@ _results = telemetry.lengths("aforesaid_search_results")
 
 
 def turn_stored(conversation_id: str, messages: "Sequence[Message]", *, known: int = 0) -> None:
-    """A turn was stored; `known` of its messages were known. Short: every turn waits for it."""
+    """Count a stored turn; `known` of its messages were stored before. This is on the path of every turn."""
     new = messages[known:] if known else messages
     if not new:
         return
@@ -55,45 +55,45 @@ def conversation_started(conversation_id: str, channel: str) -> None:
         log,
         logging.INFO,
         "conversation_started",
-        "a conversation was begun",
+        "a conversation was started",
         channel=channel,
         **_id(conversation_id),
     )
 
 
 def conversation_ended(conversation_id: str, how: str) -> None:
-    """It was deleted or archived."""
+    """Count a deleted or archived conversation."""
     telemetry.counter("aforesaid_conversations_ended_total", how=how).add()
     event(log, logging.INFO, f"conversation_{how}", f"a conversation was {how}", **_id(conversation_id))
 
 
 def erased(count: int, conversation_id: str | None) -> None:
-    """A conversation was erased, or everything that an owner had."""
+    """Count an erased conversation, or an erased owner."""
     telemetry.counter("aforesaid_conversations_ended_total", how="erased").add(count)
     sentence = "an owner was erased" if conversation_id is None else "a conversation was erased"
     event(log, logging.INFO, "erased", sentence, count=count, **_id(conversation_id))
 
 
 def conversations_expired(count: int) -> None:
-    """A purge removed so many."""
+    """Count the conversations that a purge removed."""
     if count:
         telemetry.counter("aforesaid_conversations_ended_total", how="expired").add(count)
         event(log, logging.INFO, "conversations_expired", "expired conversations were removed", count=count)
 
 
 def conversation_changed(name: str, sentence: str, conversation_id: str = "", **counts: int) -> None:
-    """Something else that a person may want to know afterwards."""
+    """Log another event that an operator may look for later."""
     event(log, logging.INFO, name, sentence, **_id(conversation_id), **counts)
 
 
 def log_violated(conversation_id: str, count: int) -> None:
-    """Entries of a sealed log are not as they were written, or cannot be opened."""
+    """Count entries of a sealed log that were changed or cannot be decrypted."""
     telemetry.counter("aforesaid_log_violations_total").add(count)
     event(
         log,
         logging.WARNING,
         "log_violated",
-        "a sealed log is not as it was written: entries were altered, added, removed, moved or put back",
+        "a sealed log was changed: entries were altered, added, removed, moved or restored",
         count=count,
         **_id(conversation_id),
     )
@@ -123,26 +123,26 @@ def context_loaded(conversation_id: str, context: "Context") -> None:
             log,
             logging.WARNING,
             "context_degraded",
-            "a context was made from what is known",
+            "a context was built from the last known state",
             **_id(conversation_id),
         )
 
 
 def searched(by: str, results: int, *, degraded: bool = False) -> None:
-    """Something was looked for."""
+    """Count a search."""
     telemetry.counter("aforesaid_searches_total", by=by).add()
     _results.observe(results)
     event(log, logging.INFO, "searched", "a search was made", by=by, results=results, degraded=degraded)
 
 
 def _id(conversation_id: object) -> dict[str, Any]:
-    """The id as a field. What does not look like one may be anything, and is left out."""
+    """Return the id as a field. A value that does not look like an id may be anything, and is omitted."""
     text = str(conversation_id)
     return {"conversation_id": text} if _UUID.fullmatch(text) else {}
 
 
 def _size(content: object) -> int:
-    """Characters in content that is not plain text."""
+    """Count the characters in content that is not plain text."""
     match content:
         case str():
             return len(content)

@@ -1,4 +1,4 @@
-"""Numbers as Prometheus reads them: OpenMetrics with exemplars, or the classic text form. Below: metrics."""
+"""Metrics in Prometheus formats: OpenMetrics with exemplars, or the classic text format."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,16 +11,18 @@ from aforesaid.telemetry.metrics import Exemplar, Sample, Series, samples_of
 CLASSIC = "text/plain; version=0.0.4; charset=utf-8"
 OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_ASKED = re.compile(r"\s*([^;,\s]+)\s*((?:;[^,]*)?)(?:,|$)")
+_ACCEPTED = re.compile(r"\s*([^;,\s]+)\s*((?:;[^,]*)?)(?:,|$)")
 _QUALITY = re.compile(r";\s*q=([0-9.]+)")
 
 
 def form_for(accept: str | None) -> str:
-    """The content type that is asked for: OpenMetrics where it is wanted at least as much as text."""
-    wanted = {kind.lower(): _quality(more) for kind, more in _ASKED.findall(accept or "")}
+    """Return the content type for an Accept header: OpenMetrics where it is preferred at least as much as
+    text.
+    """
+    wanted = {kind.lower(): _quality(more) for kind, more in _ACCEPTED.findall(accept or "")}
     plain = max(wanted.get("text/plain", 0.0), wanted.get("text/*", 0.0))
-    asked = wanted.get("application/openmetrics-text", 0.0)
-    return OPEN if asked > 0 and asked >= plain else CLASSIC
+    open_quality = wanted.get("application/openmetrics-text", 0.0)
+    return OPEN if open_quality > 0 and open_quality >= plain else CLASSIC
 
 
 def _quality(parameters: str) -> float:
@@ -34,7 +36,7 @@ def _quality(parameters: str) -> float:
 def exposition(
     series: Iterable[Series], form: str = CLASSIC, families: Mapping[str, Family] = CATALOGUE
 ) -> str:
-    """The series as text in one of the two forms. A histogram that has seen nothing yet is left out."""
+    """Return the series as text. Histograms without observations are omitted."""
     seen = [one for one in series if any(one.counts) or families[one.name].kind != "histogram"]
     lines = _lines(sorted(seen, key=lambda one: (one.name, *sorted(one.labels.items()))), form, families)
     return "".join(f"{line}\n" for line in lines)
@@ -44,9 +46,9 @@ def _lines(series: list[Series], form: str, families: Mapping[str, Family]) -> I
     is_open = form == OPEN
     for name, group in groupby(series, key=lambda one: one.name):
         family = families[name]
-        called = name.removesuffix("_total") if is_open and family.kind == "counter" else name
-        yield f"# HELP {called} {_escaped(family.help)}"
-        yield f"# TYPE {called} {family.kind}"
+        shown_name = name.removesuffix("_total") if is_open and family.kind == "counter" else name
+        yield f"# HELP {shown_name} {_escaped(family.help)}"
+        yield f"# TYPE {shown_name} {family.kind}"
         for sample in samples_of(group, families):
             yield _line(sample, exemplar=sample.exemplar if is_open else None)
     if is_open:
@@ -78,7 +80,7 @@ def _escaped(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as both forms write it: large ones with an exponent, and never `inf`."""
+    """Return a number in the common format: large ones with an exponent, and never `inf`."""
     if isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     text = repr(float(value))

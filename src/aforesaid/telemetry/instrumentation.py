@@ -1,11 +1,10 @@
-"""Calls of the one door, watched: how long each took, how it failed, and its span. Above: the manager.
+"""Measure the manager's calls: duration, errors, spans.
 
     @watched
-    class ConversationManager(Keeping, Finding): ...
+    class ConversationManager: ...
 
-Every public method that waits is watched, those of its parts included, under its own name. So a method that
-is added is watched without a word, and no call is measured in two places. Its arguments are checked first, by
-`aforesaid.arguments`.
+Every public coroutine method is measured under its own name, including delegated ones, so a new method needs
+no further code. Arguments are validated first, by `aforesaid._internal.arguments`.
 """
 
 import inspect
@@ -28,12 +27,12 @@ Method = Callable[..., Awaitable[Any]]
 
 
 def watched(kind: C) -> C:
-    """The class, with every public method that waits watched."""
+    """Measure every public coroutine method of the class."""
     return watched_as("")(kind)
 
 
 def watched_as(prefix: str) -> Callable[[C], C]:
-    """The same, for a part that a manager hands out: its calls have this before their names."""
+    """Measure a class that a manager returns; its call names get this prefix."""
 
     def watching(kind: C) -> C:
         return _with_watched_methods(kind, prefix)
@@ -72,7 +71,7 @@ def _watched(name: str, method: Method) -> Method:
 
 
 def _failed(call: str, error: BaseException) -> None:
-    """Count an error once, where it is first seen, and log it. What was cancelled has not failed."""
+    """Count an error once, where it is first raised, and log it. A cancellation is not an error."""
     if not isinstance(error, Exception) or getattr(error, "_seen_by_aforesaid", False):
         return
     error._seen_by_aforesaid = True  # type: ignore[attr-defined]
@@ -82,12 +81,12 @@ def _failed(call: str, error: BaseException) -> None:
 
 
 def error_kind(error: BaseException) -> str:
-    """The class of an error of ours, as a label; `other` for everybody else's."""
+    """Return the class of our own error as a label; `other` for any other error."""
     return type(error).__name__ if type(error).__module__ == "aforesaid.errors" else "other"
 
 
 def _level(error: Exception) -> int:
-    """What a caller got wrong is no trouble of ours."""
+    """Return the log level; a caller's mistake is not a failure of ours."""
     if isinstance(error, InvalidInput | NotFound):
         return logging.INFO
     return logging.WARNING if isinstance(error, AforesaidError) else logging.ERROR

@@ -1,12 +1,11 @@
-"""Lines of a log, as JSON for machines or as text for people: one for each event, with the request's id.
+"""Log lines as JSON or text: one for each event, with the request's id.
 
     with logging_to(sys.stderr, form="json"):
         ...
 
-No content gets into a line. An error is said by its class (see `events.told`), a traceback by its places
-without words. What other packages log may quote anything, so that of theirs only the constant part is kept,
-and none of their fields.
-Lines are written by a thread: an event loop never waits for a terminal or a pipe.
+Lines contain no content. An error is logged by its class (see `log_events.describe`), a traceback by its
+places without text. Other packages may log anything, so only the constant part of their messages is kept, and
+none of their fields. A thread writes the lines: an event loop never waits for a terminal or a pipe.
 """
 
 import logging
@@ -30,15 +29,15 @@ FORMS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 MOST_FRAMES = 30
 MOST_WAITING = 10_000
-"""Lines that may wait for a slow reader of the log; what comes then is dropped, and not waited for."""
+"""The most lines that wait for a slow reader; further lines are dropped."""
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PLACE = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
-"""A scheme, an address, a number: what a server that starts says of itself. No path, no query."""
+"""A scheme, an address or a number, which a starting server logs. No path, no query."""
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """All that a line says."""
+    """Return all fields of a line."""
     request = current.get()
     extra = _extra(record) if _is_ours(record.name) else {}
     return {
@@ -49,7 +48,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
         "message": sentence_of(record),
         **({} if request is None else request.labels),
         **extra,
-        **_trouble_in(record),
+        **_error_fields(record),
     }
 
 
@@ -58,13 +57,13 @@ def _extra(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def sentence_of(record: logging.LogRecord) -> str:
-    """The record's words, with nothing in them that anybody said."""
+    """Return the record's message without content."""
     if _is_ours(record.name):
-        return _filled(record, _told_if_error)
+        return _filled(record, _describe_if_error)
     if record.name.startswith("uvicorn"):
         return _filled(record, _place_if_any)
-    if not record.args:  # made up on the spot, of whatever was at hand
-        return f"said by {record.module}, line {record.lineno}"
+    if not record.args:  # formatted by the caller, and so may contain anything
+        return f"logged by {record.module}, line {record.lineno}"
     return str(record.msg)
 
 
@@ -80,7 +79,7 @@ def _filled(record: logging.LogRecord, shown: Any) -> str:
     return str(record.msg) % tuple(map(shown, record.args))
 
 
-def _told_if_error(value: object) -> object:
+def _describe_if_error(value: object) -> object:
     return describe(value) if isinstance(value, BaseException) else value
 
 
@@ -90,12 +89,12 @@ def _place_if_any(value: object) -> object:
     return value if isinstance(value, str) and _PLACE.fullmatch(value) else "…"
 
 
-def _trouble_in(record: logging.LogRecord) -> dict[str, Any]:
-    """The error that a record was made of: its class, what led to it, and the places that it came through."""
+def _error_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the record's error: its class, its cause, and the places of its traceback."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return {}
-    return {"error": type(error).__name__, "describe": describe(error), "trace": _places(error.__traceback__)}
+    return {"error": type(error).__name__, "cause": describe(error), "trace": _places(error.__traceback__)}
 
 
 def _places(trace: TracebackType | None) -> list[str]:
@@ -104,19 +103,19 @@ def _places(trace: TracebackType | None) -> list[str]:
 
 
 def _file(path: str) -> str:
-    """The last two parts of a path."""
+    """Return the last two parts of a path."""
     return "/".join(re.split(r"[/\\]", path)[-2:])
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line of JSON."""
+    """Formats a record as a line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         return msgspec.json.encode(fields_of(record), enc_hook=str).decode()
 
 
 class TextLines(logging.Formatter):
-    """A record as a line for people."""
+    """Formats a record as a line of text."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = fields_of(record)
@@ -135,8 +134,8 @@ def _one_word(value: object) -> str:
     return text if text and not re.search(r"\s", text) else repr(text)
 
 
-class _Handing(logging.Handler):
-    """Makes the line where the record comes from, which knows the request, and hands it to the thread."""
+class _QueueHandler(logging.Handler):
+    """Formats the line in the caller's context, which has the request, and queues it for the thread."""
 
     def __init__(self, lines: "queue.SimpleQueue[str | None]") -> None:
         super().__init__()
@@ -148,13 +147,13 @@ class _Handing(logging.Handler):
 
 
 def _write(lines: "queue.SimpleQueue[str | None]", stream: TextIO) -> None:
-    """Write what comes, all that waits at once, until a None."""
+    """Write queued lines in batches until a None."""
     line = lines.get()
     while line is not None:
         waiting = [line]
         while not lines.empty() and (line := lines.get()) is not None:
             waiting.append(line)
-        with suppress(OSError, ValueError):  # nobody reads the log any more: that is no reason to stop
+        with suppress(OSError, ValueError):  # a closed log stream must not stop the program
             stream.write("".join(waiting))
             stream.flush()
         if line is not None:
@@ -163,19 +162,19 @@ def _write(lines: "queue.SimpleQueue[str | None]", stream: TextIO) -> None:
 
 @contextmanager
 def logging_to(stream: TextIO, *, form: str = "text", level: str = "info") -> Iterator[None]:
-    """Everything that is logged goes to the stream, as lines of this form, until the block ends."""
+    """Write all log records to the stream in this format until the block ends."""
     if form not in FORMS:
         raise InvalidSetting.not_in("log", form, FORMS)
     if level not in LEVELS:
         raise InvalidSetting.not_in("log_level", level, LEVELS)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-    handing = _Handing(lines)
-    handing.setFormatter(JsonLines() if form == "json" else TextLines())
-    writing = threading.Thread(target=_write, args=(lines, stream), name="aforesaid-log", daemon=True)
-    writing.start()
+    handler = _QueueHandler(lines)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    writer = threading.Thread(target=_write, args=(lines, stream), name="aforesaid-log", daemon=True)
+    writer.start()
     root = logging.getLogger()
     before, was = root.handlers[:], root.level
-    root.handlers[:] = [handing]
+    root.handlers[:] = [handler]
     root.setLevel(level.upper())
     try:
         yield
@@ -183,4 +182,4 @@ def logging_to(stream: TextIO, *, form: str = "text", level: str = "info") -> It
         root.handlers[:] = before
         root.setLevel(was)
         lines.put(None)
-        writing.join()
+        writer.join()

@@ -1,11 +1,11 @@
-"""Counters, gauges, histograms, as plain values. Below: the catalogue, the current request.
+"""Counters, gauges and histograms as plain values.
 
     retries = telemetry.counter("aforesaid_retries_total", store="…")
     retries.add()
     for sample in telemetry.samples(): ...
 
-A surface exports `series()` to whatever is watched there. Counting is done on the event loop, where nobody
-else counts at the same time, and costs a tenth of a microsecond; nothing is locked.
+A surface exports `series()`. Counting happens on the event loop, so it needs no lock, and costs a tenth of a
+microsecond.
 """
 
 from bisect import bisect_left
@@ -17,14 +17,14 @@ from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS, Family, K
 from aforesaid.telemetry.requests import Request, current
 
 MOST_SERIES = 1000
-"""Series of one name. Labels of what comes after are `other`: memory stays bounded, come what may."""
+"""The most series of one name. Further ones get the labels `other`, so that memory stays bounded."""
 OTHER = "other"
 MOST_BITS = 128
-"""Of a length: more than anything has."""
+"""The most bits of a length."""
 
 
 class Exemplar(NamedTuple):
-    """One observation of many, with the request that it was made in."""
+    """One of many observations, with its request."""
 
     labels: dict[str, str]
     value: float
@@ -32,7 +32,9 @@ class Exemplar(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One metric with its labels, now. For a histogram, `counts` by bucket and their sum as `value`."""
+    """One metric with its labels and current value. For a histogram, `counts` by bucket and their sum as
+    `value`.
+    """
 
     name: str
     labels: dict[str, str]
@@ -42,7 +44,7 @@ class Series(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One number. A histogram is several: `le` buckets, then `_sum` and `_count`."""
+    """One number. A histogram gives several: `le` buckets, then `_sum` and `_count`."""
 
     name: str
     kind: Kind
@@ -53,7 +55,7 @@ class Sample(NamedTuple):
 
 
 class Counter:
-    """A number that only goes up."""
+    """A number that only increases."""
 
     __slots__ = ("value",)
 
@@ -68,7 +70,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is looked up when it is asked for."""
+    """A number that is read on request."""
 
     __slots__ = ("read",)
 
@@ -84,7 +86,7 @@ class Gauge:
 
 
 class Histogram:
-    """How often something took how long, or was how large."""
+    """A distribution of durations or sizes."""
 
     __slots__ = ("_bounds", "_counts", "_exemplars", "_sum")
 
@@ -96,7 +98,7 @@ class Histogram:
 
     @property
     def value(self) -> float:
-        """How many were observed."""
+        """The number of observations."""
         return float(sum(self._counts))
 
     def observe(self, amount: float) -> None:
@@ -111,16 +113,16 @@ class Histogram:
         return self._sum, tuple(self._counts), tuple(map(_exemplar, self._exemplars))
 
 
-def _exemplar(kept: tuple[Request, float, float] | None) -> Exemplar | None:
-    """As it is shown. It is kept as it comes: many are, and few are looked at."""
-    if kept is None:
+def _exemplar(stored: tuple[Request, float, float] | None) -> Exemplar | None:
+    """Return the exemplar. It is converted on request, because many are stored and few are read."""
+    if stored is None:
         return None
-    request, amount, at = kept
+    request, amount, at = stored
     return Exemplar(request.labels, amount, at)
 
 
 class Lengths:
-    """How often something was how long: a histogram of whole numbers, for what is measured most often."""
+    """A distribution of whole numbers, for the most frequent measurements."""
 
     __slots__ = ("_counts", "_sum")
 
@@ -130,7 +132,7 @@ class Lengths:
 
     @property
     def value(self) -> float:
-        """How many were observed."""
+        """The number of observations."""
         return float(sum(self._counts))
 
     def observe(self, amount: int) -> None:
@@ -148,7 +150,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Telemetry:
-    """Metrics by name and labels; asking twice for the same one gives the same one."""
+    """Metrics by name and labels; the same name and labels give the same metric."""
 
     def __init__(self) -> None:
         self._metrics: dict[Key, Metric] = {}
@@ -156,7 +158,7 @@ class Telemetry:
         self._sizes: dict[str, int] = {}
 
     def counter(self, name: str, description: str = "", **labels: str) -> Counter:
-        metric = self._kept(self._family(name, "counter", description, labels), labels, Counter)
+        metric = self._metric(self._family(name, "counter", description, labels), labels, Counter)
         assert isinstance(metric, Counter)
         return metric
 
@@ -164,38 +166,38 @@ class Telemetry:
         self, name: str, description: str = "", *, bounds: tuple[float, ...] = SECONDS, **labels: str
     ) -> Histogram:
         family = self._family(name, "histogram", description, labels, bounds)
-        metric = self._kept(family, labels, lambda: Histogram(family.bounds))
+        metric = self._metric(family, labels, lambda: Histogram(family.bounds))
         assert isinstance(metric, Histogram)
         return metric
 
     def lengths(self, name: str, description: str = "", **labels: str) -> Lengths:
-        """A histogram of whole numbers."""
+        """Return a histogram of whole numbers."""
         family = self._family(name, "histogram", description, labels, LENGTHS)
-        metric = self._kept(family, labels, Lengths)
+        metric = self._metric(family, labels, Lengths)
         assert isinstance(metric, Lengths)
         return metric
 
     def gauge(self, name: str, description: str, read: Callable[[], float], **labels: str) -> Gauge:
-        """A gauge is taken over by whoever asks last: a store that is opened again counts anew."""
+        """Return a gauge. The last caller's function is used: a store that is opened again replaces it."""
         family = self._family(name, "gauge", description, labels)
-        gauge = self._kept(family, labels, lambda: Gauge(read))
+        gauge = self._metric(family, labels, lambda: Gauge(read))
         assert isinstance(gauge, Gauge)
         gauge.read = read
         return gauge
 
     def families(self) -> dict[str, Family]:
-        """Everything that is counted here, by name."""
+        """Return all families, by name."""
         return dict(sorted(self._families.items()))
 
     def series(self) -> list[Series]:
-        """Every metric, now."""
+        """Return the current value of every metric."""
         return [
             Series(name, dict(labels), *metric.state())
             for (name, labels), metric in sorted(self._metrics.items(), key=lambda item: item[0])
         ]
 
     def samples(self) -> list[Sample]:
-        """Every number, now."""
+        """Return every current number."""
         return list(samples_of(self.series(), self._families))
 
     def _family(
@@ -206,7 +208,9 @@ class Telemetry:
         labels: Iterable[str],
         bounds: tuple[float, ...] = (),
     ) -> Family:
-        """What the catalogue says of it; else what whoever counts says: an application may count its own."""
+        """Return the family from the catalogue, or the given one: an application may count metrics of its
+        own.
+        """
         known = CATALOGUE.get(name) or self._families.get(name)
         family = known or Family(name, kind, description, tuple(labels), bounds)
         if family.kind != kind or set(family.labels) != set(labels):
@@ -215,7 +219,7 @@ class Telemetry:
         self._families[name] = family
         return family
 
-    def _kept(self, family: Family, labels: dict[str, str], make: Callable[[], Metric]) -> Metric:
+    def _metric(self, family: Family, labels: dict[str, str], make: Callable[[], Metric]) -> Metric:
         key = family.name, tuple((label, labels[label]) for label in family.labels)
         metric = self._metrics.get(key)
         if metric is not None:
@@ -228,16 +232,16 @@ class Telemetry:
 
 
 def samples_of(series: Iterable[Series], families: Mapping[str, Family]) -> Iterator[Sample]:
-    """The numbers that series consist of."""
+    """Yield the numbers of series."""
     for one in series:
         family = families[one.name]
         if family.kind == "histogram":
-            yield from _of_histogram(one, family)
+            yield from _histogram_samples(one, family)
         else:
             yield Sample(one.name, family.kind, family.help, one.labels, one.value)
 
 
-def _of_histogram(one: Series, family: Family) -> Iterator[Sample]:
+def _histogram_samples(one: Series, family: Family) -> Iterator[Sample]:
     total = 0
     bounds: Sequence[str] = (*map(str, family.bounds), "+Inf")
     for bound, count, exemplar in zip(bounds, one.counts, one.exemplars, strict=True):
@@ -249,4 +253,4 @@ def _of_histogram(one: Series, family: Family) -> Iterator[Sample]:
 
 
 telemetry = Telemetry()
-"""This process's numbers: what is counted into unless another is handed in."""
+"""The metrics of this process, the default everywhere."""

@@ -1,4 +1,4 @@
-"""A piece of work as a block: timed, and a span where anybody traces. Below: metrics, tracing.
+"""Time a block, and trace it where tracing is on.
 
 with timed("search.reading", telemetry.histogram("aforesaid_search_stage_seconds", stage="reading")):
     ...
@@ -14,7 +14,7 @@ from aforesaid.telemetry.tracing import Attribute
 
 
 class timed:  # noqa: N801  reads as a statement
-    """The block's time goes into the histogram, also when it ends with an error."""
+    """Records the block's duration in the histogram, also when it raises."""
 
     __slots__ = ("_began", "_seconds", "_span")
 
@@ -28,7 +28,7 @@ class timed:  # noqa: N801  reads as a statement
         return self
 
     def note(self, **attributes: Attribute) -> None:
-        """Say more in the span."""
+        """Add attributes to the span."""
         self._span.note(**attributes)
 
     def __exit__(

@@ -1,11 +1,11 @@
-"""Spans, for whoever traces. Below: OpenTelemetry, imported when tracing is turned on, not before.
+"""Spans. OpenTelemetry is imported only when tracing is turned on.
 
     with span("search.candidates"):
         ...
 
-Off, a span costs a look at a variable. On, it is a child of the span around it, also across tasks and
-threads. A span that ends with an error says the error's class and nothing of its words: attributes are names
-of ours, counts and times.
+While tracing is off, a span costs one comparison. Otherwise it is a child of the surrounding span, also
+across tasks and threads. A span that ends with an error contains the error's class but not its text.
+Attributes are our own names, counts and times.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ Attribute = str | int | float | bool
 
 
 class Spanning(Protocol):
-    """What `span` gives: a block, to which attributes can be added while it runs."""
+    """A block to which attributes can be added while it runs."""
 
     def __enter__(self) -> "Spanning": ...
 
@@ -34,7 +34,7 @@ class Spanning(Protocol):
 
 
 class _Nothing:
-    """A span while nobody traces."""
+    """A span while tracing is off."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class _Traced:
             name,
             kind=kind,
             attributes=attributes,
-            # Either would write the error's words into the span.
+            # Either would write the error's text into the span.
             record_exception=False,
             set_status_on_exception=False,
         )
@@ -85,11 +85,11 @@ class _Traced:
 
 _NOTHING = _Nothing()
 tracer: "Tracer | None" = None
-"""Who takes the spans; None while nobody traces. Set by `trace_with`."""
+"""The tracer; None while tracing is off. Set by `trace_with`."""
 
 
 def span(name: str, **attributes: Attribute) -> Spanning:
-    """A block as a span; an underscore in an attribute's name is a dot in the trace."""
+    """Return a block as a span; underscores in attribute names become dots in the trace."""
     if tracer is None:
         return _NOTHING
     from opentelemetry.trace import SpanKind
@@ -99,7 +99,7 @@ def span(name: str, **attributes: Attribute) -> Spanning:
 
 @contextmanager
 def incoming(name: str, headers: Mapping[str, str], **attributes: Attribute) -> Iterator[Spanning]:
-    """The span of a request from outside: a child of the span that its `traceparent` names, if any."""
+    """Open the span of an incoming request: a child of the span in its `traceparent`, if any."""
     if tracer is None:
         yield _NOTHING
         return
@@ -116,7 +116,7 @@ def incoming(name: str, headers: Mapping[str, str], **attributes: Attribute) -> 
 
 
 def outgoing() -> dict[str, str]:
-    """The headers by which a request that is sent now goes on in this trace; none while nobody traces."""
+    """Return the headers that continue this trace in an outgoing request; empty while tracing is off."""
     if tracer is None:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -127,7 +127,7 @@ def outgoing() -> dict[str, str]:
 
 
 def trace_id() -> str | None:
-    """The id of the trace that is under way, where it is recorded."""
+    """Return the id of the current trace, where it is recorded."""
     if tracer is None:
         return None
     from opentelemetry.trace import format_trace_id, get_current_span
@@ -137,17 +137,17 @@ def trace_id() -> str | None:
 
 
 def trace_with(provider: "TracerProvider | None") -> None:
-    """Hand all spans to this provider from now on; None turns tracing off."""
-    global tracer  # noqa: PLW0603  one tracer a process, as with the log
+    """Send all spans to this provider; None turns tracing off."""
+    global tracer  # noqa: PLW0603  one tracer per process, as with the log
     tracer = None if provider is None else provider.get_tracer("aforesaid")
 
 
 @contextmanager
 def tracing_to(url: str, *, share: float = 1.0) -> Iterator[None]:
-    """Send spans by OTLP over HTTP to a collector, until the block ends; an empty URL traces nothing.
+    """Send spans by OTLP over HTTP to a collector until the block ends; an empty URL disables tracing.
 
-    `share`: of traces that begin here, how many are recorded; one that began elsewhere is recorded if it is
-    there. Spans are sent from a thread of their own; a collector that is away costs spans, and nothing else.
+    `share` is the share of traces starting here that are recorded; one that started elsewhere follows its
+    parent. A thread sends the spans; while the collector is unavailable, spans are dropped.
     """
     if not url:
         yield
