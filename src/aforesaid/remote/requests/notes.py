@@ -1,4 +1,4 @@
-"""Notes and summaries, as calls. Below: base. The signatures are the manager's."""
+"""Calls for notes and summaries. The signatures are the manager's."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,8 +18,8 @@ from aforesaid.summaries.records import Summary
 from aforesaid.windows import WindowPolicy
 
 
-class NotingCalls(Calls):
-    """What is remembered across conversations."""
+class NoteCalls(Calls):
+    """Calls for notes and summaries."""
 
     def remember(
         self,
@@ -46,8 +46,8 @@ class NotingCalls(Calls):
         return self._call("GET", "notes", query={"tag": tag, "history": history}, read=_notes)
 
     def get_note(self, note_id: str) -> Call[Note]:
-        """Looked for here: an id may be any text, and not any text can stand in a path."""
-        return self.notes(history=True).map(lambda found: _the_one(found, note_id))
+        """Filter locally: a note id may be any text, but a path may not contain any text."""
+        return self.notes(history=True).map(lambda found: _note_with_id(found, note_id))
 
     def recall(self, query: str = "", limit: int = 10, *, tag: str | None = None) -> Call[list[Note]]:
         from aforesaid.search.queries import parse_limit, parse_question
@@ -80,7 +80,7 @@ def _summary(document: Any) -> Summary | None:
 
 
 def _expiry(expires: datetime | str | timedelta | None) -> dict[str, Any]:
-    """When a note is over: a time from now is counted by the server's clock."""
+    """Return the expiry fields; a duration starts at the server's time."""
     if expires is None:
         return {}
     if isinstance(expires, timedelta):
@@ -97,7 +97,7 @@ def _notes(document: Any) -> list[Note]:
     return msgspec.convert(document["notes"], list[Note])
 
 
-def _the_one(notes: Sequence[Note], note_id: str) -> Note:
+def _note_with_id(notes: Sequence[Note], note_id: str) -> Note:
     for note in notes:
         if note.id == note_id:
             return note
