@@ -7,7 +7,7 @@ import aforesaid
 
 HEAVY = (
     *("apsw", "numpy", "tiktoken", "psycopg", "redis", "typer", "rich", "litestar", "yaml", "pydantic"),
-    *("httpx", "aforesaid.client"),
+    *("httpx", "aforesaid.remote"),
 )
 
 

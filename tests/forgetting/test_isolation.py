@@ -180,7 +180,7 @@ class Counter:
     def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         with patch.context() as patched:
             for kind, names in (
-                (InMemoryStore, ("_shelf", "_own_data")),
+                (InMemoryStore, ("_existing_data", "_writable_data")),
                 (JsonFileBackend, ("owner_data", "write")),
                 (WorkerPool, ("run",)),
                 (Connections, ("call", "run")),

@@ -1,4 +1,4 @@
-"""A Aforesaid server on a free port of this machine, on a thread of its own, and memories behind it.
+"""An Aforesaid server on a free port of this machine, on a thread of its own, and memories behind it.
 
 So what is tested with a memory in this process is tested through a socket, too: `open_at` opens both. The
 server's own memory is at hand for what a test does with the store itself.
