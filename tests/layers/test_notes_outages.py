@@ -35,7 +35,7 @@ async def test_a_context_has_the_notes_that_were_last_read(world: World, policy:
     world.failing.down()
     context = await erin.load_context(conversation_id, policy=policy)
     assert context.report.notes == (note.id,)
-    assert any("last read" in warning for warning in context.report.warnings)
+    assert any("last known state" in warning for warning in context.report.warnings)
     assert texts(await erin.recall("tea")) == [TEA]
 
 
