@@ -19,7 +19,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.connections import connect
-from aforesaid.stores.sqlite.search_index import INDEX_BATCH, Indexer
+from aforesaid.stores.sqlite.search_index import Indexer
 from aforesaid.stores.sqlite.workers import Job, WriterThread
 from aforesaid.testing import FixedClock
 
@@ -189,15 +189,17 @@ class TestAFileThatIsHeld:
         store = backend.of("erin")
         conversation_id = await conversation(store)
         holder = connect(path, synchronous="full")
+        turn_begins = threading.Event()
 
         def late(indexer: Indexer) -> bool:
-            """From the first turn on; by then somebody else holds the file."""
-            if holder.in_transaction or indexer.waiting < INDEX_BATCH:
+            """Lock the file for another connection once the turn is committed, and report work as overdue."""
+            if holder.in_transaction or not turn_begins.is_set():
                 return False
             holder.execute("BEGIN IMMEDIATE")
             return True
 
         monkeypatch.setattr(Indexer, "is_overdue", property(late))
+        turn_begins.set()
         await asyncio.wait_for(store.append(conversation_id, said("stored")), SECONDS / 4)
         assert holder.in_transaction
         holder.execute("ROLLBACK")
