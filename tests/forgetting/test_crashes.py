@@ -182,7 +182,7 @@ async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_
         assert reader.execute("SELECT count(*) FROM messages").get == 5
         receipt: Receipt = await erin.erase()
         assert len(receipt.remains) == 1
-        assert "held by a reader" in receipt.remains[0]
+        assert "in use by a reader" in receipt.remains[0]
         assert place.found() != {}
         reader.execute("COMMIT")
         reader.close()
