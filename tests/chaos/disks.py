@@ -80,7 +80,7 @@ class Squeezed(Files):
                     break
             else:
                 tell(f"stored {conversation} {number}")
-        await store.tail(conversation, limit=3)
+        await store.recent(conversation, limit=3)
         await backend.close()
 
     def write_protected(self) -> list[str]:
