@@ -253,7 +253,7 @@ async def test_a_turn_that_is_accepted_while_a_conversation_is_deleted_by_revisi
         return await delete(*args, **named)
 
     whole = await store.authoritative()
-    whole.inner.inner.delete = deleted_meanwhile  # type: ignore[attr-defined]
+    whole.inner._inner.delete = deleted_meanwhile  # type: ignore[attr-defined]
     await whole.delete(record.id, expected_revision=record.revision)
     assert await world.back()
     assert (await world.layer.health()).dead_letters == 1

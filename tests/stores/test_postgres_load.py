@@ -229,7 +229,7 @@ async def test_what_may_not_sort_is_not_compiled_either(backend: PostgresBackend
             " WHERE pronamespace = 'aforesaid'::regnamespace AND 'enable_sort=off' = ANY (proconfig)"
         )
         settings = dict(await cursor.fetchall())
-    assert {"holding", "page", "tail"} <= set(settings)
+    assert {"messages_with_keys", "page", "tail"} <= set(settings)
     assert [name for name, given in settings.items() if "jit=off" not in given] == []
 
 
