@@ -23,6 +23,7 @@ from aforesaid.model.conversations import Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.model.messages import Message
+from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import InMemoryBlobs, purge_blobs
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.transfer import imports
@@ -33,6 +34,9 @@ from tests.layers.worlds import MASTER
 
 MANY = 30
 BACKLOG = 8
+
+QUIET = ConversationConfig(enable_client_association=False)
+"""Starts no background task: the memories of these tests are not closed before their event loop ends."""
 
 
 def user(content: str) -> Message:
@@ -47,7 +51,7 @@ class Replaying(World):
     """
 
     async def begin(self) -> None:
-        self.memory_of_before = Memory(self.layer, sweep_every=None, warm=False)
+        self.memory_of_before = Memory(self.layer, sweep_every=None, warm=False, config=QUIET)
         before = self.memory_of_before.of("erin")
         self.long = (await before.get_or_create_conversation("long")).id
         self.unknown = (await before.get_or_create_conversation("unknown")).id
@@ -63,7 +67,7 @@ class Replaying(World):
         await self.layer.open()
 
     async def spool(self) -> None:
-        erin = Memory(self.layer, sweep_every=None, warm=False).of("erin")
+        erin = Memory(self.layer, sweep_every=None, warm=False, config=QUIET).of("erin")
         await erin.store.tail(self.long, limit=2)
         await erin.store.get(self.long)
         self.failing.down()
@@ -90,7 +94,9 @@ async def replaying(tmp_path: Path) -> AsyncIterator[Replaying]:
 
 
 def memory_of(world: World, folder: Path) -> Memory:
-    return Memory(world.layer, sweep_every=None, warm=False, archives=ArchiveFolder(folder / "archives"))
+    return Memory(
+        world.layer, sweep_every=None, warm=False, config=QUIET, archives=ArchiveFolder(folder / "archives")
+    )
 
 
 # The defects
@@ -141,7 +147,7 @@ async def test_another_live_process_is_waited_for_and_then_the_operation_is_refu
 ) -> None:
     other = replaying.make(settle_deadline=0.2)
     await other.open()
-    memory = Memory(other, sweep_every=None, warm=False)
+    memory = Memory(other, sweep_every=None, warm=False, config=QUIET)
     assert {owner async for owner in memory.owners()} == {"erin", "bob"}
     with pytest.raises(StoreUnavailable, match="changed nothing"):
         await memory.of("erin").export(tmp_path / "export")
@@ -201,7 +207,7 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
     blobs = Listing()
     data = b"a picture"
     for owner in ("ann", "bob", "cid", "dan"):
-        store = Memory(world.memory, sweep_every=None, warm=False).of(owner).store
+        store = Memory(world.memory, sweep_every=None, warm=False, config=QUIET).of(owner).store
         record = await store.create(started(new_id(), now=store.now()))
         await blobs.of(owner).put(record.id, sha256(data).hexdigest(), data)
     await world.layer.of("ann").find(Query())
@@ -211,7 +217,7 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
 
 
 async def test_owners_are_all_of_them_or_an_error(replaying: Replaying) -> None:
-    memory = Memory(replaying.layer, sweep_every=None, warm=False)
+    memory = Memory(replaying.layer, sweep_every=None, warm=False, config=QUIET)
     assert {owner async for owner in memory.owners()} == {"erin", "bob"}
     replaying.failing.down()
     for _ in range(2):  # once when the store fails, once when the breaker is open
@@ -323,7 +329,7 @@ async def _copied(memory: Memory, world: Replaying, _: Path) -> int:
 async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
     export = folder / "before"
     if not export.exists():
-        plain = Memory(world.memory, sweep_every=None, warm=False)
+        plain = Memory(world.memory, sweep_every=None, warm=False, config=QUIET)
         await plain.of("erin").export(export)
     return await memory.of("erin").import_(export)
 
