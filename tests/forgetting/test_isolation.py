@@ -29,11 +29,11 @@ from aforesaid.notes.records import Note, Source
 from aforesaid.remote import RemoteManager
 from aforesaid.retention.receipts import Receipt
 from aforesaid.settings import ConversationConfig
+from aforesaid.stores._worker import WorkerThreads
 from aforesaid.stores.json_file.backend import JsonFileBackend
 from aforesaid.stores.memory import InMemoryStore
 from aforesaid.stores.postgres.backend import PostgresBackend
 from aforesaid.stores.redis.connections import Connections
-from aforesaid.stores.sqlite.workers import WorkerPool
 from aforesaid.transfer.folders import Manifest
 from tests.forgetting.test_archives import live
 from tests.forgetting.test_portability import whole
@@ -182,7 +182,7 @@ class Counter:
             for kind, names in (
                 (InMemoryStore, ("_existing_data", "_writable_data")),
                 (JsonFileBackend, ("owner_data", "write")),
-                (WorkerPool, ("run",)),
+                (WorkerThreads, ("run",)),
                 (Connections, ("call", "run")),
                 (PostgresBackend, ("run", "connection")),
             ):

@@ -14,8 +14,9 @@ from aforesaid.layers.resilient.spool import writer as spool_writer
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from aforesaid.stores._slots import Slots
-from aforesaid.stores.json_file import writer as json_writer
+from aforesaid.stores._worker import Slots
+from aforesaid.stores.json_file import backend as json_backend
+from aforesaid.stores.json_file.backend import OwnerJob
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres import connections as postgres_connections
 from aforesaid.stores.redis import connections as redis_connections
@@ -65,7 +66,7 @@ async def test_a_cancelled_caller_takes_no_slot() -> None:
     (await slots.enter()).release()
 
 
-@pytest.mark.parametrize("module", [workers, json_writer], ids=["sqlite", "file"])
+@pytest.mark.parametrize("module", [workers, json_backend], ids=["sqlite", "file"])
 async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_QUEUED", 4)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.05)
@@ -77,7 +78,7 @@ async def test_embedded_stores(module: Any, tmp_path: Path, monkeypatch: pytest.
     if module is workers:
         holding = asyncio.create_task(writer.run(lambda db: blocked.wait(120)))
     else:
-        holding = asyncio.create_task(writer.run("erin", lambda owner_data: blocked.wait(120)))
+        holding = asyncio.create_task(writer.run(OwnerJob("erin", lambda data: blocked.wait(120))))
     await asyncio.sleep(0)
     await _ask_for_too_much(backend, blocked)
     await holding

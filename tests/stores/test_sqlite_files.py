@@ -19,7 +19,7 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
-from aforesaid.stores.sqlite.workers import WriterThread
+from aforesaid.stores.sqlite.workers import Writer
 from aforesaid.stores.urls import backend_for
 from tests.stores.opening_children import OPENED, opening_together
 
@@ -245,18 +245,18 @@ async def test_whenever_it_is_removed_what_was_acknowledged_was_in_the_file(
     moved = threading.Event()
     count = 0
     settled: list[bool] = []
-    tell = WriterThread._deliver
+    tell = Writer._deliver
 
-    def step(pool: WriterThread) -> None:
+    def step(writer: Writer) -> None:
         nonlocal count
-        settled.extend(job.error is None and moved.is_set() for job in pool._undelivered)
-        tell(pool)
+        settled.extend(job.error is None and moved.is_set() for job in writer._undelivered)
+        tell(writer)
         count += 1
         if count == moment:
             path.rename(path.with_name("moved.db"))
             moved.set()
 
-    monkeypatch.setattr(WriterThread, "_deliver", step)
+    monkeypatch.setattr(Writer, "_deliver", step)
 
     async def talk(one: str) -> None:
         for number in range(200):

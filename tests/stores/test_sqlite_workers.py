@@ -17,10 +17,11 @@ from aforesaid.errors import ConversationNotFound, MessageConflict, RevisionConf
 from aforesaid.model.conversations import Changes, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
+from aforesaid.stores._worker import Job
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.connections import connect
 from aforesaid.stores.sqlite.search_index import Indexer
-from aforesaid.stores.sqlite.workers import Job, WriterThread
+from aforesaid.stores.sqlite.workers import Writer
 from aforesaid.testing import FixedClock
 
 SECONDS = 120
@@ -212,14 +213,14 @@ async def test_a_batch_of_which_all_was_cancelled_does_nothing(
     store = backend.of("erin")
     conversation_id = await conversation(store)
     batches: list[int] = []
-    commit = WriterThread._commit
+    commit = Writer._commit
 
-    def counted(pool: WriterThread, jobs: list[Job], db: apsw.Connection) -> None:
+    def counted(writer: Writer, jobs: list[Job]) -> None:
         batches.append(len(jobs))
-        commit(pool, jobs, db)
+        commit(writer, jobs)
 
     async with writer_held(backend):
-        monkeypatch.setattr(WriterThread, "_commit", counted)
+        monkeypatch.setattr(Writer, "_commit", counted)
         turn = asyncio.create_task(store.append(conversation_id, said("never mind")))
         await asyncio.sleep(0)
         turn.cancel()

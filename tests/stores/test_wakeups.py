@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import aforesaid
-from aforesaid.stores import _wakeups
-from aforesaid.stores._wakeups import CallbackWakeups, EventfdWakeups, Wakeups, wakeups_of
+from aforesaid.stores import _worker
+from aforesaid.stores._worker import CallbackWakeups, EventfdWakeups, Wakeups, wakeups_of
 
 
 class Done:
@@ -99,7 +99,7 @@ def test_a_loop_without_add_reader_gets_callbacks(monkeypatch: pytest.MonkeyPatc
 
 async def test_sqlite_without_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "eventfd")
-    monkeypatch.setattr(_wakeups, "_queues", {})
+    monkeypatch.setattr(_worker, "_wakeups", {})
     async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")

@@ -143,7 +143,7 @@ class ResilientBackend(ResilientState):
         for queue in self.queues.values():
             queue.follow_loop()
         if self.spool is not None:
-            self.spool.follow_loop()
+            self.spool.settle_finished()
         if self._background and self._state == "open":
             self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from aforesaid._internal.file_locks import Held, Lock
 from aforesaid._internal.threads import to_the_end
@@ -27,13 +27,28 @@ from aforesaid.errors import (
 )
 from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.ids import parse_name
+from aforesaid.stores._worker import WAIT_SECONDS, Job, Jobs, WorkerThreads, batches, deliver
 from aforesaid.stores.json_file.document import OwnersData, read_document, write_document
 from aforesaid.stores.json_file.files import NotSynced, ReplacedFile
 from aforesaid.stores.json_file.store import JsonFileStore
-from aforesaid.stores.json_file.writer import Job, Writer
 from aforesaid.stores.owner_data import OwnerData
 
 T = TypeVar("T")
+
+MAX_BATCH = 1024
+"""Jobs per write."""
+MAX_QUEUED = 4 * MAX_BATCH
+"""Jobs in the queue; further callers wait for a slot."""
+
+
+class OwnerJob(Job):
+    """Work on one owner's data."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: str, work: Callable[[OwnerData], Any]) -> None:
+        super().__init__(work)
+        self.owner = owner
 
 
 class JsonFileBackend(Backend):
@@ -49,7 +64,7 @@ class JsonFileBackend(Backend):
         self._opening = threading.Lock()
         self._file: ReplacedFile | None = None
         self._lock: Lock | None = None
-        self._writer: Writer | None = None
+        self._writer: WorkerThreads[OwnerJob] | None = None
         self._published: dict[str, OwnerData] = {}
 
     async def open(self) -> None:
@@ -94,9 +109,9 @@ class JsonFileBackend(Backend):
 
     async def write(self, owner: str, work: Callable[[OwnerData], T]) -> T:
         """Run the work on this owner's data; return when the result is durable."""
-        return await self._open_writer().run(owner, work)
+        return cast(T, await self._open_writer().run(OwnerJob(owner, work)))
 
-    def _open_writer(self) -> Writer:
+    def _open_writer(self) -> WorkerThreads[OwnerJob]:
         if self._writer is None:
             raise StoreClosed(f"{self.path} is not open")
         return self._writer
@@ -132,7 +147,13 @@ class JsonFileBackend(Backend):
                 lock.release()
                 raise
         self._file, self._lock = file, lock
-        self._writer = Writer(self._commit)
+        self._writer = WorkerThreads[OwnerJob](
+            "the JSON file",
+            self._serve,
+            thread_name="json-file",
+            max_queued=MAX_QUEUED,
+            timeout=WAIT_SECONDS,
+        )
 
     def _load(self, file: ReplacedFile) -> dict[str, OwnerData]:
         text = file.read()
@@ -167,17 +188,27 @@ class JsonFileBackend(Backend):
             return f"The version before it is {file.backup}: copy it to {self.path} to go back to it."
         return f"There is no backup {file.backup}."
 
-    def _close(self, writer: Writer) -> None:
+    def _close(self, writer: WorkerThreads[OwnerJob]) -> None:
         writer.close()
         if self._lock is not None:
             self._lock.release()
         self._published = {}
 
-    # One batch, on the writer thread
+    # The writer thread
 
-    def _commit(self, jobs: Sequence[Job]) -> None:
+    def _serve(self, jobs: Jobs[OwnerJob]) -> None:
+        for batch in batches(jobs, MAX_BATCH):
+            wanted = [job for job in batch if not job.future.cancelled()]
+            try:
+                self._commit(wanted)
+            except Exception as error:  # noqa: BLE001  every caller of the batch gets the error
+                for job in wanted:
+                    job.error = error
+            deliver(wanted)
+
+    def _commit(self, jobs: Sequence[OwnerJob]) -> None:
         draft = dict(self._published)
-        by_owner: dict[str, list[Job]] = {}
+        by_owner: dict[str, list[OwnerJob]] = {}
         for job in jobs:
             by_owner.setdefault(job.owner, []).append(job)
         touched = {
@@ -225,10 +256,10 @@ class JsonFileBackend(Backend):
             )
 
 
-def _apply_jobs(jobs: Sequence[Job], published: OwnerData) -> OwnerData:
+def _apply_jobs(jobs: Sequence[OwnerJob], published: OwnerData) -> OwnerData:
     """Apply the jobs to a copy of the data. A failing job does not affect the others."""
     owner_data = published.copy()
-    done: list[Job] = []
+    done: list[OwnerJob] = []
     for job in jobs:
         try:
             job.result = job.work(owner_data)

@@ -51,7 +51,7 @@ from aforesaid.stores.sqlite.search_index import (
 )
 from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
-from aforesaid.stores.sqlite.workers import ReaderPool, WorkerPool, WriterThread
+from aforesaid.stores.sqlite.workers import Readers, Writer
 from aforesaid.telemetry import describe
 
 SQL = queries(PACKAGE)
@@ -98,8 +98,8 @@ class SQLiteBackend(Backend):
         self._scrubber = Scrubber(path)
         self.erasure_wait = ERASURE_WAIT_SECONDS
         """Seconds that an erasure waits for readers of an old snapshot."""
-        self._writer: WriterThread | None = None
-        self._readers: WorkerPool | None = None
+        self._writer: Writer | None = None
+        self._readers: Readers | None = None
 
     async def open(self) -> None:
         if self._writer is not None:
@@ -136,11 +136,10 @@ class SQLiteBackend(Backend):
             files.check()
             on_failure.pop_all()  # the worker threads close the connections from here on
         timeout = self.lock_timeout
-        self._readers = ReaderPool(self.path, others, name="reader", files=files, lock_timeout=timeout)
-        self._writer = WriterThread(
+        self._readers = Readers(self.path, others, files=files, lock_timeout=timeout)
+        self._writer = Writer(
             self.path,
             first,
-            name="writer",
             files=files,
             appender=self.appender,
             background=self.indexer,
@@ -181,13 +180,13 @@ class SQLiteBackend(Backend):
             self.indexer.wrote(count)
 
     @property
-    def writer(self) -> WriterThread:
+    def writer(self) -> Writer:
         if self._writer is None:
             raise StoreClosed(f"{self.path} is not open")
         return self._writer
 
     @property
-    def readers(self) -> WorkerPool:
+    def readers(self) -> Readers:
         if self._readers is None:
             raise StoreClosed(f"{self.path} is not open")
         return self._readers
@@ -277,7 +276,7 @@ class SQLiteBackend(Backend):
         return remains
 
 
-def _close_all(pools: list[WorkerPool]) -> None:
+def _close_all(pools: list[Readers | Writer]) -> None:
     for pool in pools:
         pool.close()
 
