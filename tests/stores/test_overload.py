@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores._worker import Slots
-from aforesaid.stores.json_file import backend as json_backend
 from aforesaid.stores.json_file.backend import OwnerJob
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres import connections as postgres_connections
 from aforesaid.stores.redis import connections as redis_connections
 from aforesaid.stores.sqlite import workers
 from aforesaid.stores.urls import backend_for
+
+json_backend = import_module("aforesaid.stores.json_file.backend")  # the package has a function `backend`
 
 
 async def conversation(backend: Backend) -> Conversation:
