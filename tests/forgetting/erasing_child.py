@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from aforesaid.contracts import Reindexable
 from aforesaid.retention.erasure import erase
 from tests.forgetting.places import NOTE, Place, live, opened
 
@@ -26,6 +27,8 @@ async def main(url: str, folder: Path, owner: str, scope: str, last: str) -> Non
         one = {"owner": None, "conversation": conversation_id, "archived": archived}[scope]
         if scope != "owner":
             await manager.store.delete_document("notes", NOTE)
+        if isinstance(memory.backend, Reindexable):
+            await memory.backend.reindex()  # SQLite indexes a small log later
         print(conversation_id, archived, flush=True)
         await erase(memory.scope(owner), one, on_step=on_step)
 

@@ -1,9 +1,10 @@
 """An erasure that is cut short is resumed, wherever it was cut."""
 
+import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,85 @@ async def test_what_was_imported_since_is_no_part_of_a_resumed_erasure(
         assert await erin.store.tally() == held
         assert len(await erin.messages(conversation_id)) == 5
         assert [one.conversation_id for one in await erin.archives()] == [archived]
+
+
+class Pausing:
+    """A backend that runs something after a scrub, before the erasure goes on."""
+
+    def __init__(self, inner: Any, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._inner = inner
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def scrub(self, owner: str | None = None) -> tuple[str, ...]:
+        remains: tuple[str, ...] = await self._inner.scrub(owner)
+        await self._meanwhile()
+        return remains
+
+
+@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("call", ["clear", "scrub"])
+async def test_an_erasure_that_ends_leaves_a_later_one_in_the_journal(
+    place: Place, call: str, tmp_path: Path
+) -> None:
+    """The later one begins after the first has scrubbed, and fails before the first is done."""
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+
+        def beside(backend: Any) -> Memory:
+            return Memory(backend, sweep_every=None, archives=memory.archives, blobs=memory.blobs)
+
+        async def fail_to_erase() -> None:
+            await live(erin, session="since")
+            with pytest.raises(StoreUnavailable, match="the next sweep continues it"):
+                await beside(Failing(memory.backend, call)).of("erin").erase()
+
+        await live(erin)
+        await beside(Pausing(memory.backend, fail_to_erase)).of("erin").erase()
+        assert len(await memory.backend.of(JOURNAL).documents(KIND)) == 1
+        await memory.sweep()
+        assert place.found() == {}
+        assert await memory.backend.of(JOURNAL).documents(KIND) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["sqlite", "redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("step", ["noted", "removed", "unnamed"])
+async def test_an_erasure_that_is_killed_beside_another_is_resumed(
+    place: Place, step: str, tmp_path: Path
+) -> None:
+    async with opened(place, tmp_path) as memory:
+
+        async def killed() -> None:
+            await asyncio.to_thread(killed_after, step, place, tmp_path, "owner")
+
+        await live(memory.of("erin"))
+        pausing = Memory(
+            Pausing(memory.backend, killed), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+        )
+        await pausing.of("erin").erase()
+        await memory.sweep()
+        assert place.found() == {}
+        assert [owner async for owner in memory.owners()] == []
+        assert await memory.backend.of(JOURNAL).documents(KIND) == []
+
+
+async def test_concurrent_erasures_and_sweeps_leave_nothing(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        erin = memory.of("erin")
+        conversation_id = await live(erin)
+        scopes = [None, None, conversation_id, conversation_id]
+        receipts, *resumed = await asyncio.gather(
+            asyncio.gather(*(erin.erase(scope) for scope in scopes)),
+            memory.resume_erasures(),
+            memory.resume_erasures(),
+        )
+        assert [receipt.remains for receipt in receipts] == [()] * 4
+        assert resumed == [[], []], "no running erasure was taken for an interrupted one"
+        assert place.found() == {}
+        assert await memory.backend.of(JOURNAL).documents(KIND) == []
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)

@@ -152,11 +152,7 @@ async def test_who_finishes_an_erasure_of_an_owner_counts_all_of_it(
         with pytest.raises(StoreUnavailable):
             await beside(memory, Failing(memory.backend, call)).of("erin").erase()
         (receipt,) = await memory.resume_erasures()
-        expected = OF_AN_OWNER | besides(sealed)
-        if call == "scrub" and (sealed or place.url.startswith(("file:", "redis:"))):
-            # The journal has forgotten the name, so the index in the process that resumes is not counted.
-            del expected["index_entries"]
-        assert kept(receipt) == expected
+        assert kept(receipt) == OF_AN_OWNER | besides(sealed)
         assert await innermost(memory.backend).of("erin").tally() == Tally(), "no keys either"
         assert await memory.resume_erasures() == []
 
@@ -223,7 +219,9 @@ async def test_who_finishes_what_a_killed_process_began_counts_all_of_it(
         (receipt,) = await memory.resume_erasures()
     finally:
         await memory.backend.close()
-    assert {kind: count for kind, count in kept(receipt).items() if kind != "index_entries"} == {
+    # The index of a JSON file is in memory: it is gone with a process that was killed before it counted.
+    index = {} if step == "noted" and place.url.startswith("file:") else {"index_entries": 5}
+    assert kept(receipt) == index | {
         "conversations": 1,
         "messages": 5,
         "sessions": 1,

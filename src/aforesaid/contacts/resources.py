@@ -82,6 +82,10 @@ class ContactResources:
             return len(cached.index) > 0
         return bool(await store.documents(KIND, limit=1))
 
+    def owners(self) -> list[str]:
+        """Return the owners with cached contacts."""
+        return list(self._owners)
+
     def written(self, owner: str, contact: Contact) -> None:
         cached = self._owners.get(owner)
         if cached is not None:

@@ -37,7 +37,7 @@ from aforesaid.notes.records import KnownNotes, purge_notes
 from aforesaid.retention.rules import Expiring
 from aforesaid.retention.sweep import SWEEP_EVERY, sweep_forever
 from aforesaid.settings import ConversationConfig
-from aforesaid.stores.blobs import BlobBackend, blobs_at, purge_blobs
+from aforesaid.stores.blobs import BlobBackend, blobs_at, owner_key, purge_blobs
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.stores.urls import SERVERS, backend_for, is_server
 from aforesaid.summaries.service import SummaryResources
@@ -240,7 +240,16 @@ class Memory:
         """Resume interrupted erasures. `start` and every sweep call this."""
         from aforesaid.retention.erasure import resume
 
-        return await resume(self.backend, self.scope)
+        return await resume(self.backend, self.scope, name_of=self._name_of)
+
+    def _name_of(self, digest: str) -> str | None:
+        """Return the name of the owner with this digest, if this memory has copies of the owner's data."""
+        cached = (
+            *self.search_resources.owners(),
+            *self.known_notes.owners(),
+            *self.contact_resources.owners(),
+        )
+        return next((owner for owner in cached if owner_key(owner) == digest), None)
 
     async def sweep(self) -> int:
         """Run all periodic maintenance: unfinished erasures, purge, archiving; return how many expired."""

@@ -261,6 +261,10 @@ class KnownNotes:
         """Add one note."""
         self.keep(owner, [*self._by_owner.get(owner, ()), note])
 
+    def owners(self) -> list[str]:
+        """Return the owners with cached notes."""
+        return list(self._by_owner)
+
     def of(self, owner: str) -> Sequence[Note] | None:
         """Return the owner's cached notes; None where there are none."""
         return self._by_owner.get(owner)

@@ -6,7 +6,8 @@ step is idempotent. A removal that the journal records as done is not repeated, 
 restored since looks as old.
 
 The journal also contains how much of each kind existed and, after each step, how much was removed, so that
-the receipt of a resumed erasure is complete.
+the receipt of a resumed erasure is complete. Every erasure has an entry of its own: of two concurrent
+erasures of one owner, neither removes the entry that the other one needs to be resumed.
 
     noted      the journal contains the intent
     held       copies outside the store are removed: spools before the store, or they would restore the data
@@ -20,7 +21,8 @@ the receipt of a resumed erasure is complete.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import msgspec
@@ -41,7 +43,7 @@ from aforesaid.contracts.listing import all_records
 from aforesaid.dialects import references_in
 from aforesaid.errors import AforesaidError, StoreDamaged, StoreUnavailable
 from aforesaid.model.conversations import Changes, Conversation
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.notes.records import notes_from, remove_notes_from
 from aforesaid.retention.receipts import Receipt, counts_of, larger_counts, with_digest
 from aforesaid.stores.blobs import BlobStore, owner_key
@@ -67,6 +69,8 @@ OnStep = Callable[[str], None]
 class Intent(Struct, frozen=True, kw_only=True):
     """An erasure in progress, as the journal stores it."""
 
+    id: str = ""
+    """Unique for each erasure. Empty in entries of versions in which concurrent erasures shared one entry."""
     owner: str | None
     """The owner's name; None once only scrubbing is left. The name leaves the journal before that, because a
     row deleted afterwards would stay in a server's files with the name.
@@ -90,7 +94,8 @@ class Intent(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        return f"{self.owner_digest}/{self.conversation_id or 'everything'}"
+        scope = f"{self.owner_digest}/{self.conversation_id or 'everything'}"
+        return f"{scope}/{self.id}" if self.id else scope
 
     def without_name(self) -> "Intent":
         return replace(self, owner=None, digest=self.owner_digest)
@@ -109,37 +114,67 @@ async def erase(
     whole = await scope.authoritative()
     found = await _inventory(whole, conversation_id)
     intent = Intent(
-        owner=whole.owner, conversation_id=conversation_id, started_at=whole.store.now(), found=found
+        id=new_id(),
+        owner=whole.owner,
+        conversation_id=conversation_id,
+        started_at=whole.store.now(),
+        found=found,
     )
-    await _write_intent(whole, intent)
-    return await _Erasure(whole, intent, on_step=on_step).run()
+    with _running_here(intent):
+        await _write_intent(whole, intent)
+        return await _Erasure(whole, intent, on_step=on_step).run()
 
 
-async def resume(backend: Backend, scope_of: Callable[[str], OwnerScope]) -> list[Receipt]:
+_running: set[str] = set()
+"""The ids of the erasures that run in this process."""
+
+
+@contextmanager
+def _running_here(intent: Intent) -> Iterator[None]:
+    _running.add(intent.id)
+    try:
+        yield
+    finally:
+        _running.discard(intent.id)
+
+
+async def resume(
+    backend: Backend,
+    scope_of: Callable[[str], OwnerScope],
+    *,
+    name_of: Callable[[str], str | None] = lambda digest: None,
+) -> list[Receipt]:
     """Continue every interrupted erasure. One that fails again is logged and stays in the journal.
 
-    Data created after the start of an erasure is not part of it.
+    Data created after the start of an erasure is not part of it. `name_of` returns the name of an owner with
+    this digest whose data this process has copies of.
     """
     receipts: list[Receipt] = []
     after: str | None = None
     journal = await backend.of(JOURNAL).authoritative()
     while documents := await journal.documents(KIND, after=after, limit=PAGE):
         for document in documents:
-            receipt = await _resume_one(document, backend, scope_of)
+            receipt = await _resume_one(document, backend, scope_of, name_of)
             receipts += [] if receipt is None else [receipt]
         after = documents[-1].key
     return receipts
 
 
 async def _resume_one(
-    document: Document, backend: Backend, scope_of: Callable[[str], OwnerScope]
+    document: Document,
+    backend: Backend,
+    scope_of: Callable[[str], OwnerScope],
+    name_of: Callable[[str], str | None],
 ) -> Receipt | None:
     try:
         intent = _intent(document)
-        if intent.owner is None:
+        if intent.id and intent.id in _running:
+            return None  # it is not interrupted
+        name = name_of(intent.digest) if intent.owner is None else intent.owner
+        if name is None:
             scope = OwnerScope(owner=JOURNAL, store=backend.of(JOURNAL), backend=backend)
         else:
-            scope = scope_of(intent.owner)
+            scope = scope_of(name)
         whole = await scope.authoritative()
         receipt = await _Erasure(whole, intent, again=True).run()
     except AforesaidError as error:
@@ -203,7 +238,9 @@ class _Erasure:
 
     def _is_done(self, step: str) -> bool:
         if self._owner is None:
-            return step not in _WITHOUT_NAME
+            # The scope has a name if this process has copies of the owner's data in memory: they go too.
+            has_copies = self._scope.owner != JOURNAL
+            return step not in _WITHOUT_NAME and not (step == "held again" and has_copies)
         return step in _ONCE and step in self._intent.done
 
     async def _remove_copies(self) -> None:

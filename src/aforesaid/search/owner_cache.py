@@ -50,6 +50,10 @@ class OwnerCache(Generic[S]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def owners(self) -> list[str]:
+        """Return the owners with a value."""
+        return list(self._entries)
+
     def get(self, owner: str) -> S | None:
         """Return the value without marking it as used, or None."""
         entry = self._entries.get(owner)

@@ -46,6 +46,11 @@ class SearchResources:
             self._vectors = OwnerCache(partial(OwnerVectors, embedder), max_size=most_vectors)
             self._texts = OwnerCache(partial(TextVectors, embedder), max_size=MOST_TEXTS)
 
+    def owners(self) -> set[str]:
+        """Return the owners with copies in memory."""
+        caches = (self._indexes, self._vectors, self._texts)
+        return {owner for cache in caches if cache is not None for owner in cache.owners()}
+
     def index_of(self, owner: str) -> OwnerIndex:
         """Return the owner's index in memory."""
         return self._indexes.of(owner)

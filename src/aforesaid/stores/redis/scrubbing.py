@@ -58,10 +58,7 @@ async def _rewrite_log(server: Server) -> bool:
         info = await _persistence(server)
         return info.get("aof_rewrite_in_progress") == "0" and info.get("aof_rewrite_scheduled") == "0"
 
-    # A rewrite that is already running began before the deletion, so it does not count.
-    if not await _poll(idle) or not await _start(server, "BGREWRITEAOF"):
-        return False
-    if not await _poll(idle):
+    if not await _run(server, "BGREWRITEAOF", idle):
         return False
     return (await _persistence(server)).get("aof_last_bgrewrite_status") == "ok"
 
@@ -70,20 +67,40 @@ async def _take_snapshot(server: Server) -> bool:
     async def idle() -> bool:
         return (await _persistence(server)).get("rdb_bgsave_in_progress") == "0"
 
-    if not await _poll(idle) or not await _start(server, "BGSAVE"):
-        return False
-    if not await _poll(idle):
+    if not await _run(server, "BGSAVE", idle):
         return False
     return (await _persistence(server)).get("rdb_last_bgsave_status") == "ok"
 
 
+async def _run(server: Server, command: str, idle: Callable[[], Awaitable[bool]]) -> bool:
+    """Start the background command and wait for its end; return whether it started and ended in time."""
+
+    async def started() -> bool:
+        # A run that is already in progress began before the deletion, so it does not count.
+        return await idle() and await _start(server, command)
+
+    try:
+        return await _poll(started) and await _poll(idle)
+    except _NotPermittedError:
+        return False
+
+
+class _NotPermittedError(Exception):
+    """The server does not execute this command for us."""
+
+
 async def _start(server: Server, command: str) -> bool:
+    """Return whether the command was started; False while the server runs another one in the background."""
     try:
         await server(command)
     except StoreUnavailable:
         raise
-    except StoreError:  # not allowed, or not possible now
-        return False
+    except StoreError as error:
+        # Another client started one since the server was idle, or the other kind of file is being written:
+        # a server has one background child at a time.
+        if "in progress" in str(error) or "right now" in str(error):
+            return False
+        raise _NotPermittedError from error
     return True
 
 
