@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from aforesaid.layers.timed import StoreMetrics, TimedStore, timed_store_class
+from aforesaid.layers.timed import StoreMetrics, TimedStore
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import Telemetry, events
 from aforesaid.telemetry.instrumentation import watched
@@ -52,7 +52,7 @@ async def least(work: Callable[[], Awaitable[Any]]) -> float:
 async def main() -> None:
     plain, seen = Plain(), Watched()
     inner: Any = Plain()
-    store: TimedStore = timed_store_class(())(inner, StoreMetrics("sqlite://", Telemetry()))
+    store = TimedStore(inner, StoreMetrics("sqlite://", Telemetry()))
 
     async def nothing() -> None:
         return None

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 from tests.servers.ports import free_port
 
 import aforesaid
-from aforesaid.contracts import Reindexable
+from aforesaid.contracts import Reindexable, capability
 from benchmarks.measuring import p50
 from benchmarks.peers.adapters.ours import OWNER
 from benchmarks.peers.driving import Race
@@ -127,8 +127,9 @@ async def _filled(place: str, conversations: int, messages: int) -> None:
     async with aforesaid.open(url, ttl=None, sweep_every=None, embedder=None) as memory:
         await fill(memory.of(OWNER), Speech(), conversations=conversations, messages=messages, embedder=None)
         # What waits for a quiet moment belongs to the store, too.
-        assert isinstance(memory.backend, Reindexable)
-        await memory.backend.reindex()
+        reindexable = capability(memory.backend, Reindexable)
+        assert reindexable is not None
+        await reindexable.reindex()
 
 
 async def _asked(place: str, size: Size) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import aforesaid
 from aforesaid import RetentionRules
 from aforesaid.contacts.association import UNLINKED_KIND
-from aforesaid.contracts import JOURNAL, Backend, Reindexable, Tally
+from aforesaid.contracts import JOURNAL, Backend, Reindexable, Tally, capability
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import StoreUnavailable
 from aforesaid.layers.cached import Cache
@@ -58,8 +58,9 @@ async def lived(erin: ConversationManager) -> str:
     await store.put_document(IDEMPOTENCY, "k1", b"digest")
     await store.put_document("orders of Erin", "1", b"{}")
     await store.put_document("more", "1", b"{}")
-    if isinstance(backend, Reindexable):
-        await backend.reindex()  # which SQLite does when there is more of it
+    reindexable = capability(backend, Reindexable)
+    if reindexable is not None:
+        await reindexable.reindex()  # which SQLite does when there is more of it
     return conversation_id
 
 

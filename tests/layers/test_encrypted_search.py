@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import aforesaid
-from aforesaid.contracts import Searchable
+from aforesaid.contracts import Searchable, capability
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
@@ -39,8 +39,9 @@ async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield manager
         assert isinstance(memory.backend, EncryptedBackend)
         inner = memory.backend.inner.of(owner)
-        if isinstance(inner, Searchable):
-            found = await inner.matches(["key", "drawer", "rose"], limit=9)
+        index = capability(inner, Searchable)
+        if index is not None:
+            found = await index.matches(["key", "drawer", "rose"], limit=9)
             assert (found.found, found.messages, found.terms) == ((), 0, 0)
         await manager.store.clear()
 

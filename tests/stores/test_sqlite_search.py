@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aforesaid.contracts import Backend, ConversationStore, Reindexable, Searchable
+from aforesaid.contracts import Backend, ConversationStore, Reindexable, Searchable, capability
 from aforesaid.errors import AforesaidError, InvalidSetting
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
@@ -193,14 +193,14 @@ async def test_what_waited_when_a_process_ended_is_found_and_goes_in_later(path:
 class TestOnAndOff:
     async def test_without_an_index_a_store_does_not_say_that_it_searches(self, path: Path) -> None:
         backend = await opened(path, search=False)
-        assert not isinstance(backend.of("erin"), Searchable)
+        assert capability(backend.of("erin"), Searchable) is None
         assert isinstance(backend, Reindexable)
         await backend.close()
 
     def test_the_url_says_which(self, path: Path) -> None:
         for option, searchable in (("", True), ("?search=on", True), ("?search=OFF", False)):
             backend = backend_for(f"sqlite:///{path}{option}")
-            assert isinstance(backend.of("erin"), Searchable) is searchable
+            assert (capability(backend.of("erin"), Searchable) is not None) is searchable
         with pytest.raises(InvalidSetting, match="search"):
             backend_for(f"sqlite:///{path}?search=maybe")
 

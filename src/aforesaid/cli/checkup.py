@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from aforesaid.contracts import Backend, Migratable
+from aforesaid.contracts import Backend, FileBacked, Migratable, capability
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
@@ -93,9 +93,10 @@ def _unreachable(where: str, reason: str) -> Finding:
 
 
 async def _schema(backend: Backend) -> Finding:
-    if not isinstance(backend, Migratable):
+    migratable = capability(backend, Migratable)
+    if migratable is None:
         return Finding(about="schema", state="well", found="this store has no schema")
-    version = await backend.schema_version()
+    version = await migratable.schema_version()
     if version.found == version.needed:
         return Finding(about="schema", state="well", found=f"version {version.found}, up to date")
     return Finding(
@@ -287,5 +288,5 @@ def _waiting(spool: SpoolState, now: datetime) -> str:
 
 
 def _file_of(backend: Backend) -> Path | None:
-    path = getattr(backend, "path", None)
-    return None if path is None else Path(path)
+    file = capability(backend, FileBacked)
+    return None if file is None else Path(file.path)

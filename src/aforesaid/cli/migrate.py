@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from aforesaid.cli.render import console
 from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, store_url
-from aforesaid.contracts import Migratable, SchemaVersion
+from aforesaid.contracts import Migratable, SchemaVersion, capability
 from aforesaid.settings import masked_url
 from aforesaid.stores.urls import backend_for
 
@@ -55,8 +55,9 @@ def migrate(
 async def _migrate(url: str, *, check_only: bool) -> Outcome:
     backend = backend_for(url)
     version: SchemaVersion | None = None
-    if isinstance(backend, Migratable):
-        version = await backend.schema_version()
+    migratable = capability(backend, Migratable)
+    if migratable is not None:
+        version = await migratable.schema_version()
     if version is None:
         return Outcome(url=masked_url(url))
     outcome = Outcome(url=masked_url(url), found=version.found, needed=version.needed)

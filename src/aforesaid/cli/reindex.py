@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from aforesaid.cli.render import console, counted, errors_console
 from aforesaid.cli.runtime import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
-from aforesaid.contracts import Reindexable
+from aforesaid.contracts import Reindexable, capability
 from aforesaid.contracts.listing import every_record
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -66,9 +66,10 @@ def reindex(
 
 
 async def _reindex_words(memory: Memory, result: Result, progress: Progress) -> None:
-    if isinstance(memory.backend, Reindexable):
+    reindexable = capability(memory.backend, Reindexable)
+    if reindexable is not None:
         bar = progress.add_task("words", total=None)
-        result.words = await memory.backend.reindex(lambda number: progress.update(bar, completed=number))
+        result.words = await reindexable.reindex(lambda number: progress.update(bar, completed=number))
         progress.remove_task(bar)
 
 

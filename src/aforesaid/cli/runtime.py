@@ -14,6 +14,7 @@ from rich.markup import escape
 
 import aforesaid
 from aforesaid.cli.render import errors_console, readable
+from aforesaid.contracts import FileBacked, capability
 from aforesaid.errors import (
     AforesaidError,
     ConversationNotFound,
@@ -172,10 +173,10 @@ def store_url(url: str | None) -> str:
 
 def check_exists(url: str) -> None:
     """Raise `StoreUnavailable` if the store's file is missing; a typo must not create an empty store."""
-    file = getattr(backend_for(url), "path", None)
-    if file is not None and not Path(file).exists():
+    file = capability(backend_for(url), FileBacked)
+    if file is not None and not Path(file.path).exists():
         raise StoreUnavailable(
-            f"{file} does not exist; name a store with --url or AFORESAID_URL, "
+            f"{file.path} does not exist; name a store with --url or AFORESAID_URL, "
             "or create one with `aforesaid demo`"
         )
 

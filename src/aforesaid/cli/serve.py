@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from aforesaid.cli.render import console
 from aforesaid.cli.runtime import ConfigOption, UrlOption, run
+from aforesaid.contracts import FileBacked, capability
 from aforesaid.errors import InvalidSetting, MissingExtra
 from aforesaid.settings import LOG_LEVELS, LOGS, Settings, masked_url
 from aforesaid.stores.urls import backend_for
@@ -175,9 +176,9 @@ def _announce(plan: _Plan, address: str) -> None:
 
 def data_location(url: str) -> str:
     """Return a sentence that says where the data is stored."""
-    file = getattr(backend_for(url), "path", None)
+    file = capability(backend_for(url), FileBacked)
     if file is not None:
-        return f"The data is in {Path(file).resolve()}."
+        return f"The data is in {Path(file.path).resolve()}."
     if url.startswith("memory:"):
         return "The data was in memory only and is lost."
     return f"The data is in {masked_url(url)}."

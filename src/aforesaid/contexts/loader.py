@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aforesaid._internal.deadlines import promptly_within, within
 from aforesaid._internal.freshness import Freshness, noting_freshness
 from aforesaid.contexts.extras import ContextExtras
-from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader
+from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader, capability
 from aforesaid.errors import ConversationNotFound, StoreError
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context, Report
@@ -59,7 +59,7 @@ class ContextLoader:
         self.config = config
         self._notes = notes
         self._summaries = summaries
-        self._snapshots = store if isinstance(store, SnapshotReader) else None
+        self._snapshots = capability(store, SnapshotReader)
 
     def default_policy(self) -> WindowPolicy:
         """Return the policy for callers that give none."""

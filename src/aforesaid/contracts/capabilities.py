@@ -1,16 +1,62 @@
-"""Optional capabilities of stores and backends: one protocol each, detected with `isinstance`."""
+"""Optional capabilities of stores and backends: one protocol each, queried with `capability`."""
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
 from aforesaid.contracts.documents import Document, Listing
 from aforesaid.contracts.entries import Entry, Position
-from aforesaid.contracts.stores import ConversationStore
+from aforesaid.contracts.stores import Backend, ConversationStore
 from aforesaid.model.messages import Role
+
+T = TypeVar("T")
+
+
+class Wrapper:
+    """A store or backend around another one. It has every capability of `inner` that it does not hide."""
+
+    inner: Any
+    adds: ClassVar[tuple[type, ...]] = ()
+    """Capabilities that the wrapper has even when `inner` lacks them."""
+    hides: ClassVar[tuple[type, ...]] = ()
+    """Capabilities of `inner` that would bypass the wrapper."""
+
+    def inner_capability(self, protocol: type[T]) -> T:
+        """Return the capability of `inner`. Call it only where `capability` has found one."""
+        found = capability(self.inner, protocol)
+        assert found is not None, f"{type(self.inner).__name__} is not {protocol.__name__}"
+        return found
+
+
+def capability(part: object, protocol: type[T]) -> T | None:
+    """Return the object through which a store or backend offers this capability; None if it lacks it.
+
+    A wrapper that implements the capability is that object, provided that its `inner` has the capability too.
+    A wrapper that does not implement it is passed over.
+    """
+    if not isinstance(part, Wrapper):
+        return part if _implements(part, protocol) else None
+    if protocol in part.adds:
+        return part  # type: ignore[return-value]
+    if protocol in part.hides:
+        return None
+    found = capability(part.inner, protocol)
+    return part if found is not None and _implements(part, protocol) else found
+
+
+_implemented: dict[tuple[type, type], bool] = {}
+
+
+def _implements(part: object, protocol: type[T]) -> TypeGuard[T]:
+    # `isinstance` with a protocol takes microseconds, and a sealed turn asks several times.
+    key = type(part), protocol
+    known = _implemented.get(key)
+    if known is None:
+        known = _implemented[key] = isinstance(part, protocol)
+    return known
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -142,6 +188,9 @@ class Sealable(Protocol):
 class Spooling(Protocol):
     """A backend that accepts turns while its store is unavailable and replays them later."""
 
+    inner: Backend
+    """The store itself, without the spool."""
+
     def replay_turns_through(self, around: Callable[[str, ConversationStore], ConversationStore]) -> None:
         """Replay an owner's turns through the store that `around` returns for the owner and the
         inner store.
@@ -181,8 +230,40 @@ async def audit_action(
     store: ConversationStore, action: str, conversation_id: str = "", *, count: int = 0
 ) -> None:
     """Record the action if the store has an audit trail. Only counts and ids, never queries or results."""
-    if isinstance(store, Auditable):
-        await store.audit_action(action, conversation_id, count=count)
+    auditable = capability(store, Auditable)
+    if auditable is not None:
+        await auditable.audit_action(action, conversation_id, count=count)
+
+
+@runtime_checkable
+class Auditing(Protocol):
+    """A backend that records its use in an audit trail."""
+
+    inner: Backend
+    """The backend without the trail."""
+
+    def acting_as(self, actor: str, *, source: str = "") -> Backend:
+        """Return a view of this backend that records calls under this actor."""
+        ...
+
+    async def denied(self, action: str, owner: str = "") -> None:
+        """Record a request that was refused before it reached the store."""
+        ...
+
+
+@runtime_checkable
+class FileBacked(Protocol):
+    """A backend that stores its data in one file."""
+
+    path: str
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """A backend that may limit the length of a conversation."""
+
+    max_messages: int | None
+    """The number of newest messages that a conversation keeps; None means all."""
 
 
 class SchemaVersion(Struct, frozen=True, kw_only=True):

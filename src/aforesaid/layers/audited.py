@@ -9,31 +9,29 @@ No content reaches the trail: no message text, subject, tag or error message.
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from functools import cache
 from typing import NamedTuple, TypeVar
 
 from aforesaid.audit import AuditTrail, Event, Outcome
 from aforesaid.contracts import (
     Appended,
+    Auditable,
+    Auditing,
     Backend,
     Change,
     ConversationStore,
-    CopyHolder,
     Document,
     Entry,
     Matches,
-    Migratable,
     Position,
-    Reindexable,
-    Scrubbable,
+    Sealable,
     Searchable,
+    SnapshotReader,
     Tally,
     VectorMatch,
     VectorSearchable,
     Watchable,
 )
 from aforesaid.errors import InvalidId, NotFound
-from aforesaid.layers._capabilities import with_capabilities_of
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.ids import parse_name, parse_uuid
@@ -43,8 +41,6 @@ T = TypeVar("T")
 
 DEFAULT_ACTOR = "application"
 """The actor where the application names none."""
-
-BACKEND_CAPABILITIES = (Migratable, Scrubbable, CopyHolder, Reindexable)
 
 
 class Caller(NamedTuple):
@@ -56,6 +52,8 @@ class Caller(NamedTuple):
 
 class AuditedBackend(BackendWrapper):
     """A backend that records every call in the trail."""
+
+    adds = (Auditing,)
 
     def __init__(self, inner: Backend, trail: AuditTrail, caller: Caller = Caller()) -> None:  # noqa: B008
         super().__init__(inner)
@@ -82,9 +80,7 @@ class AuditedBackend(BackendWrapper):
             await self._trail.close()
 
     def of(self, owner: str) -> "AuditedStore":
-        inner = self.inner.of(owner)
-        classes = tuple(cls for capability, cls in _STORE_CLASSES.items() if isinstance(inner, capability))
-        return _combined(classes)(inner, _Recorder(self._trail, self._caller, owner))
+        return AuditedStore(self.inner.of(owner), _Recorder(self._trail, self._caller, owner))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         recorder = _Recorder(self._trail, self._caller, "")
@@ -102,8 +98,8 @@ class AuditedBackend(BackendWrapper):
 
 
 def audited(inner: Backend, trail: AuditTrail, caller: Caller = Caller()) -> AuditedBackend:  # noqa: B008
-    """Wrap a backend in the audited layer, which keeps the backend's capabilities."""
-    return with_capabilities_of(inner, AuditedBackend(inner, trail, caller), BACKEND_CAPABILITIES)
+    """Wrap a backend in the audited layer."""
+    return AuditedBackend(inner, trail, caller)
 
 
 class _Recorder:
@@ -159,6 +155,10 @@ class _Recorder:
 
 class AuditedStore(StoreWrapper):
     """One owner's store that records every call."""
+
+    adds = (Auditable,)
+    # The trail would not record a snapshot.
+    hides = (SnapshotReader, Sealable)
 
     def __init__(self, inner: ConversationStore, recorder: _Recorder) -> None:
         super().__init__(inner)
@@ -332,13 +332,11 @@ class AuditedStore(StoreWrapper):
             "count", call, conversation_id or "", count=lambda held: held.messages
         )
 
-
-class _WatchableAuditedStore(AuditedStore):
-    """An audited store around a `Watchable` store."""
+    # Capabilities
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        assert isinstance(self.inner, Watchable)
-        return self._watching(self.inner.watch(conversation_id), conversation_id or "")
+        watching = self.inner_capability(Watchable).watch(conversation_id)
+        return self._watching(watching, conversation_id or "")
 
     @asynccontextmanager
     async def _watching(
@@ -348,37 +346,15 @@ class _WatchableAuditedStore(AuditedStore):
             await self._recorder.record("watch", conversation_id)
             yield changes
 
-
-class _SearchableAuditedStore(AuditedStore):
-    """An audited store around a `Searchable` store."""
-
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        assert isinstance(self.inner, Searchable)
-        call = self.inner.matches(terms, limit=limit)
+        call = self.inner_capability(Searchable).matches(terms, limit=limit)
         return await self._recorder.run("match", call, count=lambda found: len(found.found))
-
-
-class _NearestAuditedStore(AuditedStore):
-    """An audited store around a `VectorSearchable` store."""
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        assert isinstance(self.inner, VectorSearchable)
-        call = self.inner.nearest(model, vector, limit=limit, around=around)
+        call = self.inner_capability(VectorSearchable).nearest(model, vector, limit=limit, around=around)
         return await self._recorder.run("match", call, count=lambda found: len(found or ()))
-
-
-_STORE_CLASSES: dict[type, type[AuditedStore]] = {
-    Watchable: _WatchableAuditedStore,
-    Searchable: _SearchableAuditedStore,
-    VectorSearchable: _NearestAuditedStore,
-}
-
-
-@cache
-def _combined(classes: tuple[type[AuditedStore], ...]) -> type[AuditedStore]:
-    return type("AuditedStore", classes or (AuditedStore,), {})
 
 
 def _exists(found: object) -> bool:

@@ -1,17 +1,28 @@
 """Pass-through wrappers: a layer derives from them and overrides only what it changes."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Self
 
-from aforesaid.contracts import Appended, Backend, ConversationStore, Document, Entry, Position, Tally
-from aforesaid.layers._capabilities import with_inner
+from aforesaid.contracts import (
+    Appended,
+    Backend,
+    ConversationStore,
+    Document,
+    Entry,
+    Position,
+    Tally,
+    Wrapper,
+)
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
 
 
-class BackendWrapper(Backend):
+class BackendWrapper(Wrapper, Backend):
     """A backend that forwards every call to `inner`."""
+
+    inner: Backend
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
@@ -32,11 +43,13 @@ class BackendWrapper(Backend):
         return await self.inner.purge_expired(now)
 
 
-class StoreWrapper(ConversationStore):
+class StoreWrapper(Wrapper, ConversationStore):
     """One owner's store that forwards every call to `inner`.
 
     `load` and `save` are inherited, not forwarded: they call the other methods, which a layer may override.
     """
+
+    inner: ConversationStore
 
     def __init__(self, inner: ConversationStore) -> None:
         self.inner = inner
@@ -49,7 +62,9 @@ class StoreWrapper(ConversationStore):
         return self.inner.degraded
 
     async def authoritative(self) -> Self:
-        return with_inner(self, await self.inner.authoritative())
+        view = copy(self)  # shares caches and counters with this one
+        view.inner = await self.inner.authoritative()
+        return view
 
     # Records
 

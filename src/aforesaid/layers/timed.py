@@ -5,30 +5,22 @@ The layer is the innermost, so it measures the store alone. It reads no argument
 
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import cache
 from time import perf_counter
 from typing import Any
 
 from aforesaid.contracts import (
     Backend,
     ConversationStore,
-    CopyHolder,
-    Migratable,
-    Reindexable,
-    Scrubbable,
+    Sealable,
     Searchable,
     SnapshotReader,
     VectorSearchable,
-    Watchable,
 )
-from aforesaid.contracts.capabilities import Sealable
-from aforesaid.layers._capabilities import with_capabilities_of
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.telemetry import Telemetry, telemetry, tracing
 from aforesaid.telemetry.instrumentation import error_kind
 
-BACKEND_CAPABILITIES = (Migratable, Scrubbable, CopyHolder, Reindexable)
-STORE_CAPABILITIES = (Searchable, VectorSearchable, Sealable, Watchable, SnapshotReader)
+TIMED_CAPABILITIES = (Searchable, VectorSearchable, Sealable, SnapshotReader)
 NOT_TIMED = ("load", "save", "authoritative")
 """`load` and `save` consist of other operations, which are timed themselves."""
 
@@ -73,46 +65,42 @@ class TimedBackend(BackendWrapper):
         self._metrics = StoreMetrics(name, metrics)
 
     def of(self, owner: str) -> "TimedStore":
-        inner = self.inner.of(owner)
-        capabilities = tuple(one for one in STORE_CAPABILITIES if isinstance(inner, one))
-        store = timed_store_class(capabilities)(inner, self._metrics)
-        return with_capabilities_of(inner, store, STORE_CAPABILITIES)
+        return TimedStore(self.inner.of(owner), self._metrics)
 
 
 def timed(inner: Backend, *, name: str = "store", metrics: Telemetry = telemetry) -> TimedBackend:
-    """Wrap a backend in the timed layer, which keeps the backend's capabilities. Metrics carry the name."""
-    return with_capabilities_of(inner, TimedBackend(inner, name=name, metrics=metrics), BACKEND_CAPABILITIES)
+    """Wrap a backend in the timed layer. Metrics carry the name."""
+    return TimedBackend(inner, name=name, metrics=metrics)
 
 
 class TimedStore(StoreWrapper):
-    """One owner's store. `timed_store_class` generates its operations."""
+    """One owner's store. `_add_operations` adds the methods that are timed."""
 
     def __init__(self, inner: ConversationStore, metrics: StoreMetrics) -> None:
         super().__init__(inner)
         self._metrics = metrics
 
 
-@cache
-def timed_store_class(capabilities: tuple[type, ...]) -> type[TimedStore]:
-    """Return the class for stores with these capabilities, which times every asynchronous operation."""
-    operations = {
-        name: _operation(name)
-        for protocol in (ConversationStore, *capabilities)
-        for name, _ in inspect.getmembers(protocol, inspect.iscoroutinefunction)
-        if name not in NOT_TIMED
-    }
-    return type("TimedStore", (TimedStore,), operations)
+def _add_operations() -> None:
+    """Override every asynchronous method of the contract and of the timed capabilities."""
+    for protocol in (ConversationStore, *TIMED_CAPABILITIES):
+        for name, _ in inspect.getmembers(protocol, inspect.iscoroutinefunction):
+            if name not in NOT_TIMED:
+                setattr(TimedStore, name, _operation(name, protocol))
 
 
-def _operation(name: str) -> Callable[..., Awaitable[Any]]:
+def _operation(name: str, protocol: type) -> Callable[..., Awaitable[Any]]:
+    is_optional = protocol in TIMED_CAPABILITIES
+
     # One function without helpers: every turn passes here.
     async def operation(self: TimedStore, *args: Any, **kwargs: Any) -> Any:
         began = perf_counter()
         try:
+            target = self.inner_capability(protocol) if is_optional else self.inner
             if tracing.tracer is not None:
                 with tracing.span(f"store.{name}", store=self._metrics.name):
-                    return await getattr(self.inner, name)(*args, **kwargs)
-            return await getattr(self.inner, name)(*args, **kwargs)
+                    return await getattr(target, name)(*args, **kwargs)
+            return await getattr(target, name)(*args, **kwargs)
         except BaseException as error:
             self._metrics.count_error(name, error)
             raise
@@ -121,3 +109,6 @@ def _operation(name: str) -> Callable[..., Awaitable[Any]]:
 
     operation.__name__ = name
     return operation
+
+
+_add_operations()

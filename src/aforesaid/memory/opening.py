@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 
 from aforesaid._internal.arguments import is_path, validated
 from aforesaid._internal.deadlines import ended
-from aforesaid.contracts import JOURNAL, Backend, CopyHolder, Embedder, Summarizer, TokenCounter
+from aforesaid.contracts import (
+    JOURNAL,
+    Auditing,
+    Backend,
+    CopyHolder,
+    Embedder,
+    Summarizer,
+    TokenCounter,
+    Wrapper,
+    capability,
+)
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,
@@ -135,9 +145,9 @@ class Memory:
         )
 
     def _all_holders(self) -> tuple[CopyHolder, ...]:
-        around = [each for each in (self.backend, self.archives) if isinstance(each, CopyHolder)]
+        around = [capability(each, CopyHolder) for each in (self.backend, self.archives)]
         own = self.search_resources, self.known_notes, self.contact_resources, self.unstored
-        return (*around, *own, *self.holders)
+        return (*(holder for holder in around if holder is not None), *own, *self.holders)
 
     def _of(self, scope: OwnerScope) -> ConversationManager:
         from aforesaid.search.searcher import Searcher
@@ -172,11 +182,11 @@ class Memory:
         `source` is an address or a device. Without an audit trail this is the same memory. The view stays
         open as long as the opened memory.
         """
-        acting = getattr(self.backend, "acting_as", None)
-        if acting is None:
+        auditing = capability(self.backend, Auditing)
+        if auditing is None:
             return self
         view = copy(self)
-        view.backend = acting(actor, source=source)
+        view.backend = auditing.acting_as(actor, source=source)
         view._background = []
         return view
 
@@ -268,8 +278,10 @@ class Memory:
     def layer(self, kind: type[L]) -> L | None:
         """Return the layer of this kind around the store, or None."""
         layer: object = self.backend
-        while layer is not None and not isinstance(layer, kind):
-            layer = getattr(layer, "inner", None)
+        while not isinstance(layer, kind):
+            if not isinstance(layer, Wrapper):
+                return None
+            layer = layer.inner
         return layer
 
     async def start(self) -> Self:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid.contracts import Change, ConversationStore, Watchable
+from aforesaid.contracts import Change, ConversationStore, Watchable, capability
 from aforesaid.contracts.listing import known_records
 from aforesaid.model.ids import parse_uuid
 
@@ -23,8 +23,9 @@ def watch(
     """Watch one conversation, or all of an owner's. Stores that are not `Watchable` are polled."""
     if conversation_id is not None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-    if isinstance(store, Watchable):
-        return store.watch(conversation_id)
+    watchable = capability(store, Watchable)
+    if watchable is not None:
+        return watchable.watch(conversation_id)
     return poll(store, conversation_id)
 
 

@@ -38,6 +38,7 @@ from aforesaid.contracts import (
     Scrubbable,
     Tally,
     audit_action,
+    capability,
 )
 from aforesaid.contracts.listing import all_records
 from aforesaid.dialects import references_in
@@ -295,8 +296,9 @@ class _Erasure:
         self._intent = self._intent.without_name()
 
     async def _scrub(self) -> None:
-        if isinstance(self._scope.backend, Scrubbable):
-            self._remains = await self._scope.backend.scrub(self._owner)
+        scrubbable = capability(self._scope.backend, Scrubbable)
+        if scrubbable is not None:
+            self._remains = await scrubbable.scrub(self._owner)
         self._remains += _unopened(self._intent.left)
         for remains in self._remains:
             log.warning("an erasure is incomplete: %s", remains)

@@ -6,7 +6,7 @@ Every removal ends in `Removal._gone`, which lists what else contains the remove
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from aforesaid.contracts import Scrubbable
+from aforesaid.contracts import Scrubbable, capability
 from aforesaid.dialects import references_in
 from aforesaid.dialects.tombstones import MARK, TAG, tombstone_of
 from aforesaid.errors import InvalidSetting, MessageNotFound
@@ -87,8 +87,9 @@ class Removal:
         replaced = await self.store.replace(conversation_id, counted)
         images = references_in(entry.message)
         await self._gone(replaced.conversation_id, "redacted", message_id=message_id, images=images)
-        if scrub and isinstance(self.scope.backend, Scrubbable):
-            await self.scope.backend.scrub(self.scope.owner)
+        scrubbable = capability(self.scope.backend, Scrubbable) if scrub else None
+        if scrubbable is not None:
+            await scrubbable.scrub(self.scope.owner)
         return replaced.message
 
     async def archive(self, conversation_id: str) -> "Archive":

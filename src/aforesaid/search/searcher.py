@@ -23,6 +23,7 @@ from aforesaid.contracts import (
     Searchable,
     VectorMatch,
     VectorSearchable,
+    capability,
 )
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
@@ -119,6 +120,8 @@ class Searcher:
         self.resources = resources
         self.owner = owner
         self.weights = weights
+        self._index = capability(store, Searchable)
+        self._vectors = capability(store, VectorSearchable)
 
     def enqueue_indexing(self, conversation_id: str) -> None:
         """Enqueue a conversation with new messages for indexing."""
@@ -203,7 +206,7 @@ class Searcher:
         self, question: str, analyzed: AnalyzedQuestion, *, filtered: bool, among: Container[str] | None
     ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
-        if self.resources.embedder is not None and isinstance(self.store, VectorSearchable):
+        if self.resources.embedder is not None and self._vectors is not None:
             matches = await self.matches(lookup_terms(analyzed), limit=limit)
             similar = await self._similarities_from_store(question) if matches.messages > SERVED else None
             similar = similar or await self.similarities(question)
@@ -226,8 +229,8 @@ class Searcher:
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """Return matches from the store's index or the one in memory, or from the last known state."""
         try:
-            if isinstance(self.store, Searchable):
-                return await self.store.matches(terms, limit=limit)
+            if self._index is not None:
+                return await self._index.matches(terms, limit=limit)
             if not self.store.degraded:
                 return await self.resources.index_of(self.owner).matches(self.store, terms, limit=limit)
         except StoreUnavailable:
@@ -263,11 +266,11 @@ class Searcher:
         """Let the store compare vectors; return None if it cannot."""
         embedder, store = self.resources.embedder, self.store
         assert embedder is not None, "the caller checks for an encoder"
-        assert isinstance(store, VectorSearchable), "the caller checks the capability"
+        assert self._vectors is not None, "the caller checks the capability"
         self.resources.enqueue(self.owner, store)
         with self._fall_back_to_words():
             row = await encode_text(embedder, encodable_text(question))
-            found = await store.nearest(embedder.name, row.tolist(), limit=BY_WORDS)
+            found = await self._vectors.nearest(embedder.name, row.tolist(), limit=BY_WORDS)
             return StoreSimilarities(found) if found else None
         return None
 

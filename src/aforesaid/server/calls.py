@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.agents.supervisor import SupervisorAgent
-from aforesaid.contracts import Transcriber
+from aforesaid.contracts import Auditing, Transcriber, capability
 from aforesaid.errors import (
     AccessError,
     AforesaidError,
@@ -70,7 +70,7 @@ class Service:
         self.draining = asyncio.Event()
         """Set when the server is stopping and accepts no more work."""
         self._managers: BoundedDict[tuple[str, str, str], ConversationManager] = BoundedDict(MOST_MANAGERS)
-        self._is_audited = hasattr(memory.backend, "denied")
+        self._is_audited = capability(memory.backend, Auditing) is not None
 
     def manager_for(self, caller: Caller, owner: str, *, source: str = "") -> ConversationManager:
         """Return the handle of an owner. The audit trail, if any, records the caller's name."""
@@ -102,8 +102,10 @@ class Service:
         if not self._is_audited:
             return
         acting = self.memory.acting_as(type(error).__name__, source=source)
+        auditing = capability(acting.backend, Auditing)
+        assert auditing is not None
         try:
-            await acting.backend.denied(action, owner)  # type: ignore[attr-defined]
+            await auditing.denied(action, owner)
         except AforesaidError as failure:
             log.warning("a refusal cannot be written to the audit trail: %s", describe(failure))
 

@@ -58,7 +58,7 @@ async def _is_store_available(memory: Memory) -> bool:
 
 async def _master_key(memory: Memory) -> list[CheckBody]:
     """Check the master key against stored keys. Skip the check while the store is unavailable."""
-    layer = memory.layer(ChecksMasterKey)  # type: ignore[type-abstract]
+    layer = memory.layer(ChecksMasterKey)
     if layer is None:
         return []
     try:

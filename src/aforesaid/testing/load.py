@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from aforesaid.contracts import Reindexable
+from aforesaid.contracts import Reindexable, capability
 from aforesaid.errors import InvalidInput, InvalidSetting
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -115,8 +115,9 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
 
 async def _indexed_size(memory: Memory, url: str) -> Mapping[str, int]:
     """Return the size after indexing everything, because some indexing waits for idle time."""
-    if isinstance(memory.backend, Reindexable) and parse_url(url).options.get("search") != "off":
-        await memory.backend.reindex()
+    reindexable = capability(memory.backend, Reindexable)
+    if reindexable is not None and parse_url(url).options.get("search") != "off":
+        await reindexable.reindex()
     return await disk_usage(memory.backend, url)
 
 

@@ -13,7 +13,15 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
-from aforesaid.contracts import Backend, ConversationStore, Document, SnapshotReader, Tally, parse_listing
+from aforesaid.contracts import (
+    Backend,
+    ConversationStore,
+    Document,
+    SnapshotReader,
+    Tally,
+    capability,
+    parse_listing,
+)
 from aforesaid.errors import AforesaidError
 from aforesaid.model.conversations import VALUE_SETS, Changes, Query, started
 from aforesaid.model.ids import new_id
@@ -212,8 +220,9 @@ class StoreMachine(RuleBasedStateMachine):
         listing = parse_listing("note", None, None, 2)
 
         async def seen(store: ConversationStore) -> Any:
-            if isinstance(store, SnapshotReader):
-                found = await store.read_snapshot(conversation_id, front=2, tail=limit, documents=listing)
+            reader = capability(store, SnapshotReader)
+            if reader is not None:
+                found = await reader.read_snapshot(conversation_id, front=2, tail=limit, documents=listing)
                 return list(found.front), list(found.tail), list(found.documents)
             first = await store.page(conversation_id, limit=2)
             last = await store.tail(conversation_id, limit=limit)

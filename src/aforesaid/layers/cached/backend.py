@@ -6,27 +6,19 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from aforesaid.contracts import (
-    Backend,
-    CopyHolder,
-    Migratable,
-    Reindexable,
-    Scrubbable,
-    Searchable,
-    VectorSearchable,
-    Watchable,
-)
-from aforesaid.layers._capabilities import with_capabilities_of
+from aforesaid.contracts import Backend, CopyHolder, Watchable, capability
 from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.cached.listener import ChangeListener
 from aforesaid.layers.cached.memory import Cache, ConversationCache
-from aforesaid.layers.cached.store import CachedStore, WatchableCachedStore
+from aforesaid.layers.cached.store import CachedStore
 from aforesaid.model.ids import parse_name
 from aforesaid.telemetry import Telemetry, telemetry
 
 
 class CachedBackend(BackendWrapper):
     """A backend whose stores cache their reads."""
+
+    adds = (CopyHolder,)
 
     def __init__(
         self,
@@ -56,12 +48,8 @@ class CachedBackend(BackendWrapper):
     def of(self, owner: str) -> CachedStore:
         name = parse_name(owner, field="owner")
         inner = self.inner.of(name)
-        is_watchable = isinstance(inner, Watchable)
-        cls = WatchableCachedStore if is_watchable else CachedStore
-        listener = self.listener if is_watchable and self.options.watch else None
-        return with_capabilities_of(
-            inner, cls(inner, name, self.cache, listener), [Searchable, VectorSearchable]
-        )
+        is_watched = self.options.watch and capability(inner, Watchable) is not None
+        return CachedStore(inner, name, self.cache, self.listener if is_watched else None)
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         try:
@@ -79,14 +67,12 @@ class CachedBackend(BackendWrapper):
             else self.cache.invalidate(owner, conversation_id)
         )
         counts = Counter(cached_copies=copies)
-        inner = self.inner
-        if isinstance(inner, CopyHolder):
+        inner = capability(self.inner, CopyHolder)
+        if inner is not None:
             counts.update(await inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
-    """Wrap a backend in the cached layer, which keeps the backend's capabilities."""
-    return with_capabilities_of(
-        inner, CachedBackend(inner, cache, **options), [Migratable, Scrubbable, Reindexable]
-    )
+    """Wrap a backend in the cached layer."""
+    return CachedBackend(inner, cache, **options)

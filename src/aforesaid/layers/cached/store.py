@@ -5,7 +5,17 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from aforesaid.contracts import Appended, Change, ConversationStore, Entry, Position, Tally, Watchable
+from aforesaid.contracts import (
+    Appended,
+    Change,
+    ConversationStore,
+    Entry,
+    Position,
+    Sealable,
+    SnapshotReader,
+    Tally,
+    Watchable,
+)
 from aforesaid.layers._sizes import private_copies
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.cached.listener import ChangeListener
@@ -19,6 +29,9 @@ T = TypeVar("T")
 
 class CachedStore(StoreWrapper):
     """A store that caches records and log reads. Documents are not cached: callers read them once."""
+
+    # A snapshot would bypass the cache, and a resealed entry would stay in it.
+    hides = (SnapshotReader, Sealable)
 
     def __init__(
         self,
@@ -188,9 +201,7 @@ class CachedStore(StoreWrapper):
     async def clear(self) -> Tally:
         return await self._write_all(self.inner.clear())
 
-
-class WatchableCachedStore(CachedStore):
-    """A cached store around a store that can be watched."""
+    # Capabilities
 
     @asynccontextmanager
     async def watch(self, conversation_id: str | None = None) -> AsyncIterator[AsyncIterator[Change]]:
@@ -199,8 +210,7 @@ class WatchableCachedStore(CachedStore):
         The cache's own watch may receive a change later than this one. A caller that reads after a change
         must not get entries from before it.
         """
-        assert isinstance(self.inner, Watchable)
-        async with self.inner.watch(conversation_id) as changes:
+        async with self.inner_capability(Watchable).watch(conversation_id) as changes:
             self._cache.invalidate_owner(self._owner)
             yield self._invalidating(changes)
 

@@ -12,17 +12,15 @@ from aforesaid._internal.deadlines import within
 from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import (
     Backend,
-    CopyHolder,
+    Bounded,
     LogEnd,
-    Migratable,
+    Reindexable,
     Scrubbable,
-    SnapshotReader,
     Spooling,
-    Watchable,
+    capability,
 )
 from aforesaid.encryption.master_keys import KeyProvider
 from aforesaid.errors import KeyUnavailable, StoreUnavailable
-from aforesaid.layers._capabilities import with_capabilities_of
 from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.encrypted.heads import Head
 from aforesaid.layers.encrypted.keyring import KIND, Keyring
@@ -43,9 +41,6 @@ OPENED_KEPT = 256
 CHECK_SECONDS = 5.0
 """How long opening a store may take longer to check the master key."""
 
-STORE_CAPABILITIES = (Watchable,)
-BACKEND_CAPABILITIES = (Migratable, CopyHolder)
-
 
 class Encryption(CheckedFields, frozen=True, kw_only=True):
     """Options of the encrypted layer."""
@@ -62,6 +57,10 @@ class Encryption(CheckedFields, frozen=True, kw_only=True):
 class EncryptedBackend(BackendWrapper):
     """A backend whose `inner` sees only ciphertext."""
 
+    adds = (Scrubbable,)
+    # An index of ciphertext finds nothing, and the spool already replays through this layer.
+    hides = (Reindexable, Spooling)
+
     def __init__(self, inner: Backend, encryption: Encryption) -> None:
         super().__init__(inner)
         self.encryption = encryption
@@ -72,10 +71,12 @@ class EncryptedBackend(BackendWrapper):
         self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
         self._restored: OrderedDict[Place, Head] = OrderedDict()
         self._turns: PerLoop[WeakValueDictionary[Place, asyncio.Lock]] = PerLoop(WeakValueDictionary)
-        self.kept = _most_kept(inner)
-        self.spools = isinstance(inner, Spooling)
-        if isinstance(inner, Spooling):
-            inner.replay_turns_through(partial(SpooledTurns, self))
+        bounded = capability(inner, Bounded)
+        self.kept = None if bounded is None else bounded.max_messages
+        spooling = capability(inner, Spooling)
+        self.spools = spooling is not None
+        if spooling is not None:
+            spooling.replay_turns_through(partial(SpooledTurns, self))
 
     async def open(self) -> None:
         warming = asyncio.ensure_future(asyncio.to_thread(warm))
@@ -95,7 +96,8 @@ class EncryptedBackend(BackendWrapper):
         """Whether the master key opens the data keys in this store. Raises `StoreUnavailable`."""
         keys_in: Backend = self.encryption.keyring or self.inner
         # Below the spool: what is read for this check must not count as known in an outage.
-        below: Backend = getattr(keys_in, "inner", keys_in) if isinstance(keys_in, Spooling) else keys_in
+        spooling = capability(keys_in, Spooling)
+        below = keys_in if spooling is None else spooling.inner
         return await check_master_key(self.keyring, keys_in.owners, below.of, all_of_them=all_of_them)
 
     async def _refuse_wrong_master_key(self) -> None:
@@ -126,10 +128,7 @@ class EncryptedBackend(BackendWrapper):
 
     def of(self, owner: str) -> EncryptedStore:
         inner = self.inner.of(owner)
-        kind = SnapshotStore if isinstance(inner, SnapshotReader) else EncryptedStore
-        return with_capabilities_of(
-            inner, kind(self, parse_name(owner, field="owner"), inner), STORE_CAPABILITIES
-        )
+        return SnapshotStore(self, parse_name(owner, field="owner"), inner)
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})
@@ -139,8 +138,9 @@ class EncryptedBackend(BackendWrapper):
         `contracts.Scrubbable`."""
         remains: tuple[str, ...] = ()
         for place in (self.inner, self.encryption.keyring):
-            if isinstance(place, Scrubbable):
-                remains += await place.scrub(owner)
+            scrubbable = capability(place, Scrubbable)
+            if scrubbable is not None:
+                remains += await scrubbable.scrub(owner)
         return remains
 
     def opened(self, place: Place) -> dict[int, Opened]:
@@ -204,16 +204,6 @@ class EncryptedBackend(BackendWrapper):
             self._restored.popitem(last=False)
 
 
-def _most_kept(backend: object) -> int | None:
-    """How many messages of a conversation the store inside keeps at most; None is all of them."""
-    while backend is not None:
-        most: int | None = getattr(backend, "max_messages", None)
-        if most is not None:
-            return most
-        backend = getattr(backend, "_inner", None) or getattr(backend, "inner", None)
-    return None
-
-
 def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:
-    """The backend, encrypted, with every power of what is inside that still makes sense."""
-    return with_capabilities_of(inner, EncryptedBackend(inner, encryption), BACKEND_CAPABILITIES)
+    """Wrap a backend in the encrypted layer."""
+    return EncryptedBackend(inner, encryption)

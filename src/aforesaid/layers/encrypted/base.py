@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from aforesaid.contracts import ConversationStore, Sealable
+from aforesaid.contracts import ConversationStore, Sealable, Searchable, VectorSearchable, capability
 from aforesaid.errors import InvalidSetting, KeyUnavailable
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.encrypted import sealing
@@ -20,18 +20,21 @@ T = TypeVar("T")
 class EncryptedStoreBase(StoreWrapper):
     """The owner, the wrapped store, which must be `Sealable`, and access to the owner's data keys."""
 
+    # An index or a vector comparison of the wrapped store would see only ciphertext.
+    hides = (Sealable, Searchable, VectorSearchable)
+
     def __init__(self, backend: "EncryptedBackend", owner: str, inner: ConversationStore) -> None:
-        if not isinstance(inner, Sealable):
+        log = capability(inner, Sealable)
+        if log is None:
             raise InvalidSetting(f"{type(inner).__name__} cannot be encrypted: it is not Sealable")
         super().__init__(inner)
         self._backend = backend
         self._owner = owner
-        self._log: Sealable = inner
+        self._log = log
 
     async def authoritative(self) -> Self:
         view = await super().authoritative()
-        assert isinstance(view.inner, Sealable)
-        view._log = view.inner
+        view._log = view.inner_capability(Sealable)
         return view
 
     @property

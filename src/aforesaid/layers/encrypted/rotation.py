@@ -116,6 +116,7 @@ class _Resealing:
         self._owner = owner
         self._keys = keys
         self._store = outer.inner
+        self._log = outer.inner_capability(Sealable)
         self._outer = outer
         self._seals_records = seals_records
         self.messages = self.documents = self.records = self.unreadable = 0
@@ -143,8 +144,7 @@ class _Resealing:
 
     async def _head(self, conversation_id: str) -> None:
         """Seal the head of the log with the current key."""
-        assert isinstance(self._store, Sealable)
-        end = await self._store.log_end(conversation_id)
+        end = await self._log.log_end(conversation_id)
         if end is None or end.head is None or key_id_of_head(end.head) == self._keys.current.id:
             return
         place = Place(self._owner, conversation_id)
@@ -154,7 +154,7 @@ class _Resealing:
             self.unreadable += 1
             return
         again = seal_head(head, self._keys.current, place)
-        self.left += not await self._store.exchange_head(conversation_id, end.head, again)
+        self.left += not await self._log.exchange_head(conversation_id, end.head, again)
 
     async def _entries(self, conversation_id: str, entries: Sequence[Entry]) -> None:
         current = self._keys.current.id
@@ -162,8 +162,7 @@ class _Resealing:
         if not old:
             return
         again = resealed(old, self._keys, Place(self._owner, conversation_id))
-        assert isinstance(self._store, Sealable)
-        exchanged = await self._store.reseal(conversation_id, again)
+        exchanged = await self._log.reseal(conversation_id, again)
         self.messages += exchanged
         self.unreadable += len(old) - len(again)
         self.left += len(again) - exchanged

@@ -5,7 +5,6 @@ in it, so that a repeated window costs no more than in a plain store.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from aforesaid.contracts import Document, Entry, Listing, LogEnd, LogSnapshot, SnapshotReader
 from aforesaid.layers.encrypted.heads import Head
@@ -17,12 +16,12 @@ _OPENED = "opened"
 
 
 class SnapshotStore(EncryptedStore):
-    """An encrypted store around one that is `SnapshotReader`."""
+    """An encrypted store. It is a `SnapshotReader` where the store inside is one."""
 
     async def read_snapshot(
         self, conversation_id: str, *, front: int, tail: int, documents: Listing
     ) -> LogSnapshot:
-        reading = cast(SnapshotReader, self.inner).read_snapshot(
+        reading = self.inner_capability(SnapshotReader).read_snapshot(
             conversation_id, front=front, tail=tail, documents=documents
         )
         seen = await self._read(reading)

@@ -15,12 +15,10 @@ from aforesaid.contracts import (
     ConversationStore,
     CopyHolder,
     Document,
-    Migratable,
-    Reindexable,
     Scrubbable,
+    capability,
 )
 from aforesaid.errors import AforesaidError, StoreClosed, StoreError, StoreUnavailable
-from aforesaid.layers._capabilities import with_capabilities_of
 from aforesaid.layers.resilient import dead_letters, inspect
 from aforesaid.layers.resilient.apply import Answer
 from aforesaid.layers.resilient.connection import PROBE_OWNER
@@ -35,7 +33,6 @@ from aforesaid.layers.resilient.settle import settle
 from aforesaid.layers.resilient.spool import Ref, Spool
 from aforesaid.layers.resilient.state import ResilientState
 from aforesaid.layers.resilient.store import LARGE, ResilientStore
-from aforesaid.layers.resilient.store_capabilities import resilient_store
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.telemetry import describe, event
@@ -55,7 +52,8 @@ class ResilientBackend(ResilientState):
     # A backend
 
     def of(self, owner: str) -> ResilientStore:
-        return resilient_store(self, parse_name(owner, field="owner"))
+        name = parse_name(owner, field="owner")
+        return ResilientStore(self, name, self.inner.of(name))
 
     async def open(self) -> None:
         if self._state == "open":
@@ -435,8 +433,9 @@ class ResilientBackend(ResilientState):
     ) -> dict[str, int]:
         """Remove the copies of this layer and of the layers inside; see `contracts.CopyHolder`."""
         counts = Counter(await self.forget(owner, conversation_id, until=until))
-        if isinstance(self.inner, CopyHolder):
-            counts.update(await self.inner.remove_copies(owner, conversation_id, until=until))
+        inner = capability(self.inner, CopyHolder)
+        if inner is not None:
+            counts.update(await inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
@@ -447,13 +446,14 @@ class ResilientBackend(ResilientState):
         self.check_open()
         if self.spool is not None and self.spool.size:
             await self.spool.forget(lambda payload: False)  # rewriting the files drops stored operations
-        remains = await self.inner.scrub(owner) if isinstance(self.inner, Scrubbable) else ()
+        inner = capability(self.inner, Scrubbable)
+        remains = () if inner is None else await inner.scrub(owner)
         return (*remains, *(await asyncio.to_thread(inspect.describe_unowned, self.folder)))
 
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:
-    """Wrap a backend in the resilient layer, which keeps the backend's capabilities."""
-    return with_capabilities_of(inner, ResilientBackend(inner, **options), [Migratable, Reindexable])
+    """Wrap a backend in the resilient layer."""
+    return ResilientBackend(inner, **options)
 
 
 async def _collect(names: AsyncIterator[str]) -> dict[str, None]:

@@ -11,8 +11,12 @@ from aforesaid._internal.loops import LoopWatch
 from aforesaid.contracts import (
     Backend,
     ConversationStore,
+    CopyHolder,
+    Scrubbable,
+    Spooling,
 )
 from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.reached import ReachedMark
 from aforesaid.layers.resilient import dead_letters
 from aforesaid.layers.resilient.connection import PROBE_OWNER, StoreConnection
@@ -24,8 +28,10 @@ from aforesaid.layers.resilient.spool import Spool
 from aforesaid.telemetry import Telemetry, telemetry
 
 
-class ResilientState(Backend):
+class ResilientState(BackendWrapper):
     """The state that all stores of a resilient backend share."""
+
+    adds = (CopyHolder, Scrubbable, Spooling)
 
     def __init__(
         self,
@@ -41,7 +47,7 @@ class ResilientState(Backend):
         sealed: bool = False,
         reached: ReachedMark | None = None,
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.resilience = resilience or Resilience()
         self.folder = folder
         self.name = name

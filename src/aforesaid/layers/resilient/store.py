@@ -35,7 +35,8 @@ from aforesaid.layers.resilient.operations import (
     turn_added,
 )
 from aforesaid.layers.resilient.owner_queues import OwnerQueue
-from aforesaid.layers.resilient.store_base import ResilientStoreBase, parse_id
+from aforesaid.layers.resilient.store_base import parse_id
+from aforesaid.layers.resilient.store_capabilities import ResilientCapabilities
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
@@ -47,7 +48,7 @@ LARGE = 1000
 """Entries or records from which a read has the deadline of a long read."""
 
 
-class ResilientStore(ResilientStoreBase):
+class ResilientStore(ResilientCapabilities):
     """A store that retries calls, accepts turns during an outage, and then answers from the last known
     state."""
 

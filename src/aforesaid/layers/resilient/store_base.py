@@ -4,11 +4,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from aforesaid.contracts import (
-    ConversationStore,
-)
+from aforesaid.contracts import ConversationStore, SnapshotReader
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
-from aforesaid.layers._capabilities import with_inner
+from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View
 from aforesaid.layers.resilient.operations import (
     Action,
@@ -25,18 +23,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class ResilientStoreBase(ConversationStore):
+class ResilientStoreBase(StoreWrapper):
     """The owner, the wrapped store, and helpers for reads and writes."""
 
+    # A snapshot cannot come from the last known state, but a context must.
+    hides = (SnapshotReader,)
+
     def __init__(self, backend: "ResilientBackend", owner: str, inner: ConversationStore) -> None:
+        super().__init__(inner)
         self._backend = backend
         self._owner = owner
-        self.inner = inner
         self._is_authoritative = False
         """Whether this is the view for operations on all data: without fallback and spool."""
-
-    def now(self) -> datetime:
-        return self.inner.now()
 
     @property
     def degraded(self) -> bool:
@@ -45,7 +43,7 @@ class ResilientStoreBase(ConversationStore):
 
     async def authoritative(self) -> Self:
         await settle(self._backend, self._owner)
-        view = with_inner(self, await self.inner.authoritative())
+        view = await super().authoritative()
         view._is_authoritative = True
         return view
 

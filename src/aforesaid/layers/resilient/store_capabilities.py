@@ -1,8 +1,6 @@
-"""Optional capabilities of a resilient store: those of the store that it wraps."""
+"""Optional capabilities of a resilient store."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from aforesaid.contracts import (
     Entry,
@@ -12,21 +10,15 @@ from aforesaid.contracts import (
     Searchable,
     VectorMatch,
     VectorSearchable,
-    Watchable,
 )
-from aforesaid.layers._capabilities import with_capabilities_of
-from aforesaid.layers.resilient.store import ResilientStore
-from aforesaid.layers.resilient.store_base import parse_id
+from aforesaid.layers.resilient.store_base import ResilientStoreBase, parse_id
 from aforesaid.model.ids import parse_uuid
 
-if TYPE_CHECKING:
-    from aforesaid.layers.resilient.backend import ResilientBackend
 
+class ResilientCapabilities(ResilientStoreBase):
+    """The optional capabilities that need retries. A search raises during an outage."""
 
-class _SealableStore(ResilientStore):
-    """A resilient store around a `Sealable` store."""
-
-    inner: Any
+    # Sealable
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         def remember(end: LogEnd | None) -> None:
@@ -35,63 +27,32 @@ class _SealableStore(ResilientStore):
             else:
                 self._last_known.end(self._owner, conversation_id, end)
 
+        inner = self.inner_capability(Sealable)
         return await self._answer(
-            self._remembering(lambda: self.inner.log_end(conversation_id), remember, conversation_id),
+            self._remembering(lambda: inner.log_end(conversation_id), remember, conversation_id),
             lambda view: view.owner_data.log_end(conversation_id, now=self.now()),
             lambda view: parse_id(conversation_id) in view.ends,
             conversation_id=parse_id(conversation_id),
         )
 
     async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
-        exchanged: int = await self._write_through(
-            lambda: self.inner.reseal(conversation_id, entries), repeat=True
-        )
+        inner = self.inner_capability(Sealable)
+        exchanged = await self._write_through(lambda: inner.reseal(conversation_id, entries), repeat=True)
         self._last_known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
         return exchanged
 
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
-        done: bool = await self._write_through(lambda: self.inner.exchange_head(conversation_id, old, new))
-        return done
+        inner = self.inner_capability(Sealable)
+        return await self._write_through(lambda: inner.exchange_head(conversation_id, old, new))
 
-
-class _SearchableStore(ResilientStore):
-    """A resilient store around a `Searchable` store. During an outage it raises."""
-
-    inner: Any
+    # Searchable and VectorSearchable
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        return await self._search(lambda: self.inner.matches(terms, limit=limit))
-
-
-class _VectorSearchableStore(ResilientStore):
-    """A resilient store around a `VectorSearchable` store. During an outage it raises."""
-
-    inner: Any
+        inner = self.inner_capability(Searchable)
+        return await self._search(lambda: inner.matches(terms, limit=limit))
 
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        return await self._search(lambda: self.inner.nearest(model, vector, limit=limit, around=around))
-
-
-_CLASSES: dict[type, type[ResilientStore]] = {
-    Sealable: _SealableStore,
-    Searchable: _SearchableStore,
-    VectorSearchable: _VectorSearchableStore,
-}
-
-
-@cache
-def _class_with(capabilities: tuple[type, ...]) -> type[ResilientStore]:
-    """Return the class for a store with these capabilities."""
-    return type(
-        "ResilientStore", (*(_CLASSES[capability] for capability in capabilities), ResilientStore), {}
-    )
-
-
-def resilient_store(backend: "ResilientBackend", owner: str) -> "ResilientStore":
-    inner = backend.inner.of(owner)
-    capabilities = tuple(
-        capability for capability in (Sealable, Searchable, VectorSearchable) if isinstance(inner, capability)
-    )
-    return with_capabilities_of(inner, _class_with(capabilities)(backend, owner, inner), [Watchable])
+        inner = self.inner_capability(VectorSearchable)
+        return await self._search(lambda: inner.nearest(model, vector, limit=limit, around=around))

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.contracts import JOURNAL, Backend, ConversationStore, Document
+from aforesaid.contracts import JOURNAL, Auditing, Backend, ConversationStore, Document, capability
 from aforesaid.errors import DocumentConflict, InvalidInput, NotFound, StoreDamaged, shown
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
@@ -61,7 +61,8 @@ class ApiKeys:
 
     def __init__(self, backend: Backend) -> None:
         # Bypass the audit layer: key lookups are frequent and read no owner's data.
-        self._backend: Backend = getattr(backend, "inner", backend) if hasattr(backend, "denied") else backend
+        auditing = capability(backend, Auditing)
+        self._backend: Backend = backend if auditing is None else auditing.inner
 
     @property
     def _store(self) -> ConversationStore:

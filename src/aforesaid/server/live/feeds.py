@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from aforesaid._internal.deadlines import ended
-from aforesaid.contracts import Appended, ConversationStore, Entry, Watchable
+from aforesaid.contracts import Appended, ConversationStore, Entry, Watchable, capability
 from aforesaid.errors import AforesaidError, ConversationNotFound
 from aforesaid.model.conversations import Conversation
 from aforesaid.protocol.live import Place, write_entry
@@ -350,8 +350,9 @@ class Feeds:
     # Background tasks
 
     def _listen(self, owner: str, store: ConversationStore) -> None:
-        if isinstance(store, Watchable) and owner not in self._watching:
-            watching = self._watch(owner, store)
+        watchable = capability(store, Watchable)
+        if watchable is not None and owner not in self._watching:
+            watching = self._watch(owner, watchable)
             self._watching[owner] = asyncio.create_task(watching, name="aforesaid-live-watch")
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(), name="aforesaid-live-poll")

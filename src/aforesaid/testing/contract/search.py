@@ -13,12 +13,20 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
-from aforesaid.contracts import Backend, ConversationStore, Entry, Match, Matches, Position, Searchable
+from aforesaid.contracts import (
+    Backend,
+    ConversationStore,
+    Entry,
+    Match,
+    Matches,
+    Position,
+    Searchable,
+    capability,
+)
 from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.model.conversations import Changes, Conversation, Query
 from aforesaid.model.ids import new_id
@@ -111,7 +119,13 @@ def sort_key(match: Match) -> tuple[str, Position]:
 
 
 async def searched(store: ConversationStore, *terms: str, limit: int = EVERYTHING) -> Matches:
-    return await cast(Searchable, store).matches(terms, limit=limit)
+    return await index_of(store).matches(terms, limit=limit)
+
+
+def index_of(store: ConversationStore) -> Searchable:
+    index = capability(store, Searchable)
+    assert index is not None
+    return index
 
 
 async def check(store: ConversationStore, *terms: str) -> Matches:
@@ -126,7 +140,7 @@ class SearchContract(Contract):
     """The contract of `matches`."""
 
     async def test_the_store_is_searchable(self, store: ConversationStore) -> None:
-        assert isinstance(store, Searchable)
+        assert capability(store, Searchable) is not None
 
     async def test_an_empty_store_has_no_matches(self, store: ConversationStore) -> None:
         nothing = Matches(found=(), frequencies=(0, 0), messages=0, terms=0)
@@ -187,7 +201,7 @@ class SearchContract(Contract):
         assert (await searched(store, "lamp", limit=0)).found == ()
         for wrong in (-1, True, "1", 1.5):
             with pytest.raises(InvalidInput):
-                await cast(Searchable, store).matches(["lamp"], limit=wrong)  # type: ignore[arg-type]
+                await index_of(store).matches(["lamp"], limit=wrong)  # type: ignore[arg-type]
 
     async def test_a_repeated_turn_is_indexed_once(
         self, store: ConversationStore, conversation: Conversation

@@ -6,11 +6,11 @@ class TestMySnapshots(SnapshotContract):
 """
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from aforesaid.contracts import Backend, ConversationStore, SnapshotReader, parse_listing
+from aforesaid.contracts import Backend, ConversationStore, SnapshotReader, capability, parse_listing
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.ids import new_id
@@ -26,9 +26,9 @@ async def snapshot_of(
     store: ConversationStore, conversation_id: str, *, front: int = 2, tail: int = 4
 ) -> tuple[Any, ...]:
     """Return a snapshot as a comparable value."""
-    snapshot = await cast(SnapshotReader, store).read_snapshot(
-        conversation_id, front=front, tail=tail, documents=NOTES
-    )
+    reader = capability(store, SnapshotReader)
+    assert reader is not None
+    snapshot = await reader.read_snapshot(conversation_id, front=front, tail=tail, documents=NOTES)
     return snapshot.message_count, list(snapshot.front), list(snapshot.tail), list(snapshot.documents)
 
 
@@ -58,7 +58,7 @@ class SnapshotContract(Contract):
     async def test_a_snapshot_equals_separate_reads(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
-        assert isinstance(store, SnapshotReader)
+        assert capability(store, SnapshotReader) is not None
         await check(store, conversation.id)
         for number in range(6):
             await store.append(conversation.id, [user(f"question {number}"), assistant(f"answer {number}")])
