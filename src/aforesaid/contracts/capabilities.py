@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -18,16 +19,29 @@ T = TypeVar("T")
 class Wrapper:
     """A store or backend around another one. It has every capability of `inner` that it does not hide."""
 
-    inner: Any
     adds: ClassVar[tuple[type, ...]] = ()
     """Capabilities that the wrapper has even when `inner` lacks them."""
     hides: ClassVar[tuple[type, ...]] = ()
     """Capabilities of `inner` that would bypass the wrapper."""
 
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self._inner_capabilities: dict[type, Any] = {}
+
+    def with_inner(self, inner: Any) -> Self:
+        """Return a copy around another `inner`. Both share caches and counters."""
+        view = copy(self)
+        view.inner = inner
+        view._inner_capabilities = {}
+        return view
+
     def inner_capability(self, protocol: type[T]) -> T:
         """Return the capability of `inner`. Call it only where `capability` has found one."""
-        found = capability(self.inner, protocol)
-        assert found is not None, f"{type(self.inner).__name__} is not {protocol.__name__}"
+        # Cached: `isinstance` with a protocol takes microseconds, and a sealed turn asks several times.
+        found: T | None = self._inner_capabilities.get(protocol)
+        if found is None:
+            found = self._inner_capabilities[protocol] = capability(self.inner, protocol)
+            assert found is not None, f"{type(self.inner).__name__} is not {protocol.__name__}"
         return found
 
 
@@ -35,28 +49,16 @@ def capability(part: object, protocol: type[T]) -> T | None:
     """Return the object through which a store or backend offers this capability; None if it lacks it.
 
     A wrapper that implements the capability is that object, provided that its `inner` has the capability too.
-    A wrapper that does not implement it is passed over.
+    A wrapper that does not implement it is passed over. Keep the result where it is needed often.
     """
     if not isinstance(part, Wrapper):
-        return part if _implements(part, protocol) else None
+        return part if isinstance(part, protocol) else None
     if protocol in part.adds:
         return part  # type: ignore[return-value]
     if protocol in part.hides:
         return None
     found = capability(part.inner, protocol)
-    return part if found is not None and _implements(part, protocol) else found
-
-
-_implemented: dict[tuple[type, type], bool] = {}
-
-
-def _implements(part: object, protocol: type[T]) -> TypeGuard[T]:
-    # `isinstance` with a protocol takes microseconds, and a sealed turn asks several times.
-    key = type(part), protocol
-    known = _implemented.get(key)
-    if known is None:
-        known = _implemented[key] = isinstance(part, protocol)
-    return known
+    return part if found is not None and isinstance(part, protocol) else found
 
 
 class Change(Struct, frozen=True, kw_only=True):

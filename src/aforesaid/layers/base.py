@@ -1,7 +1,6 @@
 """Pass-through wrappers: a layer derives from them and overrides only what it changes."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from copy import copy
 from datetime import datetime
 from typing import Self
 
@@ -23,9 +22,6 @@ class BackendWrapper(Wrapper, Backend):
     """A backend that forwards every call to `inner`."""
 
     inner: Backend
-
-    def __init__(self, inner: Backend) -> None:
-        self.inner = inner
 
     async def open(self) -> None:
         await self.inner.open()
@@ -51,9 +47,6 @@ class StoreWrapper(Wrapper, ConversationStore):
 
     inner: ConversationStore
 
-    def __init__(self, inner: ConversationStore) -> None:
-        self.inner = inner
-
     def now(self) -> datetime:
         return self.inner.now()
 
@@ -62,9 +55,7 @@ class StoreWrapper(Wrapper, ConversationStore):
         return self.inner.degraded
 
     async def authoritative(self) -> Self:
-        view = copy(self)  # shares caches and counters with this one
-        view.inner = await self.inner.authoritative()
-        return view
+        return self.with_inner(await self.inner.authoritative())
 
     # Records
 
