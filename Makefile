@@ -57,11 +57,11 @@ chaos: setup ## Kill processes, servers and connections, and check that nothing 
 
 HISTORIES ?= 2000
 residue: setup ## Play HISTORIES random histories, and search the raw files for every removed word (half an hour)
-	$(BIN)/python -m tests.forgetting.random_histories --histories $(HISTORIES)
+	$(BIN)/python -m tests.unit.retention.random_histories --histories $(HISTORIES)
 
 FRAMES ?= 10000
 fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and check that the server stands
-	$(BIN)/python -m tests.server.ws_fuzz --frames $(FRAMES)
+	$(BIN)/python -m tests.integration.server.ws_fuzz --frames $(FRAMES)
 
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
@@ -72,7 +72,7 @@ bench: setup ## Measure, beside others and the floor, and write docs/performance
 DATA ?= ../shared/data
 CASES ?= 5000
 fuzz: setup ## Play made-up requests on a server, and check that every answer is as documented
-	$(BIN)/python -m tests.server.fuzz --cases $(CASES)
+	$(BIN)/python -m tests.integration.server.fuzz --cases $(CASES)
 
 eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md
 	$(BIN)/python -m benchmarks.search_eval --data $(DATA)

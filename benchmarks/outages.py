@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.layers.failing import Failing
+from tests.faults import Failing
 from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.redis import running
 

@@ -6,7 +6,7 @@ python -m benchmarks.speech
 import asyncio
 import time
 
-from tests.voice.speech import say, word_errors
+from tests.synthesis import say, word_errors
 
 from aforesaid.contracts import Transcriber
 from aforesaid.voice import EmbeddedTranscriber

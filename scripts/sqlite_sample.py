@@ -3,7 +3,7 @@
     python scripts/sqlite_sample.py
 
 A file is made once for each schema version and then kept as it is, so that later releases are held to
-reading it: `tests/stores/test_sqlite_versions.py`. It refuses to write over one that is there.
+reading it: `tests/unit/stores/test_sqlite_versions.py`. It refuses to write over one that is there.
 """
 
 import asyncio

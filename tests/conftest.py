@@ -16,12 +16,18 @@ import aforesaid.stores.json_file
 import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite  # noqa: F401
-from tests import summary
-from tests.servers.apart import stays_apart
+from tests import report
+from tests.not_through_server import stays_apart
 
 pytest.register_assert_rewrite("aforesaid.testing")
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.redis", "tests.servers.remote", "tests.tiers"]
+pytest_plugins = [
+    "tests.servers.postgres",
+    "tests.servers.providers",
+    "tests.servers.redis",
+    "tests.servers.remote",
+    "tests.tiers",
+]
 
 
 IN_MEMORY = Path("/dev/shm")
@@ -85,7 +91,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server, and leave out for good what cannot be played through a server of ours."""
     items[:] = [item for item in items if not stays_apart(item.nodeid)]
     for item in items:
-        if SERVERS & set(summary.stores_of(item.nodeid)):
+        if SERVERS & set(report.stores_of(item.nodeid)):
             item.add_marker("server")
 
 
@@ -97,5 +103,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     """The last lines of a run: after everything else that pytest has to say."""
     yield
     terminalreporter.section("stores", sep="-")
-    for line in summary.lines(terminalreporter.stats):
+    for line in report.lines(terminalreporter.stats):
         terminalreporter.write_line(line)

@@ -31,7 +31,7 @@ from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.telemetry import Telemetry
 from tests.chaos.boundaries import MOMENTS, Boundaries, Moment
 from tests.chaos.checking import Verdict, judge
-from tests.layers.failing import Failing
+from tests.faults import Failing
 
 KINDS = ("sqlite", "file", "spool", "replay")
 """What is killed: a store while it writes; the spool while it takes turns in; the spool while it is handed

@@ -16,7 +16,7 @@ from aforesaid.model.messages import Message
 from tests.chaos.checking import judge
 from tests.chaos.outages import KINDS, run
 from tests.chaos.servers import SERVERS, Server
-from tests.layers.conftest import World
+from tests.unit.layers.conftest import World
 
 
 @pytest.fixture

@@ -1,0 +1,121 @@
+"""What reaches a model: windows, pages, agents."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.windows import WindowPolicy
+from tests.builders import World, contents, examples, names, say, spoken
+
+AGENTS = ("home", "music", "invoices")
+
+
+# Feature: conversation-context, Property 12: Context window limiting
+@examples
+@given(count=st.integers(0, 40), window=st.integers(1, 25))
+def test_the_context_is_the_most_recent_messages(world: World, count: int, window: int) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        async with erin.turn(conversation.id) as turn:
+            for number in range(count):
+                turn.user(number)
+        context = await erin.load_context(conversation.id, policy=WindowPolicy(max_messages=window))
+        assert [message["content"] for message in context] == list(range(count))[-window:]
+        default = await erin.load_context(conversation.id)
+        assert [message["content"] for message in default] == list(range(count))[-20:]
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 14: Context provision to agents
+@examples
+@given(said=spoken, question=contents)
+def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any], question: str) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        await say(erin, conversation.id, said)
+        async with erin.turn(conversation.id) as turn:
+            turn.user(question)
+            given_to_agent = [message["content"] for message in await turn.context()]
+            turn.assistant("answer")
+        assert given_to_agent == [content for _, content, _ in said] + [question]
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 25: Pagination support
+@examples
+@given(count=st.integers(0, 15), limit=st.integers(0, 20), offset=st.integers(0, 20))
+def test_pages_are_the_right_part_of_the_log(world: World, count: int, limit: int, offset: int) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        async with erin.turn(conversation.id) as turn:
+            for number in range(count):
+                turn.user(number)
+        page = await erin.messages(conversation.id, limit=limit, offset=offset)
+        assert [message.content for message in page] == list(range(count))[offset : offset + limit]
+
+    world.play(play)
+
+
+exchanges = st.lists(st.tuples(contents, st.sampled_from(AGENTS), contents), min_size=1, max_size=8)
+
+
+async def exchange(erin: ConversationManager, said: list[Any]) -> str:
+    conversation = await erin.get_or_create_conversation("s")
+    for question, agent, answer in said:
+        async with erin.turn(conversation.id) as turn:
+            turn.user(question)
+            turn.assistant(answer, agent_name=agent)
+    return conversation.id
+
+
+# Feature: conversation-context, Property 31: Agent-specific context filtering
+@examples
+@given(said=exchanges, agent=st.sampled_from(AGENTS))
+def test_an_agents_view_is_its_own_messages_and_the_users(world: World, said: list[Any], agent: str) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation_id = await exchange(erin, said)
+        context = await erin.load_context(conversation_id, agent_name=agent)
+        expected = []
+        for question, name, answer in said:
+            expected += [question] + [answer] * (name == agent)
+        assert [message["content"] for message in context] == expected
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 32: Agent tracking in messages
+@examples
+@given(said=st.lists(st.tuples(contents, names), min_size=1, max_size=8))
+def test_every_answer_says_which_agent_gave_it(world: World, said: list[Any]) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        for content, agent in said:
+            await erin.add_message(conversation.id, "assistant", content, agent_name=agent)
+        stored = await erin.messages(conversation.id)
+        assert [(message.content, message.agent_name) for message in stored] == said
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 33: Dual context maintenance
+@examples
+@given(said=exchanges)
+def test_the_whole_history_and_each_agents_own_are_both_there(world: World, said: list[Any]) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation_id = await exchange(erin, said)
+        whole = await erin.load_context(conversation_id)
+        assert len(whole) == 2 * len(said)
+        answers = [message for message in whole if message["role"] == "assistant"]
+        by_agent = []
+        for agent in AGENTS:
+            view = await erin.load_context(conversation_id, agent_name=agent)
+            own = [message for message in view if message["role"] == "assistant"]
+            assert {message["agent_name"] for message in own} <= {agent}
+            by_agent += own
+        assert sorted(m["message_id"] for m in by_agent) == sorted(m["message_id"] for m in answers)
+
+    world.play(play)

@@ -1,0 +1,406 @@
+"""Every public call of a manager, on every store, with somebody else's ids: nothing is told, nothing changes.
+
+The calls are found by looking, so that a new one without a case here fails the first test.
+"""
+
+import asyncio
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+import aforesaid
+from aforesaid.contracts import JOURNAL, Appended
+from aforesaid.dialects import Request
+from aforesaid.errors import AforesaidError, InvalidId
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import Conversation, Page
+from aforesaid.model.ids import new_id
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Note, Source
+from aforesaid.remote import RemoteManager
+from aforesaid.retention.receipts import Receipt
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores._worker import WorkerThreads
+from aforesaid.stores.json_file.backend import JsonFileBackend
+from aforesaid.stores.memory import InMemoryStore
+from aforesaid.stores.postgres.backend import PostgresBackend
+from aforesaid.stores.redis.connections import Connections
+from aforesaid.transfer.folders import Manifest
+from tests.builders import PLACES, url_for
+from tests.servers.remote import open_at
+from tests.unit.retention.test_archives import live
+from tests.unit.retention.test_owner_folders import whole
+
+CLIENT_ID = "0193b0f0-0000-7000-8000-000000000001"
+SECRET = "lemon chicken"
+SUBJECT = "dinner on Sunday"
+
+
+class Names(Struct, frozen=True):
+    """What an attacker knows, or guesses."""
+
+    conversation: str
+    session: str
+    message: str
+    archived: str
+    note: str
+
+
+Case = Callable[[ConversationManager, Names, Path], Awaitable[Any]]
+
+
+async def _turn(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    async with manager.turn(names.conversation) as turn:
+        turn.user("x", message_id=names.message)
+        seen = await turn.context()
+        assert SECRET not in str(seen)
+    return turn.stored
+
+
+async def _watch(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    async with manager.watch(names.conversation):
+        return "watching"
+
+
+async def _import(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    target = folder / new_id()
+    await manager.export(target)
+    return await manager.import_(target)
+
+
+CASES: dict[str, Case] = {
+    "add_message": lambda m, n, f: m.add_message(n.conversation, "user", "x", message_id=n.message),
+    "append": lambda m, n, f: m.append(n.conversation, [Message(role="user", content="x")]),
+    "append_to_session": lambda m, n, f: m.append_to_session(n.session, [Message(role="user", content="x")]),
+    "apply_retention": lambda m, n, f: m.apply_retention(),
+    "archive": lambda m, n, f: m.archive(n.conversation),
+    "archives": lambda m, n, f: m.archives(),
+    "associate_client": lambda m, n, f: m.associate_client(n.conversation, CLIENT_ID, "x"),
+    "clear_history": lambda m, n, f: m.clear_history(n.conversation),
+    "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
+    "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
+    "entries": lambda m, n, f: m.entries(n.conversation),
+    "erase": lambda m, n, f: m.erase(n.conversation),
+    "expiring": lambda m, n, f: m.expiring(),
+    "export": lambda m, n, f: m.export(f / new_id()),
+    "first_context": lambda m, n, f: m.first_context([Message(role="user", content="x")]),
+    "forget": lambda m, n, f: m.forget(n.note),
+    "get_conversation": lambda m, n, f: m.get_conversation(n.conversation),
+    "get_note": lambda m, n, f: m.get_note(n.note),
+    "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session, CLIENT_ID),
+    "import_": _import,
+    "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
+    "leave_session": lambda m, n, f: m.leave_session(n.session),
+    "lifetime": lambda m, n, f: m.lifetime(n.conversation),
+    "list": lambda m, n, f: m.list(tags=["food"]),
+    "load_context": lambda m, n, f: m.load_context(n.conversation),
+    "load_request": lambda m, n, f: m.load_request(n.conversation, "anthropic"),
+    "mark_read": lambda m, n, f: m.mark_read(n.conversation),
+    "messages": lambda m, n, f: m.messages(n.conversation),
+    "notes": lambda m, n, f: m.notes(history=True),
+    "purge_expired": lambda m, n, f: m.purge_expired(),
+    "recall": lambda m, n, f: m.recall(SECRET),
+    "redact": lambda m, n, f: m.redact(n.conversation, n.message),
+    "remember": lambda m, n, f: m.remember("x", subject=SUBJECT, source=Source(message_id=n.message)),
+    "restore": lambda m, n, f: m.restore(n.archived),
+    "retention": lambda m, n, f: m.retention(),
+    "search": lambda m, n, f: m.search(SECRET),
+    "search_conversations": lambda m, n, f: m.search_conversations(SECRET),
+    "search_history": lambda m, n, f: m.search_history(SECRET),
+    "session": lambda m, n, f: m.session(n.session),
+    "set_retention": lambda m, n, f: m.set_retention(
+        RetentionRules(owner=None, conversations={n.conversation: None})
+    ),
+    "similar": lambda m, n, f: m.similar(n.conversation),
+    "summarize": lambda m, n, f: m.summarize(n.conversation),
+    "summary": lambda m, n, f: m.summary(n.conversation),
+    "turn": _turn,
+    "watch": _watch,
+    "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
+}
+WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now"}
+"""Calls that give another handle to the same owner, or that concern no data."""
+LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
+"""Calls after which an attacker has something of their own: what comes next must not find it."""
+SLOW = {"erase"}
+"""Calls that make a server write its files anew."""
+
+
+def test_every_public_call_has_a_case() -> None:
+    public = {
+        name
+        for name, _ in inspect.getmembers(ConversationManager, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert public == CASES.keys() | WITHOUT_STORE
+
+
+HOSTILE = [
+    ("a:b", "a"),
+    ("a", "a:b"),
+    ("../x", "x"),
+    ("*", "erin"),
+    ("erin", "*"),
+    ("{t}", "t"),
+    ("%", "erin_"),
+    ("é", "e\u0301"),
+    ("erin", "еrin"),  # a Cyrillic letter
+    ("erin", "ERIN"),
+    ("x" * 1024, "x" * 1023 + "y"),
+    ("sha256/" + "0" * 64, "sha256/"),
+    ("' OR '1'='1", "' OR ''='"),
+    ("erin\u200b", "erin"),
+]
+"""Who is attacked, and who attacks."""
+
+
+@pytest.mark.parametrize("owner", ["", "a\0b", "x" * 4096, "\ud800", None, 7, JOURNAL])
+async def test_what_is_no_owner_is_refused(owner: Any) -> None:
+    async with aforesaid.open("memory://", sweep_every=None) as memory:
+        with pytest.raises(InvalidId, match="owner"):
+            memory.of(owner)
+
+
+class Counter:
+    """How often a store was asked: what an attacker could measure from outside."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @contextmanager
+    def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        with patch.context() as patched:
+            for kind, names in (
+                (InMemoryStore, ("_existing_data", "_writable_data")),
+                (JsonFileBackend, ("owner_data", "write")),
+                (WorkerThreads, ("run",)),
+                (Connections, ("call", "run")),
+                (PostgresBackend, ("run", "connection")),
+            ):
+                for name in names:
+                    patched.setattr(kind, name, self._counting(getattr(kind, name)))
+            yield
+
+    def _counting(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*given: Any, **named: Any) -> Any:
+            # How long a server takes to write its files anew says nothing about what is in them.
+            self.asked += given[1:2] not in (("INFO",), ("CONFIG",), ("BGREWRITEAOF",), ("BGSAVE",))
+            return call(*given, **named)
+
+        return counted
+
+
+async def outcome(case: Case, manager: ConversationManager, names: Names, folder: Path) -> Any:
+    """What a caller learns, with the names that it gave taken out."""
+    try:
+        learned: Any = ("answer", facts(await case(manager, names, folder)))
+    except AforesaidError as error:
+        learned = ("error", type(error).__name__, str(error))
+    text = repr(learned)
+    assert SECRET not in text
+    for name in (names.conversation, names.session, names.message, names.archived, names.note):
+        text = text.replace(name, "…")
+    return text
+
+
+def facts(value: Any) -> Any:
+    """What an answer says, without ids and moments that are new every time."""
+    match value:
+        case Conversation():
+            return "record", value.message_count, value.subject, value.tags, value.client_name, value.revision
+        case Appended():
+            return "appended", facts(value.conversation), len(value.new), len(value.known)
+        case Page():
+            return [facts(one) for one in value.conversations]
+        case list():
+            return [facts(one) for one in value]
+        case Message():
+            return value.role, value.content
+        case aforesaid.Context():
+            return [facts(one) for one in value.messages], value.report.warnings
+        case int() | None | str() | RetentionRules():
+            return value
+        case Receipt():
+            return value.erased, value.remains
+        case Manifest():
+            return value.counts
+        case Request():
+            return value.messages, value.system
+        case Note():
+            return value.text, value.subject, value.replaced_by
+    return type(value).__name__
+
+
+class Scene:
+    """A victim with all that one can have, and an attacker."""
+
+    def __init__(self, memory: aforesaid.Memory, folder: Path, victim: str, attacker: str) -> None:
+        self._memory = memory
+        self._folder = folder
+        self.victim = memory.of(victim)
+        self._attacker = attacker
+
+    async def furnish(self) -> None:
+        """On a server others may have left something under the same names."""
+        await self.clear()
+        archived = await live(self.victim, session="before")
+        await self.victim.archive(archived)
+        conversation = await live(self.victim)
+        note = await self.victim.remember(SECRET, subject=SUBJECT)
+        self.theirs = Names(conversation, "kitchen", "m1", archived, note.id)
+        self.nowhere = Names(new_id(), "no kitchen", "m0", new_id(), new_id())
+        self.before = await whole(self.victim)
+
+    async def attack(self, name: str, patch: pytest.MonkeyPatch) -> None:
+        """The same call with somebody else's names and with names that nobody has: there is no difference."""
+        learned = []
+        for names in (self.theirs, self.nowhere):
+            attacker = self._memory.of(self._attacker)
+            counter = Counter()
+            with counter.watching(patch):
+                describe = await outcome(CASES[name], attacker, names, self._folder)
+            # A server asks its store about keys, too, now and then.
+            learned.append((describe, 0 if isinstance(attacker, RemoteManager) else counter.asked))
+            await self._memory.search_resources.remove_copies(self._attacker, None)
+            if name in LEAVING:
+                await attacker.store.clear()
+        assert learned[0] == learned[1], name
+
+    async def check_untouched(self, *calls: str) -> None:
+        """Nothing puts back what another call took or changed, so a look after all of them sees each."""
+        assert await whole(self.victim) == self.before, calls
+
+    async def clear(self) -> None:
+        for owner in (self.victim, self._memory.of(self._attacker)):
+            archives, blobs = owner.scope.archives, owner.scope.blobs
+            assert archives is not None
+            assert blobs is not None
+            await owner.store.clear()
+            for archive in await owner.archives():
+                await archives.delete(archive.conversation_id)
+            for conversation_id in await blobs.conversations():
+                await blobs.delete(conversation_id)
+
+
+@pytest.fixture(autouse=True)
+def written_at_leisure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is about power cuts, and thousands of small files would each wait for the disk."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(params=PLACES)
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    async with open_at(
+        url_for(request.param, tmp_path, request),
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=tmp_path / "archives",
+        resilience="off",
+        embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
+    ) as memory:
+        yield memory
+
+
+@pytest.mark.parametrize("pair", range(len(HOSTILE)))
+async def test_not_yours_is_not_there(
+    memory: aforesaid.Memory, tmp_path: Path, pair: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, attacker = HOSTILE[pair]
+    scene = Scene(memory, tmp_path, victim, attacker)
+    await scene.furnish()
+    calls = sorted(CASES.keys() - (set() if pair == 0 else SLOW))
+    for name in calls:
+        await scene.attack(name, monkeypatch)
+    await scene.check_untouched(*calls)
+    await scene.clear()
+
+
+names = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0") | st.sampled_from("ab:*{}%_/.'\\"),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(victim=names, attacker=names, calls=st.lists(st.sampled_from(sorted(CASES.keys() - SLOW)), max_size=5))
+def test_any_two_owners_and_any_calls(
+    world: Any, victim: str, attacker: str, calls: list[str], tmp_path: Path
+) -> None:
+    assume(victim != attacker)
+    memory, run = world
+
+    async def play() -> None:
+        scene = Scene(memory, tmp_path, victim, attacker)
+        await scene.furnish()
+        with pytest.MonkeyPatch.context() as patch:
+            for call in calls:
+                await scene.attack(call, patch)
+        await scene.check_untouched(*calls)
+        await scene.clear()
+
+    run(play())
+
+
+@pytest.fixture(params=PLACES)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    runner = asyncio.Runner()
+    memory = open_at(
+        url_for(request.param, tmp_path, request),
+        sweep_every=None,
+        images="blobs",
+        blobs=tmp_path / "blobs",
+        archives=tmp_path / "archives",
+        resilience="off",
+        embedder=None,  # nothing goes on in the background while questions are counted
+        config=ConversationConfig(enable_client_association=False),
+    )
+    runner.run(memory.start())
+    yield memory, runner.run
+    runner.run(memory.close())
+    runner.close()
+
+
+BY_CONVERSATION = ("get_conversation", "messages", "add_message", "archive", "redact", "clear_history")
+NO_IDS: tuple[Any, ...] = ("a:b", "../x", "*", "{t}", "", "x" * 4096, "a\0b", "ａ", "not-a-uuid", 7)
+
+
+async def test_hostile_conversation_ids_are_refused_alike(memory: aforesaid.Memory, tmp_path: Path) -> None:
+    for name in (*BY_CONVERSATION, "erase", "restore"):
+        for hostile in NO_IDS if name == "erase" else (*NO_IDS, None):
+            with pytest.raises(InvalidId):
+                await CASES[name](memory.of("erin"), Names(hostile, "s", "m", hostile, "n"), tmp_path)
+
+
+async def test_a_hostile_session_id_is_a_name_like_any_other(memory: aforesaid.Memory) -> None:
+    for session in ("a:b", "../x", "*", "{t}", "x" * 1024, "ａ"):
+        await _check_session(memory, session)
+
+
+async def _check_session(memory: aforesaid.Memory, session: str) -> None:
+    erin, bob = memory.of("erin-s"), memory.of("bob-s")
+    mine = await erin.get_or_create_conversation(session)
+    theirs = await bob.get_or_create_conversation(session)
+    assert mine.id != theirs.id
+    for other in ("a", "x", "t", "?", "b", "a*"):
+        assert await erin.session(other) is None
+    await bob.delete_conversation(theirs.id)
+    bound = await erin.session(session)
+    assert bound is not None
+    assert bound.id == mine.id
+    await erin.store.clear()

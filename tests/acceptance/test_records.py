@@ -1,0 +1,150 @@
+"""A conversation's record: what is in it, what it accepts, how it moves."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aforesaid.errors import InvalidInput, shown
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.conversations import VALUE_SETS
+from tests.builders import World, client_ids, examples, names, say, spoken, tags, value_of
+
+FIELDS = (
+    "id client_id client_name subject channel status priority assigned_to messages last_message_at "
+    "last_message_from unread_count tags notes created_at updated_at"
+)
+
+
+# Feature: conversation-context, Property 5: Client association storage
+@examples
+@given(client_id=client_ids, client_name=names)
+def test_a_linked_client_is_stored(world: World, client_id: str, client_name: str) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        linked = await erin.associate_client(conversation.id, client_id, client_name)
+        assert (linked.client_id, linked.client_name) == (client_id, client_name)
+        assert await erin.get_conversation(conversation.id) == linked
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 15: Client query retrieval
+@examples
+@given(clients=st.lists(client_ids, min_size=1, max_size=3, unique=True), data=st.data())
+def test_all_conversations_of_a_client_are_found(
+    world: World, clients: list[str], data: st.DataObject
+) -> None:
+    links = data.draw(st.lists(st.none() | st.sampled_from(clients), max_size=8))
+
+    async def play(erin: ConversationManager) -> None:
+        made: dict[str | None, set[str]] = {}
+        for number, client_id in enumerate(links):
+            conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
+            made.setdefault(client_id, set()).add(conversation.id)
+        for client_id in clients:
+            page = await erin.list(client_id=client_id)
+            assert {record.id for record in page.conversations} == made.get(client_id, set())
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 16: Separate conversations per client
+@examples
+@given(client_id=client_ids, count=st.integers(2, 6))
+def test_conversations_of_one_client_are_separate(world: World, client_id: str, count: int) -> None:
+    async def play(erin: ConversationManager) -> None:
+        ids = []
+        for number in range(count):
+            conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
+            await erin.add_message(conversation.id, "user", f"about {number}")
+            ids.append(conversation.id)
+        assert len(set(ids)) == count
+        for number, conversation_id in enumerate(ids):
+            (message,) = await erin.messages(conversation_id)
+            assert message.content == f"about {number}"
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 17: Metadata initialization
+@examples
+@given(channel=value_of("channel"), client_id=st.none() | client_ids)
+def test_every_field_is_initialised(world: World, channel: Any, client_id: str | None) -> None:
+    async def play(erin: ConversationManager) -> None:
+        made = await erin.get_or_create_conversation("s", client_id=client_id, channel=channel)
+        record = await erin.get_conversation(made.id)
+        document = record.to_dict()
+        assert set(FIELDS.split()) <= set(document)
+        assert (record.channel, record.status, record.priority) == (channel, "open", "normal")
+        assert (record.client_id, record.subject, record.assigned_to) == (client_id, None, None)
+        assert (record.unread_count, record.tags, document["messages"]) == (0, (), [])
+        assert record.created_at == record.updated_at or client_id is not None
+
+    world.play(play)
+
+
+def check_set(world: World, field: str, valid: str, invalid: str) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        changed = await erin.update_metadata(conversation.id, **{field: valid})  # type: ignore[arg-type]
+        assert changed[field] == valid
+        with pytest.raises(InvalidInput) as caught:
+            await erin.update_metadata(conversation.id, **{field: invalid})  # type: ignore[arg-type]
+        for part in (field, shown(invalid), *VALUE_SETS[field]):
+            assert part in str(caught.value)
+        assert await erin.get_conversation(conversation.id) == changed
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 18: Status value validation
+@examples
+@given(valid=value_of("status"), invalid=names.filter(lambda name: name not in VALUE_SETS["status"]))
+def test_a_status_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
+    check_set(world, "status", valid, invalid)
+
+
+# Feature: conversation-context, Property 19: Priority value validation
+@examples
+@given(valid=value_of("priority"), invalid=names.filter(lambda name: name not in VALUE_SETS["priority"]))
+def test_a_priority_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
+    check_set(world, "priority", valid, invalid)
+
+
+# Feature: conversation-context, Property 20: Metadata updates on message addition
+@examples
+@given(said=spoken)
+def test_the_record_moves_with_every_message(world: World, said: list[Any]) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        before = conversation
+        for number, one in enumerate(said, start=1):
+            await say(erin, conversation.id, [one])
+            record = await erin.get_conversation(conversation.id)
+            (latest,) = await erin.messages(conversation.id, limit=1, offset=number - 1)
+            assert (record.last_message_from, record.last_message_at) == (one[0], latest.timestamp)
+            assert (record.unread_count, record.message_count) == (number, number)
+            assert record.updated_at >= before.updated_at
+            assert record.revision == before.revision + 1
+            before = record
+
+    world.play(play)
+
+
+# Feature: conversation-context, Property 21: Tag array storage
+@examples
+@given(first=tags, second=tags)
+def test_tags_are_stored_in_order(world: World, first: list[str], second: list[str]) -> None:
+    async def play(erin: ConversationManager) -> None:
+        conversation = await erin.get_or_create_conversation("s")
+        for given_tags in (first, second):
+            await erin.update_metadata(conversation.id, tags=given_tags)
+            record = await erin.get_conversation(conversation.id)
+            assert list(record.tags) == given_tags
+            for tag in given_tags:
+                page = await erin.list(tags=[tag])
+                assert [found.id for found in page.conversations] == [conversation.id]
+
+    world.play(play)

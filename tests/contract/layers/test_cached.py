@@ -1,0 +1,463 @@
+"""The cached layer: a store, that reads less, and that never serves what has changed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+from aforesaid.contracts import Backend, Change, ConversationStore, Entry, Watchable, capability
+from aforesaid.errors import StoreUnavailable
+from aforesaid.layers.cached import Cache, CachedBackend, cached
+from aforesaid.layers.resilient import resilient
+from aforesaid.model.conversations import Changes, Conversation, started
+from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.records import RecordsContract
+from aforesaid.testing.contract.replacing import ReplacingContract
+from tests.encrypted_stores import inner_for
+from tests.faults import Failing, FailingStore
+from tests.unit.layers.conftest import Seconds
+
+
+class TestAroundMemory(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
+        backend = cached(InMemoryBackend(clock=clock), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundSqlite(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
+        backend = cached(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundWatchedMemory(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
+        backend = cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundServersThatTell(LogContract, RecordsContract, ReplacingContract):
+    """What is remembered, and what makes it void, with servers that really tell."""
+
+    @pytest.fixture(params=["redis", "postgres"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = cached(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+TestMachine = store_machine(lambda clock: cached(InMemoryBackend(clock=clock), metrics=Telemetry())).TestCase
+TestWatchedMachine = store_machine(
+    lambda clock: cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
+).TestCase
+
+
+TestMachine.settings = TestWatchedMachine.settings = settings(max_examples=30, deadline=None)
+
+
+class Told(Failing):
+    """A store that can be watched: `tell` is what another process's write does."""
+
+    def __init__(self, inner: Backend) -> None:
+        super().__init__(inner)
+        self.watchers: dict[str, asyncio.Queue[Change | None]] = {}
+        self.connected = asyncio.Event()
+        self.connected.set()
+
+    def of(self, owner: str) -> ConversationStore:
+        return ToldStore(self, self.inner.of(owner), owner)  # type: ignore[abstract]
+
+    def tell(self, owner: str, change: Change | None) -> None:
+        if owner in self.watchers:
+            self.watchers[owner].put_nowait(change)
+
+
+class ToldStore(FailingStore):
+    def __init__(self, backend: Told, inner: ConversationStore, owner: str) -> None:
+        super().__init__(backend, inner)
+        self._told = backend
+        self._owner = owner
+
+    @asynccontextmanager
+    async def watch(self, conversation_id: str | None = None) -> AsyncIterator[AsyncIterator[Change]]:
+        await self._told.connected.wait()
+        queue: asyncio.Queue[Change | None] = asyncio.Queue()
+        self._told.watchers[self._owner] = queue
+        try:
+            yield _changes(queue)
+        finally:
+            self._told.watchers.pop(self._owner, None)
+
+
+async def _changes(queue: "asyncio.Queue[Change | None]") -> AsyncIterator[Change]:
+    while (change := await queue.get()) is not None:
+        yield change
+    raise StoreUnavailable("the watch is broken")
+
+
+def user(content: object) -> Message:
+    return Message(role="user", content=content)
+
+
+class Here:
+    """A cached store, and the same store as another process has it."""
+
+    def __init__(self, *, watched: bool = False, **settings: Any) -> None:
+        self.seconds = Seconds()
+        self.memory = InMemoryBackend(clock=FixedClock())
+        self.failing = Told(self.memory) if watched else Failing(self.memory)
+        self.layer: CachedBackend = cached(
+            self.failing, Cache(**settings), clock=self.seconds, metrics=Telemetry()
+        )
+        self.store = self.layer.of("erin")
+        self.elsewhere = self.memory.of("erin")
+
+    async def conversation(self, *said: object) -> Conversation:
+        record = await self.elsewhere.create(started(new_id(), now=self.elsewhere.now()))
+        for content in said:
+            await self.elsewhere.append(record.id, [user(content)])
+        return record
+
+    async def said(self, record: Conversation, limit: int = 10) -> list[object]:
+        return [entry.message.content for entry in await self.store.tail(record.id, limit=limit)]
+
+    def calls(self) -> list[str]:
+        calls, self.failing.calls = self.failing.calls, []
+        return calls
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Here]:
+    here = Here()
+    await here.layer.open()
+    here.calls()
+    yield here
+    await here.layer.close()
+
+
+@pytest.fixture
+async def watched() -> AsyncIterator[Here]:
+    here = Here(watched=True)
+    await here.layer.open()
+    record = await here.conversation()
+    await here.store.get(record.id)
+    await asyncio.sleep(0)  # the watch begins
+    here.calls()
+    yield here
+    await here.layer.close()
+
+
+async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: Here) -> None:
+    """The cache's own watch hears of it later, or not at all."""
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    assert isinstance(watched.store, Watchable)
+    async with watched.store.watch() as changes:  # in the place of the cache's own, which hears no more
+        assert await watched.said(record) == ["a"]
+        appended = await watched.elsewhere.append(record.id, [user("b")])
+        change = Change(conversation_id=record.id, revision=appended.conversation.revision)
+        assert isinstance(watched.failing, Told)
+        watched.failing.tell("erin", change)
+        assert await anext(changes) == change
+        found = await watched.store.get(record.id)
+        assert found is not None
+        assert found.revision == change.revision
+        assert await watched.said(record) == ["a", "b"]
+
+
+async def test_unwatched_only_the_record_is_read_again(here: Here) -> None:
+    record = await here.conversation("a", "b")
+    assert await here.said(record) == ["a", "b"]
+    assert here.calls() == ["get", "tail"]
+    assert await here.said(record) == ["a", "b"]
+    assert here.calls() == ["get"]
+    await here.elsewhere.append(record.id, [user("from elsewhere")])
+    assert await here.said(record) == ["a", "b", "from elsewhere"], "never served longer than not at all"
+
+
+async def test_watched_nothing_is_read_again(watched: Here) -> None:
+    record = await watched.conversation("a", "b")
+    assert await watched.said(record) == ["a", "b"]
+    assert watched.calls() == ["get", "tail"]
+    assert await watched.said(record) == ["a", "b"]
+    assert (await watched.store.get(record.id)) is not None
+    assert watched.calls() == []
+
+
+async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: Here) -> None:
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    done = await watched.elsewhere.append(record.id, [user("b")])
+    assert isinstance(watched.failing, Told)
+    change = Change(conversation_id=record.id, revision=done.conversation.revision)
+    watched.failing.tell("erin", change)
+    await asyncio.sleep(0)
+    assert await watched.said(record) == ["a", "b"]
+    watched.calls()
+    watched.failing.tell("erin", change)  # told late of what is known already
+    await asyncio.sleep(0)
+    assert await watched.said(record) == ["a", "b"]
+    assert watched.calls() == []
+
+
+async def test_watched_a_change_that_nobody_told_of_is_served_no_longer_than_the_bound(watched: Here) -> None:
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    await watched.elsewhere.append(record.id, [user("b")])
+    watched.seconds.now += 299
+    assert await watched.said(record) == ["a"]
+    watched.seconds.now += 1
+    assert await watched.said(record) == ["a", "b"]
+
+
+async def test_when_the_watch_breaks_reads_are_checked(watched: Here) -> None:
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    await watched.elsewhere.append(record.id, [user("b")])
+    assert isinstance(watched.failing, Told)
+    watched.failing.tell("erin", None)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert await watched.said(record) == ["a", "b"]
+
+
+async def test_a_change_from_before_the_watch_was_up_is_seen() -> None:
+    here = Here(watched=True)
+    await here.layer.open()
+    record = await here.conversation("a")
+    assert isinstance(here.failing, Told)
+    here.failing.connected.clear()
+    assert await here.said(record) == ["a"]
+    await here.elsewhere.append(record.id, [user("b")])
+    here.failing.connected.set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert "erin" in here.failing.watchers
+    assert await here.said(record) == ["a", "b"]
+    here.calls()
+    assert await here.said(record) == ["a", "b"]
+    assert here.calls() == []
+    await here.layer.close()
+
+
+@pytest.mark.parametrize("kind", ["append", "update", "rewrite", "delete", "clear", "restore"])
+async def test_what_this_process_writes_is_served_at_once(watched: Here, kind: str) -> None:
+    record = await watched.conversation("a")
+    assert await watched.said(record) == ["a"]
+    store = watched.store
+    match kind:
+        case "append":
+            await store.append(record.id, [user("b")])
+            assert await watched.said(record) == ["a", "b"]
+        case "update":
+            await store.update(record.id, Changes(subject="new"))
+            found = await store.get(record.id)
+            assert found is not None
+            assert found.subject == "new"
+        case "rewrite":
+            await store.rewrite(record.id, [])
+            assert await watched.said(record) == []
+        case "delete":
+            await store.delete(record.id)
+            assert await store.get(record.id) is None
+        case "clear":
+            await store.clear()
+            assert await store.get(record.id) is None
+        case "restore":
+            await store.restore(record, [])
+            assert await store.get(record.id) == record
+
+
+READS: dict[str, Callable[[ConversationStore, str], Awaitable[list[Entry]]]] = {
+    "all": lambda store, one: store.tail(one, limit=10),
+    "newest": lambda store, one: store.tail(one, limit=2),
+    "page": lambda store, one: store.page(one, limit=10),
+    "later page": lambda store, one: store.page(one, limit=2, offset=3),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("is_watched", [False, True], ids=["checked", "watched"])
+@pytest.mark.parametrize("kind", ["at once", "one by one", "rewritten"])
+async def test_what_is_restored_elsewhere_in_parts_is_served_whole(
+    here: Here, watched: Here, read: str, is_watched: bool, kind: str
+) -> None:
+    here = watched if is_watched else here
+    clock = FixedClock()
+    source = InMemoryBackend(clock=clock).of("erin")
+    made = await source.create(started(new_id(), now=source.now()))
+    if kind == "rewritten":
+        await source.append(made.id, [user("before")] * 6)
+        await source.rewrite(made.id, [])
+    for content in range(6):
+        made = (await source.append(made.id, [user(content)])).conversation
+        clock.advance(timedelta(seconds=kind != "at once"))
+    log = await source.page(made.id, limit=10)
+    for start in (0, 2, 4):
+        await here.elsewhere.restore(made, log[start : start + 2])
+        expected = await READS[read](here.elsewhere, made.id)
+        assert await READS[read](here.store, made.id) == expected
+    here.calls()
+    assert await READS[read](here.store, made.id) == await READS[read](source, made.id)
+    assert not {"tail", "page"} & set(here.calls()), "once it is whole it is kept"
+
+
+async def test_who_misses_the_same_at_once_loads_it_once(here: Here) -> None:
+    record = await here.conversation("a", "b")
+    answers = await asyncio.gather(*(here.said(record) for _ in range(20)))
+    assert answers == [["a", "b"]] * 20
+    assert here.calls() == ["get", "tail"]
+
+
+async def test_a_caller_who_gives_up_leaves_the_others_theirs(here: Here) -> None:
+    record = await here.conversation("a")
+    gate = asyncio.Event()
+    real = here.failing.go
+
+    async def slow(name: str, call: Any) -> Any:
+        await gate.wait()
+        return await real(name, call)
+
+    here.failing.go = slow  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(here.said(record)) for _ in range(3)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    await asyncio.sleep(0)
+    gate.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert results[1:] == [["a"], ["a"]]
+
+
+async def test_when_all_give_up_the_load_ends(here: Here) -> None:
+    record = await here.conversation("a")
+    here.failing.down("hang")
+    tasks = [asyncio.create_task(here.store.get(record.id)) for _ in range(3)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await asyncio.sleep(0)
+    here.failing.up()
+    assert (await here.store.get(record.id)) is not None
+
+
+async def test_a_caller_who_comes_as_the_last_one_gives_up_is_served(here: Here) -> None:
+    record = await here.conversation("a")
+    here.failing.down("hang")
+    early = asyncio.create_task(here.store.get(record.id))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    early.cancel()
+    late = asyncio.create_task(here.store.get(record.id))
+    here.failing.up()
+    answers = await asyncio.gather(early, late, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1] == await here.elsewhere.get(record.id)
+
+
+async def test_what_was_read_before_a_write_is_not_kept_after_it(watched: Here) -> None:
+    """The load takes off, a turn is stored, the load lands: it must not be what is served from then on."""
+    record = await watched.conversation("a")
+    gate, real = asyncio.Event(), watched.failing.go
+
+    async def slow(name: str, call: Any) -> Any:
+        answer = await real(name, call)
+        if name == "get":
+            await gate.wait()
+        return answer
+
+    watched.failing.go = slow  # type: ignore[method-assign]
+    early = asyncio.create_task(watched.store.get(record.id))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await watched.store.append(record.id, [user("b")])
+    gate.set()
+    before = await early
+    assert before is not None
+    assert before.message_count == 1
+    after = await watched.store.get(record.id)
+    assert after is not None
+    assert after.message_count == 2
+
+
+async def test_memory_is_bounded() -> None:
+    here = Here(watched=True, max_bytes=20_000)
+    await here.layer.open()
+    for _ in range(50):
+        record = await here.conversation("x" * 1000)
+        assert await here.said(record) == ["x" * 1000]
+        assert here.layer.cache.size <= 20_000
+    record = await here.conversation("x" * 100_000)
+    assert await here.said(record) == ["x" * 100_000]
+    assert here.layer.cache.size <= 20_000
+    await here.layer.close()
+
+
+async def test_an_expired_conversation_is_not_served() -> None:
+    here = Here(watched=True)
+    await here.layer.open()
+    clock = here.memory.clock
+    assert isinstance(clock, FixedClock)
+    record = await here.store.create(started(new_id(), now=here.store.now(), ttl=timedelta(hours=1)))
+    assert await here.store.get(record.id) == record
+    clock.advance(timedelta(hours=1))
+    assert await here.store.get(record.id) is None
+    await here.layer.close()
+
+
+async def test_a_degraded_answer_is_not_kept(tmp_path: Path) -> None:
+    failing = Failing(InMemoryBackend(clock=FixedClock()))
+    seconds = Seconds()
+    inner = resilient(
+        failing, folder=tmp_path, metrics=Telemetry(), clock=seconds, sleep=seconds.sleep, background=False
+    )
+    layer = cached(inner, metrics=Telemetry())
+    await layer.open()
+    store = layer.of("erin")
+    record = await store.create(started(new_id(), now=store.now()))
+    failing.down()
+    await store.append(record.id, [user("during")])
+    assert len(await store.tail(record.id, limit=5)) == 1
+    assert layer.cache.size == 0
+    failing.up()
+    seconds.now += 60
+    assert await inner.recover()
+    assert len(await store.tail(record.id, limit=5)) == 1
+    assert layer.cache.size > 0
+    await layer.close()
+
+
+async def test_powers_come_through(tmp_path: Path) -> None:
+    watched = Told(InMemoryBackend())
+    for layer in (
+        cached(watched),
+        resilient(watched, folder=tmp_path),
+        cached(resilient(watched, folder=tmp_path)),
+    ):
+        assert capability(layer.of("erin"), Watchable) is not None
+    assert capability(cached(InMemoryBackend()).of("erin"), Watchable) is None

@@ -1,0 +1,111 @@
+"""The encryption layer is a store, over every store: it passes the same contract and the same machine.
+
+All of the contract is run over two stores, one of them in SQL. Over the others, those parts in which the
+layer seals or opens something, or relies on what the store inside does with revisions and places: the log,
+changes to it, documents, moving, several writers at once. Sessions, listings and lifetimes it hands on as
+they are, and every store passes those parts by itself. The machine plays all operations over all stores.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from aforesaid.contracts import Backend, Migratable, Searchable, Watchable, capability
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.urls import backend_for
+from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
+from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.documents import DocumentsContract
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.replacing import ReplacingContract
+from aforesaid.testing.contract.restoring import RestoringContract
+from aforesaid.testing.contract.tallies import TallyContract
+from tests.builders import STORES, url_for
+from tests.encrypted_stores import inner_for, opened, sealed_backend
+
+WHOLE = ("memory", "sqlite")
+
+
+class TestEncryptedStore(StoreContract):
+    @pytest.fixture(params=WHOLE)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestGlancesAtWhatIsSealed(SnapshotContract):
+    @pytest.fixture
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for("sqlite", tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestWhatIsSealedInOtherStores(
+    LogContract, ConcurrencyContract, RestoringContract, ReplacingContract, TallyContract, DocumentsContract
+):
+    @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        async with opened(sealed_backend(inner_for(request.param, tmp_path, request, clock))) as backend:
+            yield backend
+
+
+class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
+    @pytest.fixture(params=WHOLE)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        inner = inner_for(request.param, tmp_path, request, clock)
+        apart = InMemoryBackend(clock=clock)
+        async with opened(sealed_backend(inner, records=True, keyring=apart)) as backend:
+            yield backend
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_random_operations_answer_as_the_model_does(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = url_for(store, tmp_path, request)
+    made = iter(range(10**6))
+
+    def make(clock: FixedClock) -> Backend:
+        # A store in a file starts afresh each time: it would grow, and be read as a whole.
+        place = url.replace("memory.db", f"{next(made)}.db").replace("conversations", f"{next(made)}")
+        return sealed_backend(backend_for(place, clock=clock), records=True)
+
+    examples = 40 if store in ("memory", "sqlite") else 8  # what is sealed is the same for all of them
+    run_state_machine_as_test(
+        store_machine(make),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_powers_are_handed_on_but_for_the_search_index(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, clock: FixedClock
+) -> None:
+    inner = inner_for(store, tmp_path, request, clock)
+    backend = sealed_backend(inner)
+    assert (capability(backend, Migratable) is None) == (capability(inner, Migratable) is None)
+    assert (capability(backend.of("erin"), Watchable) is None) == (
+        capability(inner.of("erin"), Watchable) is None
+    )
+    assert capability(backend.of("erin"), Searchable) is None
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()

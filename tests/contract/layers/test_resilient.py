@@ -1,0 +1,96 @@
+"""The resilient layer is a store: the contract and the state machine, over stores that are well or shaky."""
+
+import atexit
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from hypothesis import settings
+
+from aforesaid.contracts import Backend
+from aforesaid.layers.resilient import resilient
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.telemetry import Telemetry
+from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.log import LogContract
+from aforesaid.testing.contract.sessions import SessionsContract
+from tests.encrypted_stores import inner_for
+from tests.faults import Failing, Fault
+
+
+async def no_sleep(_: float) -> None:
+    """Pauses between attempts, without the pauses."""
+
+
+def around(inner: Backend, folder: Path) -> Backend:
+    return resilient(inner, folder=folder, metrics=Telemetry(), sleep=no_sleep)
+
+
+def fails_twice_of_three() -> Callable[[str], Fault]:
+    """Every call succeeds at the third attempt only. What is attempted once does not fail."""
+    calls = 0
+
+    def plan(name: str) -> Fault:
+        nonlocal calls
+        if name in ("open", "rewrite", "replace", "put_document", "delete_document", "next owner"):
+            return None
+        calls += 1
+        return None if calls % 3 == 0 else "before"
+
+    return plan
+
+
+class TestAroundMemory(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
+        backend = around(InMemoryBackend(clock=clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundSqlite(StoreContract):
+    @pytest.fixture
+    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
+        backend = around(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAroundTheOthers(LogContract, SessionsContract, ConcurrencyContract):
+    """What the layer has a hand in: turns with marks of its own, sessions, and many callers at once."""
+
+    @pytest.fixture(params=["file", "redis", "postgres"])
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = around(inner_for(request.param, tmp_path, request, clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+def _machine_folder() -> Path:
+    """A machine makes many backends and ends none of its folders: they go with the process."""
+    folder = mkdtemp(prefix="aforesaid-layer-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _shaky(clock: FixedClock) -> Backend:
+    failing = Failing(InMemoryBackend(clock=clock))
+    failing.plan = fails_twice_of_three()
+    return around(failing, _machine_folder())
+
+
+TestMachineAroundMemory = store_machine(
+    lambda clock: around(InMemoryBackend(clock=clock), _machine_folder())
+).TestCase
+TestMachineAroundShaky = store_machine(_shaky).TestCase
+TestMachineAroundMemory.settings = settings(max_examples=30, deadline=None)
+TestMachineAroundShaky.settings = settings(max_examples=30, deadline=None)

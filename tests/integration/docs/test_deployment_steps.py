@@ -1,0 +1,204 @@
+"""The steps of the deployment page, run in a clean folder, never end in a server that needs no key."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.integration.server.test_process import LONGEST, _wait_for
+from tests.servers.ports import free_port
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-to" / "deploy.md"
+UNIT = ROOT / "deploy" / "systemd" / "aforesaid.service"
+PLACES = ("/var/lib/aforesaid", "/opt/aforesaid", "/etc/systemd/system")
+
+SHIMS = {
+    "useradd": "exit 0",
+    "install": 'mkdir "${@: -1}"',
+    "sudo": 'shift 2; exec env "$@"',
+    "systemctl": 'echo "$@" >> "$SYSTEMCTL"',
+    "curl": "exit 0",
+    "pip": "exit 0",
+    "python3": 'mkdir -p "$3/bin" && cp "$SHIMS/pip" "$SHIMS/aforesaid" "$3/bin/"',
+    "aforesaid": f'exec {shlex.quote(sys.executable)} -m aforesaid "$@"',
+}
+"""What needs root, a network or systemd, for a folder instead of a machine."""
+
+
+class Machine:
+    """A folder that stands for the file system of a new machine."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for folder in ("var/lib", "opt", "etc/systemd/system", "shims"):
+            (root / folder).mkdir(parents=True)
+        for name, script in SHIMS.items():
+            shim = root / "shims" / name
+            shim.write_text(f"#!/bin/bash\n{script}\n")
+            shim.chmod(0o755)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("AFORESAID_")}
+        self.environ = kept | {
+            "PATH": f"{root / 'shims'}:{kept['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+            "SHIMS": str(root / "shims"),
+            "SYSTEMCTL": str(root / "systemctl"),
+        }
+
+    def here(self, text: str) -> str:
+        for place in PLACES:
+            text = text.replace(place, f"{self.root}{place}")
+        return text
+
+    def run(self, steps: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            ["bash", "-c", self.here(steps)],
+            cwd=ROOT,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+
+    @property
+    def was_started(self) -> bool:
+        return (self.root / "systemctl").exists()
+
+    def service(self, *arguments: str, **environ: str) -> "subprocess.Popen[str]":
+        """The process that systemd would start, as the unit says."""
+        unit = self.here(UNIT.read_text("utf-8"))
+        given = dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", unit, re.MULTILINE))
+        (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+        (folder,) = re.findall(r"^WorkingDirectory=(.*)$", unit, re.MULTILINE)
+        return subprocess.Popen(
+            [*shlex.split(command), *arguments],
+            cwd=folder,
+            env=self.environ | given | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @contextmanager
+    def serving(self, **environ: str) -> Iterator[str]:
+        port = free_port()
+        process = self.service("--port", str(port), **environ)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_for(address, process)
+            yield address
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def steps() -> str:
+    section = PAGE.read_text("utf-8").partition("## One machine, with systemd")[2]
+    return section.partition("```bash\n")[2].partition("```")[0]
+
+
+def without(text: str) -> str:
+    """The steps without the line that has this in it."""
+    lines = steps().splitlines()
+    (left_out,) = (line for line in lines if text in line)
+    return "\n".join(line for line in lines if line != left_out)
+
+
+def test_the_steps_end_in_a_server_that_wants_the_key_they_made(machine: Machine) -> None:
+    done = machine.run(steps())
+    assert done.returncode == 0, done.stderr
+    assert machine.was_started
+    key = next(line for line in done.stdout.splitlines() if line.startswith("ak_"))
+    with machine.serving() as address:
+        assert httpx.get(f"{address}/v1/conversations").status_code == 401
+        headers = {"Authorization": f"Bearer {key}"}
+        assert httpx.get(f"{address}/v1/conversations", headers=headers).status_code == 200
+
+
+def test_a_step_that_fails_is_the_last(machine: Machine) -> None:
+    """Without its folder no key can be made, and then nothing is started."""
+    done = machine.run(without("install -d"))
+    assert done.returncode != 0
+    assert not machine.was_started
+
+
+def test_without_a_key_the_service_does_not_start(machine: Machine) -> None:
+    assert machine.run(without("keys create")).returncode == 0
+    _, describe = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
+    assert process.returncode == 2, "systemd starts it again on every other status"
+    assert "AFORESAID_REQUIRE_KEYS" in describe
+    assert "aforesaid keys create" in describe
+    assert "RestartPreventExitStatus=2" in UNIT.read_text("utf-8")
+
+
+@pytest.mark.parametrize("file", ["docker/Dockerfile", "systemd/aforesaid.service"])
+def test_every_file_that_starts_a_server_requires_keys(file: str) -> None:
+    assert "AFORESAID_REQUIRE_KEYS=true" in (ROOT / "deploy" / file).read_text("utf-8")
+
+
+# A real proxy
+
+NGINX = """
+daemon off; error_log {root}/error.log; pid {root}/nginx.pid; worker_processes 1;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
+    uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
+    {server}
+}}
+"""
+BARE = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {address}; }} }}"
+
+
+def shipped(port: int, address: str) -> str:
+    """The shipped configuration, for one server on this machine and without TLS."""
+    text = (ROOT / "deploy" / "nginx" / "aforesaid.conf").read_text("utf-8")
+    text = re.sub(r"server 10\.0\.0\.11:8765", f"server {address.removeprefix('http://')}", text)
+    text = re.sub(r"\n *(server 10\.0\.0\.12|ssl_|http2 )[^\n]*", "", text)
+    return text.replace("listen 443 ssl", f"listen 127.0.0.1:{port}").replace("$host;", "localhost;")
+
+
+@contextmanager
+def proxied(folder: Path, address: str, *, bare: bool) -> Iterator[str]:
+    port = free_port()
+    server = BARE.format(port=port, address=address) if bare else shipped(port, address)
+    (folder / "nginx.conf").write_text(NGINX.format(root=folder, server=server))
+    process = subprocess.Popen(
+        ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_for(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+@pytest.mark.parametrize("bare", [False, True], ids=["shipped", "bare"])
+def test_a_server_without_keys_behind_nginx_is_closed(machine: Machine, tmp_path: Path, bare: bool) -> None:
+    assert machine.run(without("keys create")).returncode == 0
+    with (
+        machine.serving(AFORESAID_REQUIRE_KEYS="false") as address,
+        proxied(tmp_path, address, bare=bare) as through,
+    ):
+        assert httpx.get(f"{address}/v1/conversations").status_code == 200
+        for headers in ({}, {"Host": "localhost"}):
+            assert httpx.post(f"{through}/v1/erase", headers=headers).status_code == 403
+            assert httpx.get(f"{through}/v1/conversations", headers=headers).status_code == 403
+            assert httpx.get(f"{through}/schema", headers=headers).status_code == 403

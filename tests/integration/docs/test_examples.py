@@ -1,0 +1,52 @@
+"""Documentation that is run: every Python block of README and docs works as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#]+)[^)]*\)")
+
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(BLOCK.findall(page.read_text("utf-8")), start=1)
+]
+
+
+SERVERS = {
+    "redis://localhost:6379/0": "example_redis_url",
+    "postgresql://localhost/aforesaid": "postgres_url",
+    "http://localhost:8765": "example_server_url",
+}
+"""URLs that the docs use, and the fixture with a server that really runs."""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_runs(block: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for url, fixture in SERVERS.items():
+        if url in block:
+            block = block.replace(url, request.getfixturevalue(fixture))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text("utf-8")):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,87 @@
+"""An erased owner's name is nowhere: not in the files of the store, in log lines, metrics or the receipt."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from aforesaid.contracts import JOURNAL
+from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.opening import Memory
+from aforesaid.retention.erasure import KIND, Intent, erase
+from aforesaid.telemetry import telemetry
+from tests.integration.retention.test_interrupted_erasure import STEPS, Failing, killed_after
+from tests.stored_files import END, STORES, Place, live, opened, place_for
+
+OWNER = f"somebody-{END}"
+
+
+@pytest.fixture(params=STORES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with place_for(request.param, tmp_path, request) as place:
+        yield place
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+async def test_an_erasure_leaves_no_name(
+    place: Place, tmp_path: Path, sealed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="aforesaid")
+    options = {"encryption": MasterKeys(b"k" * 32)} if sealed else {}
+    async with opened(place, tmp_path, **options) as memory:
+        await live(memory.of(OWNER))
+        receipt = await memory.of(OWNER).erase()
+        assert receipt.remains == ()
+        assert place.found() == {}
+    assert place.found() == {}
+    assert END not in str(receipt)
+    assert END not in caplog.text
+    assert END not in str(telemetry.samples())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_killed_erasure_leaves_no_name_once_it_is_resumed(
+    place: Place, step: str, tmp_path: Path
+) -> None:
+    killed_after(step, place, tmp_path, "owner", owner=OWNER)
+    async with opened(place, tmp_path) as memory:
+        assert await memory.backend.of(JOURNAL).documents(KIND) == []
+        assert [owner async for owner in memory.owners()] == []
+        assert place.found() == {}
+
+
+@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
+async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
+    place: Place, tmp_path: Path
+) -> None:
+    async with opened(place, tmp_path) as memory:
+        await live(memory.of(OWNER))
+        failing = Memory(
+            Failing(memory.backend, "scrub"), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+        )
+        with pytest.raises(StoreUnavailable):
+            await failing.of(OWNER).erase()
+        (entry,) = await memory.backend.of(JOURNAL).documents(KIND)
+        assert END.encode() not in entry.data
+        (receipt,) = await memory.resume_erasures()
+        assert receipt.erased["conversations"] == 1
+        assert receipt.remains == ()
+        assert place.found() == {}
+        assert await memory.resume_erasures() == []
+
+
+async def test_the_receipt_of_a_resumed_erasure_names_the_same_digest(place: Place, tmp_path: Path) -> None:
+    async with opened(place, tmp_path) as memory:
+        await live(memory.of(OWNER))
+        journal = memory.backend.of(JOURNAL)
+        receipt = await erase(memory.scope(OWNER))
+        intent = Intent(owner=None, digest=receipt.owner, conversation_id=None, started_at=receipt.started_at)
+        await journal.put_document(KIND, intent.key, msgspec.json.encode(intent))
+        (resumed,) = await memory.resume_erasures()
+        assert resumed.owner == receipt.owner
+        assert await journal.documents(KIND) == []

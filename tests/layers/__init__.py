@@ -1,1 +1,0 @@
-"""Layers: stores around stores."""

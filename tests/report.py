@@ -1,0 +1,74 @@
+"""The table at the end of a run: how every store did. A store that was not tested shows, too."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+STORES = {
+    "memory": "memory",
+    "file": "json_file",
+    "sqlite": "sqlite",
+    "redis": "redis",
+    "postgres": "postgres",
+    "server": "server",
+}
+"""A store's name in a parameter, and in the name of its test module; and a server, which has a store."""
+SPEECH = "tests/integration/voice/test_embedded.py"
+"""What needs espeak-ng to speak and PocketSphinx to understand it."""
+PROXY = "tests/integration/docs/test_deployment_steps.py"
+"""What needs nginx."""
+OUTCOMES = ("passed", "failed", "error", "skipped")
+
+_MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
+_PARAMETERS = re.compile(r"\[(.*)\]$", re.DOTALL)
+
+
+def stores_of(test: str) -> list[str]:
+    """Which stores a test is about: by its module under tests/stores, or else by its parameters."""
+    module = _MODULE.match(test)
+    if module:
+        return [name for name, prefix in STORES.items() if f"{module[1]}_".startswith(f"{prefix}_")]
+    named = parameters_of(test)
+    return [name for name in STORES if name in named]
+
+
+def parameters_of(test: str) -> list[str]:
+    """The parameters in a test's name."""
+    parameters = _PARAMETERS.search(test)
+    return parameters[1].split("-") if parameters else []
+
+
+def counted(stats: Mapping[str, Sequence[Any]]) -> dict[str, Counter[str]]:
+    """Outcomes by store. A test between two stores counts for both."""
+    table: dict[str, Counter[str]] = {name: Counter() for name in STORES}
+    for outcome in OUTCOMES:
+        for report in stats.get(outcome, ()):
+            for store in stores_of(report.nodeid):
+                table[store][outcome] += 1
+    return table
+
+
+def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
+    """The table, and under it what could not be set up."""
+    yield f"{'store':<10}" + "".join(f"{outcome:>9}" for outcome in OUTCOMES)
+    for store, counts in counted(stats).items():
+        cells = "".join(f"{counts[outcome]:>9}" for outcome in OUTCOMES)
+        yield f"{store:<10}{cells}" + ("" if counts.total() else "   not tested in this run")
+    for store in STORES:
+        failures = [report for report in stats.get("error", ()) if store in stores_of(report.nodeid)]
+        if failures:
+            yield f"{store}: {len(failures)} tests could not be set up or cleared up: {_reason(failures[0])}"
+
+    speechless = [report for report in stats.get("error", ()) if report.nodeid.startswith(SPEECH)]
+    if speechless:
+        yield f"speech: {len(speechless)} tests could not be set up: {_reason(speechless[0])}"
+    unproxied = [report for report in stats.get("skipped", ()) if report.nodeid.startswith(PROXY)]
+    if unproxied:
+        yield f"nginx: {len(unproxied)} tests could not run: nginx is not installed"
+
+
+def _reason(report: Any) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(crash.message if crash is not None else report.longrepr)
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"

@@ -1,0 +1,75 @@
+"""The same dialect out: equal to what went in, dict for dict, whatever it held."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aforesaid.dialects import DIALECTS, read, write
+from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.testing.validity import problems
+from tests.unit.dialects.histories import RENDERERS, decorated, histories
+
+pytestmark = pytest.mark.slow
+
+
+def prompt_apart(dialect: str, messages: list[dict[str, Any]]) -> tuple[Any, list[dict[str, Any]]]:
+    """Anthropic takes the system prompt apart from the messages; the rest keep it in the list."""
+    if dialect == "anthropic" and messages[0]["role"] == "system":
+        return messages[0]["content"], messages[1:]
+    return None, messages
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_same_dialect_out_equals_what_went_in(dialect: str, data: st.DataObject) -> None:
+    given_messages = data.draw(decorated(dialect))
+    system, expected = prompt_apart(dialect, given_messages)
+    request = write(read(given_messages, dialect=dialect), dialect)
+    assert request.messages == expected
+    assert request.system == system
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_equal_also_after_storage(dialect: str, data: st.DataObject) -> None:
+    given_messages = data.draw(decorated(dialect))
+    stored = [decode_message(encode_message(message)) for message in read(given_messages, dialect=dialect)]
+    assert write(stored, dialect).messages == prompt_apart(dialect, given_messages)[1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=50, deadline=None)
+@given(history=histories)
+def test_a_guessed_dialect_round_trips_too(dialect: str, history: Any) -> None:
+    """Whatever the guess is, the messages of a list come out in it as they went in."""
+    given_messages = RENDERERS[dialect](history)
+    messages = read(given_messages)
+    assert len({message.dialect for message in messages}) == 1
+    guessed = messages[0].dialect
+    has_calls = any(exchange.steps for exchange in history.exchanges)
+    if has_calls:
+        assert guessed == dialect
+    if guessed == dialect:
+        assert write(messages, dialect).messages == prompt_apart(dialect, given_messages)[1]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=50, deadline=None)
+@given(history=histories)
+def test_the_histories_are_what_a_provider_takes(dialect: str, history: Any) -> None:
+    messages = prompt_apart(dialect, RENDERERS[dialect](history))[1]
+    assert problems(messages, dialect) == []
+
+
+def test_a_known_input_is_not_changed_by_reading_or_writing() -> None:
+    given_messages = [
+        {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "hello", "citations": None}]},
+    ]
+    before = repr(given_messages)
+    write(read(given_messages), "openai_chat")
+    assert repr(given_messages) == before

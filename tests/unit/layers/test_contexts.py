@@ -1,0 +1,88 @@
+"""Contexts while the store is away: never late, never silent about what they are made from."""
+
+import pytest
+
+from aforesaid.errors import StoreUnavailable
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.settings import ConversationConfig
+from aforesaid.stores.memory import InMemoryBackend
+from tests.faults import Failing
+from tests.unit.layers.conftest import World
+
+
+async def test_a_context_is_made_from_the_last_known_state_and_the_spool(world: World) -> None:
+    erin = ConversationManager(world.layer.of("erin"))
+    conversation = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(conversation.id, "user", "before")
+    world.failing.down()
+    async with erin.turn(conversation.id) as turn:
+        turn.user("during")
+        context = await turn.load_context()
+        assert [message["content"] for message in context] == ["before", "during"]
+        assert context.report.degraded
+        assert any("is unavailable" in warning for warning in context.report.warnings)
+        turn.assistant("answer")
+    assert erin.degraded
+    again = await erin.get_or_create_conversation("kitchen")
+    assert again.id == conversation.id
+    context = await erin.load_context(conversation.id)
+    assert [message["content"] for message in context] == ["before", "during", "answer"]
+    assert await world.back()
+    context = await erin.load_context(conversation.id)
+    assert [message["content"] for message in context] == ["before", "during", "answer"]
+    assert not context.report.degraded
+    assert not erin.degraded
+
+
+async def test_a_system_prompt_at_the_front_of_a_long_log_is_still_there(world: World) -> None:
+    erin = ConversationManager(world.layer.of("erin"))
+    conversation = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(conversation.id, "system", "be kind")
+    for number in range(120):
+        await erin.add_message(conversation.id, "user" if number % 2 == 0 else "assistant", str(number))
+    await erin.load_context(conversation.id)
+    world.failing.down()
+    await erin.add_message(conversation.id, "user", "during")
+    messages = [message["content"] for message in await erin.load_context(conversation.id)]
+    assert messages[0] == "be kind"
+    assert messages[-2:] == ["119", "during"]
+
+
+async def test_without_the_layer_a_store_that_fails_twice_gives_this_turn_alone() -> None:
+    failing = Failing(InMemoryBackend())
+    erin = ConversationManager(failing.of("erin"))
+    conversation = await erin.get_or_create_conversation("kitchen")
+    await erin.add_message(conversation.id, "user", "before")
+    failing.down()
+    context = await erin.load_context(conversation.id)
+    assert len(context) == 0
+    assert context.report.degraded
+    assert "failed before it began" in context.report.warnings[0]
+
+
+async def test_a_store_that_hangs_does_not_hang_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = Failing(InMemoryBackend())
+    config = ConversationConfig(context_deadline=1)
+    monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)
+    erin = ConversationManager(failing.of("erin"), config=config)
+    conversation = await erin.get_or_create_conversation("kitchen")
+    failing.down("hang")
+    async with erin.turn(conversation.id) as turn:
+        turn.user("now")
+        context = await turn.load_context()
+        failing.up()
+    assert [message["content"] for message in context] == ["now"]
+    assert context.report.degraded
+    assert "did not answer within" in context.report.warnings[0]
+
+
+async def test_an_unknown_conversation_in_an_outage_says_so(world: World) -> None:
+    erin = ConversationManager(world.memory.of("erin"))
+    conversation = await erin.get_or_create_conversation("kitchen")
+    world.failing.down()
+    here = ConversationManager(world.layer.of("erin"))
+    context = await here.load_context(conversation.id)
+    assert len(context) == 0
+    assert context.report.degraded
+    with pytest.raises(StoreUnavailable):
+        await here.get_conversation(conversation.id)

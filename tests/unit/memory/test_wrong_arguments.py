@@ -1,0 +1,273 @@
+"""A wrong argument raises an error of ours that names it, and stores nothing.
+
+Every public method and constructor is called with every wrong value, one argument at a time. A value that
+happens to be valid may succeed. On memory and SQLite; with `--explore` on every store and through a server.
+"""
+
+import importlib
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+import aforesaid
+from aforesaid._internal.arguments import check_of, is_checked
+from aforesaid.agents.toolbox import note_tools, owner_tools
+from aforesaid.agents.tools import Tool, ToolRegistry, history_tool, history_tools
+from aforesaid.audit import AuditTrail
+from aforesaid.contracts import Audio, AudioFormat
+from aforesaid.errors import InvalidInput, InvalidSetting
+from aforesaid.layers.cached import Cache
+from aforesaid.layers.encrypted import Encryption
+from aforesaid.layers.resilient import Resilience
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager, SessionPolicy
+from aforesaid.model.lifetimes import Retention, RetentionRules
+from aforesaid.model.messages import Message
+from aforesaid.notes.records import Source
+from aforesaid.remote import Client, RemoteManager, RemoteMemory, RetryPolicy, SyncManager
+from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from aforesaid.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
+from aforesaid.stores.blobs import FolderBlobs
+from aforesaid.transfer.archives import ArchiveFolder
+from aforesaid.voice import SoundLimits
+from aforesaid.windows import WindowPolicy
+from tests.builders import PLACES, empty_url
+from tests.servers.remote import open_at
+from tests.unit.memory.wrong_values import (
+    NAMES,
+    arguments_for,
+    complaint,
+    outcome,
+    parameters_of,
+    public_methods,
+    wrong_value,
+)
+from tests.unit.memory.wrong_world import RECEIVERS, World
+
+NOT_CALLED = {
+    ("association", "link_by_messages"): "called in the background, not by callers",
+    ("memory", "scope"): "the server's: a client has none",
+    ("memory", "layer"): "takes a class of ours; for surfaces, not for callers",
+    ("loop", "run_in"): "part of the loop: `run` calls it",
+    ("voice", "interrupted"): "needs an answer that was spoken",
+}
+
+RESULTS = {
+    "Answer",
+    "Apology",
+    "Context",
+    "ConversationResult",
+    "IntentResponse",
+    "Page",
+    "Report",
+    "Turn",
+    "VoiceReply",
+}
+"""Values that calls return, which nobody makes."""
+
+OPTIONS = (
+    *(ArchiveFolder, Audio, AudioFormat, AuditTrail, Cache, Encryption, FolderBlobs, RetryPolicy, Resilience),
+    *(SessionManager, SessionPolicy, Source, Tool, ToolRegistry, WindowPolicy),
+    *(history_tool, history_tools, note_tools, owner_tools),
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "world" in metafunc.fixturenames:
+        places = PLACES if metafunc.config.getoption("--explore") else ("memory", "sqlite")
+        metafunc.parametrize("world", places, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some wrong values are valid relative paths, and an export writes there."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    url = empty_url(request.param, tmp_path, request)
+    options: dict[str, Any] = {"archives": tmp_path / "archives", "embedder": None, "summarizer": "extract"}
+    async with open_at(url, sweep_every=None, **options) as memory:
+        world = World(memory, tmp_path)
+        await world.fill()
+        yield world
+
+
+async def complaints_of(world: World, call: Callable[..., Any], label: str) -> list[str]:
+    """Call with each wrong value for each parameter; list what went wrong."""
+    found: list[str] = []
+    for parameter in parameters_of(call):
+        await world.fill()
+        for name in NAMES:
+            with wrong_value(name) as value:
+                wrong = await complaint_of(world, call, parameter, name, value)
+            found += [] if wrong is None else [f"{label}({parameter.name}={name}): {wrong}"]
+        if parameter.name.endswith("id"):
+            wrong = await complaint_of(world, call, parameter, "another owner's", world.of_bob)
+            found += [] if wrong is None else [f"{label}({parameter.name}=another owner's): {wrong}"]
+    return found
+
+
+async def complaint_of(
+    world: World, call: Callable[..., Any], parameter: inspect.Parameter, name: str, value: Any
+) -> str | None:
+    erins, bobs = await world.stored()
+    error = await outcome(call, {**arguments_for(call, world.valid), parameter.name: value})
+    wrong = complaint(parameter, name, error)
+    erins_after, bobs_after = await world.stored()
+    if erins_after != erins:
+        wrong = wrong if error is None else f"{wrong or error}; and it changed the store"
+        await world.fill()
+    return wrong if bobs_after == bobs else f"{wrong or error}; and it changed what another owner has"
+
+
+@pytest.mark.parametrize("name", RECEIVERS)
+async def test_methods_refuse_wrong_arguments(world: World, name: str) -> None:
+    found: list[str] = []
+    for method in public_methods(RECEIVERS[name]):
+        if (name, method) not in NOT_CALLED:
+            found += await complaints_of(world, getattr(world.receiver(name), method), f"{name}.{method}")
+    assert found == []
+
+
+def constructors() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for module in ("aforesaid", "aforesaid.agents", "aforesaid.voice", "aforesaid.settings"):
+        public = importlib.import_module(module)
+        names = getattr(public, "__all__", None) or [name for name in vars(public) if name.endswith("Config")]
+        for name in names:
+            made = getattr(public, name)
+            if name not in RESULTS and (inspect.isfunction(made) or is_made_by_callers(made)):
+                yield name, made
+    yield from ((made.__name__, made) for made in OPTIONS)
+
+
+def is_made_by_callers(made: Any) -> bool:
+    if not inspect.isclass(made) or issubclass(made, Exception):
+        return False
+    return not getattr(made, "_is_protocol", False)
+
+
+CONSTRUCTORS = dict(constructors())
+VALID_FOR: dict[str, dict[str, Any]] = {
+    "Audio": {"data": b"\0\0"},
+    "WyomingTranscriber": {"url": "tcp://localhost:10300"},
+    "agent_for": {"config": AgentConfig()},
+    "transcriber_for": {"config": VoiceConfig()},
+}
+
+
+@pytest.fixture
+async def workshop(tmp_path: Path) -> AsyncIterator[World]:
+    async with aforesaid.open(sweep_every=None, embedder=None, archives=tmp_path / "archives") as memory:
+        world = World(memory, tmp_path)
+        await world.fill()
+        yield world
+
+
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+async def test_constructors_refuse_wrong_arguments(workshop: World, name: str) -> None:
+    workshop.more = VALID_FOR.get(name, {})
+    assert await complaints_of(workshop, CONSTRUCTORS[name], name) == []
+
+
+SAID = Message(role="user", content="x", message_id="m")
+VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "ConversationConfig": (ConversationConfig, {}),
+    "Message": (Message, {"document": {"role": "user", "content": "x"}, "other": SAID}),
+    "a message": (SAID, {"document": {"role": "user", "content": "x"}, "other": SAID}),
+    "Retention": (Retention(), {}),
+    "RetentionRules": (RetentionRules(), {"ttl": None, "conversation_ids": []}),
+    "Settings": (Settings, {}),
+    "SoundLimits": (SoundLimits(), {"audio": Audio(data=b"\0\0")}),
+}
+"""Values with public methods, and what is valid for these."""
+FOR_STORES = "at"
+"""Stamps a message in a store, where nothing is checked again."""
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_methods_of_values_refuse_wrong_arguments(workshop: World, name: str) -> None:
+    value, workshop.more = VALUES[name]
+    found: list[str] = []
+    for method in public_methods(value if isinstance(value, type) else type(value)):
+        is_bound = not isinstance(value, type) or inspect.ismethod(getattr(value, method))
+        if is_bound and method != FOR_STORES:
+            found += await complaints_of(workshop, getattr(value, method), f"{name}.{method}")
+    assert found == []
+
+
+def unchecked(kind: type) -> list[str]:
+    """The public methods whose arguments could be checked and are not."""
+    return [
+        name
+        for name in public_methods(kind)
+        if check_of(getattr(kind, name)) is not None and not is_checked(getattr(kind, name))
+    ]
+
+
+FACES = (
+    *(kind for name, kind in RECEIVERS.items() if name != "turn"),  # a message checks itself
+    *(kind for kind in CONSTRUCTORS.values() if isinstance(kind, type) and not issubclass(kind, Struct)),
+    *(Client, RemoteAssociation, RemoteContacts, RemoteManager, RemoteMemory),
+    *(SyncAssociation, SyncContacts, SyncManager),
+)
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_every_public_method_checks_its_arguments(face: type) -> None:
+    assert unchecked(face) == []
+
+
+# By example
+
+
+@pytest.fixture
+async def erin() -> AsyncIterator[ConversationManager]:
+    async with aforesaid.open(sweep_every=None, embedder=None) as memory:
+        yield memory.of("erin")
+
+
+async def test_pending_messages_that_are_none_are_refused(erin: ConversationManager) -> None:
+    conversation = await erin.get_or_create_conversation("s")
+    pending: Any = [{"role": "user", "content": "x"}]
+    with pytest.raises(InvalidInput, match="pending must be a list of a Message"):
+        await erin.load_context(conversation.id, pending=pending)
+
+
+async def test_a_time_zone_is_a_tzinfo(erin: ConversationManager) -> None:
+    zone: Any = "Europe/Berlin"
+    with pytest.raises(InvalidInput, match="timezone must be a tzinfo or None; got 'Europe/Berlin'"):
+        await erin.search_history("tea", timezone=zone)
+
+
+async def test_no_messages_make_no_conversation(erin: ConversationManager) -> None:
+    messages: Any = None
+    with pytest.raises(InvalidInput, match="messages must be a list"):
+        await erin.append_to_session("s", messages)
+    assert await erin.session("s") is None
+
+
+async def test_a_wrong_message_among_others_stores_none(erin: ConversationManager) -> None:
+    messages: Any = [Message(role="user", content="x"), {"role": "user", "content": "y"}]
+    with pytest.raises(InvalidInput, match="messages"):
+        await erin.append_to_session("s", messages)
+    assert await erin.session("s") is None
+
+
+def test_an_encryption_needs_a_key_provider() -> None:
+    text: Any = "dGV4dA=="
+    with pytest.raises(InvalidSetting, match="master must be a KeyProvider"):
+        Encryption(master=text)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"attempts": 0}, {"read_deadline": -1.0}, {"policy": "retry"}, {"folder": "text"}], ids=str
+)
+def test_resilience_is_checked_when_it_is_made(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(fields))):
+        Resilience(**fields)
