@@ -31,7 +31,7 @@ from aforesaid.layers.resilient import resilient
 from aforesaid.layers.timed import timed
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.sqlite import SQLiteBackend
-from tests.layers.worlds import sealed_backend
+from tests.encrypted_stores import sealed_backend
 
 PROTOCOLS = (
     "Auditable|Auditing|Bounded|CopyHolder|FileBacked|Migratable|Reindexable|Scrubbable|Sealable|Searchable|"
