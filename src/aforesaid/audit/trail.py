@@ -25,8 +25,8 @@ from typing import Literal, TypeAlias, get_args
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.files import locked, write_all
 from aforesaid.audit.events import HEAD_BYTES, Chain, Event, Head, read_line
-from aforesaid.audit.lock import locked
 from aforesaid.encryption.master_keys import parse_key
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
@@ -236,9 +236,7 @@ class _Files:
         return os.fstat(self._lines).st_size
 
     def append(self, lines: bytes) -> None:
-        rest = memoryview(lines)
-        while rest:
-            rest = rest[os.write(self._lines, rest) :]
+        write_all(self._lines, lines)
 
     def roll(self, largest: int, count: int) -> None:
         """Rotate a large file; the old one is named after the number of its last line."""

@@ -13,8 +13,8 @@ from typing import BinaryIO, NamedTuple
 
 from msgspec import Struct
 
+from aforesaid._internal.files import locked
 from aforesaid.audit.events import NOTHING, Chain, Head, Line, read_line
-from aforesaid.audit.lock import locked
 from aforesaid.errors import StoreDamaged, StoreUnavailable
 
 MOST_PROBLEMS = 100

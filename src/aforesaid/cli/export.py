@@ -11,6 +11,7 @@ from typing import Annotated, BinaryIO
 import typer
 from rich.markup import escape
 
+from aforesaid._internal import files
 from aforesaid.cli.render import counted, errors_console
 from aforesaid.cli.runtime import OwnerOption, UrlOption, memory_at, run
 from aforesaid.errors import InvalidInput, StoreUnavailable
@@ -123,10 +124,7 @@ def _close(file: BinaryIO, place: Path) -> None:
 
 def _finish(file: BinaryIO, unfinished: Path, place: Path) -> None:
     try:
-        file.flush()
-        os.fsync(file.fileno())
-        file.close()
-        unfinished.replace(place)
+        files.finish(file, unfinished, place)
     except OSError as error:
         raise _unwritable(place, error) from error
 

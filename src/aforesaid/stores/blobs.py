@@ -14,10 +14,11 @@ import re
 from pathlib import Path
 from typing import Protocol
 
+from aforesaid._internal import files
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend, ConversationStore
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable, shown
-from aforesaid.model.ids import is_uuid, new_id, parse_name, parse_uuid
+from aforesaid.model.ids import is_uuid, parse_name, parse_uuid
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 
@@ -234,47 +235,12 @@ def _check_bytes(sha256: str, data: bytes) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write the file atomically: write a draft, sync it, rename it."""
     _check_bytes(file.name, data)
-    draft = file.with_name(f".{file.name}.{new_id()}")
     try:
-        _make_folder(file.parent)
-        try:
-            _write_new(draft, data)
-            draft.replace(file)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        _sync_folder(file.parent)
+        files.make_folder(file.parent)
+        files.replace(file, data)
     except OSError as error:
         raise StoreUnavailable(f"the blob {file} cannot be written: {error}") from error
-
-
-def _write_new(file: Path, data: bytes) -> None:
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(data)
-        opened.flush()
-        os.fsync(opened.fileno())
-
-
-def _make_folder(folder: Path) -> None:
-    """Create the folder and its parents, each durable before its children."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return  # Windows cannot open folders and does not need this
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _read(file: Path) -> bytes | None:

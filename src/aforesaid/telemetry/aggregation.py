@@ -17,14 +17,14 @@ from uuid import uuid4
 
 import msgspec
 
+from aforesaid._internal.files import locked
 from aforesaid.telemetry.catalogue import CATALOGUE, Family
 from aforesaid.telemetry.log_events import describe, event
 from aforesaid.telemetry.metrics import Exemplar, Series, Telemetry, telemetry
 
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks: files are not merged and stay until the folder is removed
-    fcntl = None  # type: ignore[assignment]
+_CAN_MERGE = os.name != "nt"
+"""Whether a process can tell that another has ended. On Windows files are not merged and stay until the
+folder is removed."""
 
 log = logging.getLogger("aforesaid.metrics")
 
@@ -147,7 +147,7 @@ def _read(file: Path) -> Snapshot | None:
 
 def _merge_ended(folder: Path) -> None:
     """Merge the files of ended processes, so that there are never more files than processes."""
-    if fcntl is None:
+    if not _CAN_MERGE:
         return
     with _locked(folder, exclusive=True):
         found = {file: _read(file) for file in _files(folder)}
@@ -177,11 +177,10 @@ def _is_running(pid: int) -> bool:
 @contextmanager
 def _locked(folder: Path, *, exclusive: bool) -> Iterator[None]:
     """Prevent merging while a process reads."""
-    if fcntl is None:
+    if not _CAN_MERGE:
         yield
         return
-    with (folder / ".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    with (folder / ".lock").open("a") as file, locked(file.fileno(), shared=not exclusive):
         yield
 
 

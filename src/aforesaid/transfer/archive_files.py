@@ -13,22 +13,17 @@ import contextlib
 import hashlib
 import io
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aforesaid._internal import files
 from aforesaid.errors import ArchiveNotFound, StoreDamaged, StoreForeign, StoreUnavailable
-from aforesaid.model.ids import new_id
 from aforesaid.telemetry import describe
-
-if TYPE_CHECKING:
-    from aforesaid._internal.file_locks import Lock
 
 log = logging.getLogger("aforesaid.archives")
 
@@ -132,31 +127,11 @@ def owner_keys(folder: Path) -> list[str]:
 
 
 def write(file: Path, data: bytes) -> None:
-    """Write a file atomically and durably: write a draft, sync it, rename it, sync the folders."""
+    """Write an archive atomically and durably."""
     with _translate_errors(f"the archive {file.name} cannot be written"):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.{new_id()}")
-        try:
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-                opened.write(data)
-                opened.flush()
-                os.fsync(opened.fileno())
-            draft.replace(file)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        for folder in (file.parent, file.parent.parent):
-            _sync(folder)
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+        files.replace(file, data)
+        files.sync_folder(file.parent.parent)  # which may have a new folder
 
 
 def sha256_of(data: bytes) -> str:
@@ -236,9 +211,9 @@ def delete(file: Path) -> int:
             one.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             file.parent.rmdir()  # succeeds only after the owner's last archive
-            _sync(file.parent.parent)
+            files.sync_folder(file.parent.parent)
             return existed
-        _sync(file.parent)
+        files.sync_folder(file.parent)
         return existed
 
 
@@ -251,7 +226,7 @@ def remove_folder(folder: Path) -> int:
             count += not file.name.startswith(".")
             file.unlink(missing_ok=True)
         folder.rmdir()
-        _sync(folder.parent)
+        files.sync_folder(folder.parent)
         return count
 
 
@@ -267,15 +242,13 @@ def delete_older(folder: Path, moment: datetime) -> int:
     return sum(delete(file) for file in old)
 
 
-def acquire(lock: "Lock", folder: Path) -> bool:
+def acquire(lock: files.Lock, folder: Path) -> bool:
     """Try to acquire the lock; return whether it succeeded."""
-    from aforesaid._internal.file_locks import Held
-
     with _translate_errors("the folder of archives cannot be used"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             lock.acquire()
-        except Held:
+        except files.Held:
             return False
         return True
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.files import Lock
 from aforesaid._internal.threads import to_the_end
 from aforesaid.errors import (
     ArchiveNotFound,
@@ -249,8 +250,6 @@ class OwnerArchives:
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
         """Exclude other processes on this machine from this owner's archives."""
-        from aforesaid._internal.file_locks import Lock
-
         lock = Lock(self._lock_file)
         deadline = time.monotonic() + LOCK_SECONDS
         try:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid._internal import file_locks
+from aforesaid._internal import files
 from aforesaid.errors import ConversationNotFound, SpoolFull, StoreUnavailable
 from aforesaid.layers.resilient import dead_letters
 from aforesaid.layers.resilient.operations import Operation, Unbound, encode
@@ -54,8 +54,8 @@ def test_what_is_set_aside_while_others_are_forgotten_is_kept(
 def test_whoever_holds_the_letters_for_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_locks, "LONGEST_WAIT", 0)
-    with file_locks.held(tmp_path / "dead-letters.lock"), pytest.raises(StoreUnavailable, match="too long"):
+    monkeypatch.setattr(files, "LONGEST_WAIT", 0)
+    with files.held(tmp_path / "dead-letters.lock"), pytest.raises(StoreUnavailable, match="too long"):
         keep(tmp_path, "erin")
     keep(tmp_path, "erin")
     assert [path.name for path in tmp_path.iterdir()] == [dead_letters.NAME]

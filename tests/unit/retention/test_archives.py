@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 import aforesaid
-from aforesaid._internal.file_locks import Lock
+from aforesaid._internal.files import Lock
 from aforesaid.contracts import JOURNAL, ConversationStore
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.encryption.sealers import KeySealer, PassphraseSealer, ProviderSealer
@@ -466,23 +466,25 @@ async def test_an_encrypted_memory_seals_its_archives_with_its_master_key(url: s
 CHILD = """
 import asyncio, os, signal, sys
 import aforesaid
+from aforesaid._internal import files
 from aforesaid.transfer import archive_files
 url, folder, conversation_id, call = sys.argv[1:]
-real = getattr(archive_files, call)
+module = files if call == "sync_folder" else archive_files
+real = getattr(module, call)
 def kill(*given):
     if call != "write": real(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 async def main():
     async with aforesaid.open(url, sweep_every=None, images="blobs", blobs=folder + "/blobs",
                               archives=folder + "/archives") as memory:
-        setattr(archive_files, call, kill)
+        setattr(module, call, kill)
         await memory.of("erin").archive(conversation_id)
 asyncio.run(main())
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("call", ["write", "_sync", "read"])
+@pytest.mark.parametrize("call", ["write", "sync_folder", "read"])
 async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     places: dict[str, Any] = {

@@ -26,16 +26,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from aforesaid._internal.file_locks import held
+from aforesaid._internal import files
+from aforesaid._internal.files import PRIVATE_FOLDER
 from aforesaid.errors import AforesaidError
 from aforesaid.layers.resilient.operations import read_header
-from aforesaid.layers.resilient.spool.files import (
-    PRIVATE_FILE,
-    PRIVATE_FOLDER,
-    sync_folder,
-    translate_errors,
-    write_all,
-)
+from aforesaid.layers.resilient.spool.files import translate_errors
 
 NAME = "dead-letters.jsonl"
 _LOCK = "dead-letters.lock"
@@ -65,31 +60,18 @@ def add(folder: Path, payload: bytes, error: AforesaidError, *, now: datetime) -
     line = _letter(payload, error, now)
     with translate_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
-        with held(folder / _LOCK):
-            _append(folder / NAME, line + b"\n")
-            sync_folder(folder)
+        with files.held(folder / _LOCK):
+            path = folder / NAME
+            files.append(path, line + b"\n" if _ends_with_a_line(path) else b"\n" + line + b"\n")
 
 
-def _append(path: Path, line: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, PRIVATE_FILE)
+def _ends_with_a_line(path: Path) -> bool:
     try:
-        size = os.fstat(descriptor).st_size
-        try:
-            write_all(descriptor, line if _ends_with_a_line(descriptor, size) else b"\n" + line)
-            os.fsync(descriptor)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(descriptor, size)
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _ends_with_a_line(descriptor: int, size: int) -> bool:
-    if not size:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() == b"\n"
+    except OSError:  # there is no file, or it is empty
         return True
-    os.lseek(descriptor, size - 1, os.SEEK_SET)
-    return os.read(descriptor, 1) == b"\n"
 
 
 def _letter(payload: bytes, error: AforesaidError, now: datetime) -> bytes:
@@ -143,7 +125,7 @@ def remove(folder: Path, owner: str, conversation_id: str | None, until: datetim
     """
     if not _records(folder) and not (folder / _UNFINISHED).exists():
         return 0
-    with translate_errors(folder), held(folder / _LOCK):
+    with translate_errors(folder), files.held(folder / _LOCK):
         with contextlib.suppress(FileNotFoundError):
             (folder / _UNFINISHED).unlink()  # left by a killed process; it contains copies of letters
         return _remove(folder, owner, conversation_id, until)
@@ -153,24 +135,9 @@ def _remove(folder: Path, owner: str, conversation_id: str | None, until: dateti
     records = _records(folder)
     kept = [record.raw for record in records if not _may_be_about(record, owner, conversation_id, until)]
     if len(kept) < len(records):
-        _rewrite(folder, kept)
+        content = b"".join(raw + b"\n" for raw in kept)
+        files.replace(folder / NAME, content, draft=folder / _UNFINISHED)
     return len(records) - len(kept)
-
-
-def _rewrite(folder: Path, kept: list[bytes]) -> None:
-    fresh = folder / _UNFINISHED
-    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, PRIVATE_FILE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(raw + b"\n" for raw in kept)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, folder / NAME)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink()
-        raise
-    sync_folder(folder)
 
 
 def _records(folder: Path) -> list[_Record]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from aforesaid._internal.file_locks import Held, Lock
+from aforesaid._internal.files import Held, Lock
 from aforesaid._internal.threads import to_the_end
 from aforesaid.contracts import JOURNAL, Backend
 from aforesaid.errors import (

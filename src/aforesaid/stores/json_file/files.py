@@ -7,15 +7,10 @@ system errors; `backend` translates them.
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-OWNER_ONLY = 0o600
-"""Only the user may read conversations."""
-
-
-_NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
+from aforesaid._internal.files import PRIVATE_FILE, link_or_copy, removed_on_error, sync_folder, write_new
 
 
 class Version(NamedTuple):
@@ -36,7 +31,7 @@ class NotSynced(OSError):
 
 
 class ReplacedFile:
-    """A file that is replaced as a whole. One process at a time; see `_internal.file_locks`."""
+    """A file that is replaced as a whole. One process at a time; see `_internal.files.Lock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,7 +63,7 @@ class ReplacedFile:
             left_over.unlink(missing_ok=True)
         for file in (self.path, self.backup):
             if file.exists():
-                file.chmod(OWNER_ONLY)
+                file.chmod(PRIVATE_FILE)
 
     def replace(self, document: bytes, *, forget: bool = False) -> None:
         """Replace the document durably. The old document becomes the backup.
@@ -76,7 +71,9 @@ class ReplacedFile:
         With `forget`, the backup gets the new document too, because the old one contains deleted data. When
         this raises anything but `NotSynced`, the file holds the old document.
         """
-        try:
+        # Each system call can take milliseconds longer under load, because the thread must reacquire the
+        # interpreter lock. So the usual path makes few calls.
+        with removed_on_error(self._unfinished, self._unfinished_backup):
             version = _write(self._unfinished, document)
             if forget:
                 _write(self._unfinished_backup, document)
@@ -85,65 +82,20 @@ class ReplacedFile:
                 self._back_up()
             os.replace(self._unfinished, self.path)
             self._last_version = version
-        except OSError:
-            self._remove_unfinished()
-            raise
         try:
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise NotSynced(*error.args) from error
 
     def _back_up(self) -> None:
         with contextlib.suppress(FileNotFoundError):  # there is no previous version yet
-            _link_or_copy(self.path, self._unfinished_backup)
+            link_or_copy(self.path, self._unfinished_backup)
             os.replace(self._unfinished_backup, self.backup)
-
-    def _remove_unfinished(self) -> None:
-        """Free the space at once: the disk may be full."""
-        for unfinished in (self._unfinished, self._unfinished_backup):
-            with contextlib.suppress(OSError):
-                unfinished.unlink(missing_ok=True)
-
-
-# Each system call can take milliseconds longer under load, because the thread must reacquire the interpreter
-# lock. So the usual path makes few calls.
 
 
 def _write(path: Path, content: bytes) -> Version:
-    """Write a new file durably."""
+    descriptor = write_new(path, content)
     try:
-        descriptor = os.open(path, _NEW, OWNER_ONLY)
-    except FileExistsError:  # a leftover may be a hard link to the document: never write into it
-        path.unlink()
-        descriptor = os.open(path, _NEW, OWNER_ONLY)
-    try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
         return Version.of(os.fstat(descriptor))
-    finally:
-        os.close(descriptor)
-
-
-def _link_or_copy(path: Path, second: Path) -> None:
-    """Hard-link the file, which writes no data; copy it if the file system has no links."""
-    try:
-        os.link(path, second)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        second.unlink(missing_ok=True)
-        shutil.copyfile(path, second)
-        second.chmod(OWNER_ONLY)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable. Windows has no such call and does not need it."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

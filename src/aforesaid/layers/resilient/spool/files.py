@@ -17,7 +17,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from aforesaid._internal.file_locks import Held, Lock
+from aforesaid._internal import files
+from aforesaid._internal.files import (
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    Held,
+    Lock,
+    removed_on_error,
+    sync_folder,
+    write_all,
+)
 from aforesaid.errors import AforesaidError, SpoolFull, StoreDamaged, StoreUnavailable
 from aforesaid.layers.resilient.spool.frames import (
     DONE,
@@ -36,11 +45,10 @@ log = logging.getLogger("aforesaid.spool")
 SUFFIX, DAMAGED = ".spool", ".damaged"
 LARGEST_FILE = 8 * 1024 * 1024
 """Bytes after which a new file begins. A file is removed when all its operations are stored."""
-PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OPEN = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
+_sync = files.sync_data
 _NEW = _OPEN | os.O_CREAT | os.O_EXCL
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Segment:
@@ -333,19 +341,14 @@ class SpoolFiles:
     def _replace(self, segment: Segment, kept: Sequence[tuple[Ref, bytes]]) -> None:
         framed = [frame(OPERATION, ref.number, payload) for ref, payload in kept]
         fresh = segment.path.with_suffix(".unfinished")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(fresh)
-        descriptor = os.open(fresh, _NEW, PRIVATE_FILE)
-        try:
-            write_all(descriptor, b"".join(framed))
-            os.fsync(descriptor)
-            os.replace(fresh, segment.path)
-            sync_folder(self.folder)
-        except OSError:
-            os.close(descriptor)
-            with contextlib.suppress(OSError):
-                os.unlink(fresh)
-            raise
+        with removed_on_error(fresh):
+            descriptor = files.write_new(fresh, b"".join(framed))
+            try:
+                os.replace(fresh, segment.path)
+                sync_folder(self.folder)
+            except BaseException:
+                os.close(descriptor)
+                raise
         _close(segment)
         segment.descriptor, segment.size = descriptor, sum(map(len, framed))
         segment.waiting = dict(_relocated([ref for ref, _ in kept], framed))
@@ -397,13 +400,7 @@ def _set_aside(path: Path, content: bytes) -> bool:
     if aside.exists() and content in aside.read_bytes():
         return False
     event(log, logging.ERROR, "spool_damaged", f"part of the spool cannot be read; it is kept in {aside}")
-    descriptor = os.open(aside, os.O_CREAT | os.O_APPEND | os.O_WRONLY, PRIVATE_FILE)
-    try:
-        write_all(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    sync_folder(path.parent)
+    files.append(aside, content)
     return True
 
 
@@ -436,12 +433,6 @@ def _write(segment: Segment, content: bytes) -> None:
     segment.size += len(content)
 
 
-def write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
 def _write_mark(segment: Segment, mark: bytes) -> None:
     """Write the mark; on an error remove its beginning. A missing mark is harmless: the operation is replayed
     again."""
@@ -463,17 +454,6 @@ def _read(descriptor: int, offset: int, length: int) -> bytes:
 
 def _set_of(path: Path) -> str:
     return path.name.rpartition("-")[0]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new directory entry durable. Windows has no such call and needs none."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
