@@ -4,6 +4,7 @@ A `Specialist` is an agent with its description, tools and view of the conversat
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from msgspec import field
 from msgspec.structs import replace
@@ -12,8 +13,9 @@ from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
 from aforesaid.agents.views import View, check_view, narrate_others
-from aforesaid.contracts import Appended, OnText
-from aforesaid.errors import NothingToSend
+from aforesaid.contracts import Appended, Entry, OnText
+from aforesaid.dialects import meaning_of
+from aforesaid.errors import MessageConflict, NothingToSend
 from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.contexts import Context
@@ -22,6 +24,9 @@ from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.tokens import count_system, count_tools, ready
 from aforesaid.windows import WindowPolicy
+
+PAGE = 50
+"""Entries read at a time to find a repeated question."""
 
 
 class Specialist(CheckedFields, frozen=True, kw_only=True):
@@ -59,7 +64,8 @@ async def answer_turn(
     An error or cancellation before the answer stores nothing. An answer that cannot be stored is returned
     with the reason in `not_stored`, and its turn is queued (see `unstored`). When the question has an id, the
     ids of the other messages derive from it: repeating the question, even in another process, stores it once,
-    and a different answer raises `MessageConflict`. Raises `AgentError` and `NothingToSend`.
+    and returns the stored answer. Raises `AgentError`, `NothingToSend`, and `MessageConflict` when another
+    question has this id.
     """
     question = specialist.loop.question(user_text)
     policy = await _policy(manager, specialist)
@@ -72,7 +78,14 @@ async def answer_turn(
     answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
     messages = _with_derived_ids(answer.messages, user_text)
     answer = replace(answer, messages=messages, conversation_id=conversation_id)
-    stored = await append_or_queue(manager, conversation_id, messages)
+    try:
+        stored = await append_or_queue(manager, conversation_id, messages)
+    except MessageConflict:
+        # The question was asked before. The user gets the answer that the log contains.
+        entries = await _stored_turn(manager, conversation_id, messages[0])
+        if not entries:
+            raise
+        return await _repeated(manager, answer, entries)
     if isinstance(stored, NotStored):
         return replace(answer, not_stored=stored)
     return replace(answer, stored=stored)
@@ -86,6 +99,40 @@ async def append_or_queue(
     """
     return await manager.unstored.store(
         manager.owner, conversation_id, messages, manager.append, now=manager.now()
+    )
+
+
+async def _stored_turn(
+    manager: ConversationManager, conversation_id: str, question: Message
+) -> Sequence[Entry]:
+    """Return the stored entries of an answered question, by their derived ids; none if there is no answer or
+    if another question has this id.
+    """
+    if question.message_id is None:
+        return ()
+    start = (await manager.get_conversation(conversation_id)).message_count
+    while start > 0:  # a repeated question is near the end
+        start = max(0, start - PAGE)
+        page = await manager.entries(conversation_id, 2 * PAGE, start)  # a turn may cross the boundary
+        by_id = {entry.message.message_id: entry for entry in page if entry.unreadable is None}
+        first = by_id.get(question.message_id)
+        if first is not None:
+            ids = (following_id(question.message_id, number) for number in range(1, len(page)))
+            others = takewhile(lambda entry: entry is not None, map(by_id.get, ids))
+            entries = (first, *(entry for entry in others if entry is not None))
+            answered = entries[-1].message.role == "assistant"
+            return entries if answered and first.message.same_content_as(question) else ()
+    return ()
+
+
+async def _repeated(manager: ConversationManager, answer: Answer, entries: Sequence[Entry]) -> Answer:
+    """Return the answer with the text and messages of a turn that is stored already."""
+    record = await manager.get_conversation(entries[0].conversation_id)
+    return replace(
+        answer,
+        text=meaning_of(entries[-1].message).text,
+        messages=tuple(entry.message for entry in entries),
+        stored=Appended(conversation=record, new=(), known=tuple(entries)),
     )
 
 

@@ -17,7 +17,7 @@ from aforesaid.agents import AgenticLoop, Answer, ConversationEntity, Conversati
 from aforesaid.agents.supervisor import SupervisorAgent
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
-from aforesaid.errors import ConversationNotFound, StoreClosed, StoreUnavailable
+from aforesaid.errors import ConversationNotFound, MessageConflict, StoreClosed, StoreUnavailable
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -493,3 +493,27 @@ async def test_a_message_that_brings_no_id_is_stored_once() -> None:
         failing.up()
         await memory.unstored.settled()
         assert await words(erin) == ["A?", "One."]
+
+
+@pytest.mark.parametrize("place", ["sqlite", "server"])
+async def test_a_question_that_is_sent_again_gets_the_stored_answer(place: str, tmp_path: Path) -> None:
+    behind = BEHIND if place == "server" else ""
+    async with open_at(f"{behind}sqlite:///{tmp_path}/memory.db", sweep_every=None) as memory:
+        erin = memory.of("erin")
+        question = Message(role="user", content="A?", message_id="q1")
+        for number in range(30):
+            await asking(erin, f"before {number}").process_query(f"{number}?", "s1")
+        assert await asking(erin, "One.").process_query(question, "s1") == "One."
+        for number in range(30):
+            await asking(erin, f"after {number}").process_query(f"{number}?", "s1")
+        before = await erin.session("s1")
+        again = await asking(erin, "Another.").answer_or_apology(question, "s1")
+        assert isinstance(again, Answer)
+        assert again.text == "One."
+        assert [meaning_of(message).text for message in again.messages] == ["A?", "One."]
+        assert again.stored is not None
+        assert (again.stored.new, len(again.stored.known)) == ((), 2)
+        assert await erin.session("s1") == before
+        another = Message(role="user", content="B?", message_id="q1")
+        with pytest.raises(MessageConflict):
+            await asking(erin, "Two.").answer_query(another, "s1")

@@ -26,7 +26,6 @@ from aforesaid.model.messages import Message
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import InMemoryBlobs, purge_blobs
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.transfer import imports
 from aforesaid.transfer.archives import ArchiveFolder
 from tests.encrypted_stores import MASTER
 from tests.faults import Fault
@@ -556,5 +555,33 @@ async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, t
             return
 
 
-def test_restoring_one_conversation_uses_the_authoritative_view() -> None:
-    assert "authoritative" in inspect.getsource(imports.restore_one)
+async def _exported_and_deleted(world: Replaying) -> io.BytesIO:
+    store, file = world.memory.of("erin"), io.BytesIO()
+    record = await store.get(world.unknown)
+    assert record is not None
+    await transfer.export_one(store, record, file, owner="erin")
+    await store.delete(world.unknown)
+    file.seek(0)
+    return file
+
+
+async def test_restoring_one_conversation_waits_for_the_backlog(replaying: Replaying) -> None:
+    file = await _exported_and_deleted(replaying)
+    stored: list[str] = []
+    replaying.failing.plan = stored.append
+    await transfer.restore_one(file, replaying.layer.of("erin"), revive=lambda record: record)
+    assert not replaying.layer.queues
+    assert stored.index("restore") > stored.index("append"), "the backlog is stored first"
+    assert len(await replaying.memory.of("erin").page(replaying.unknown, limit=9)) == 1
+    assert len(await replaying.memory.of("erin").page(replaying.busy, limit=99)) == BACKLOG
+
+
+async def test_restoring_one_conversation_is_refused_while_the_backlog_does_not_drain(
+    replaying: Replaying,
+) -> None:
+    file = await _exported_and_deleted(replaying)
+    replaying.layer.resilience = Resilience(settle_deadline=0.2)
+    replaying.failing.plan = lambda name: "hang" if name == "append" else None
+    with pytest.raises(StoreUnavailable, match="changed nothing"):
+        await transfer.restore_one(file, replaying.layer.of("erin"), revive=lambda record: record)
+    assert await replaying.memory.of("erin").get(replaying.unknown) is None
