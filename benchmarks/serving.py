@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from litestar import Litestar
 
     import aforesaid
+    from aforesaid.server.app import Application
     from aforesaid.settings import Settings
 
 BARE = ("/empty", "/echo", "/words", "/vectors", "/no-vectors")
@@ -34,7 +35,7 @@ async def serve(
     folder: Path,
     owners: list[str],
     settings: "Settings",
-    application: "Callable[[aforesaid.Memory], Litestar]",
+    application: "Callable[[aforesaid.Memory], Application]",
 ) -> None:
     """Serve as `aforesaid serve` does; says on stdout where, and with which key."""
     from aforesaid.server.auth.keys import ApiKeys

@@ -48,7 +48,7 @@ async def run_server(folder: Path) -> None:
     from aforesaid.model.ids import following_id
     from aforesaid.model.messages import Message
     from aforesaid.server.app import create_app
-    from aforesaid.server.live.limits import LiveLimits
+    from aforesaid.server.limits import LiveLimits
     from aforesaid.settings import ServerConfig, Settings
 
     class Instant:

@@ -6,7 +6,7 @@ import json
 
 import aforesaid
 from aforesaid.server.app import create_app
-from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.limits import LiveLimits
 from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings
 from tests.integration.server.live.parts import Parrot, assistant_of

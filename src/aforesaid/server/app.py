@@ -1,38 +1,38 @@
-"""Build the application from routes, authentication, limits and telemetry."""
+"""Build the application: middleware around Litestar around the routes."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import reduce
+from typing import Any
 
 from litestar import Litestar
+from litestar.connection import ASGIConnection
+from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException
+from litestar.handlers import BaseRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
-from litestar.types import ControllerRouterHandler, Middleware
+from litestar.types import ASGIApp, ControllerRouterHandler, Guard, Middleware, Receive, Scope, Send
 
 from aforesaid._internal.deadlines import ended
+from aforesaid.agents.configured import Assistants
 from aforesaid.contracts import Transcriber
-from aforesaid.errors import AforesaidError
+from aforesaid.errors import AforesaidError, NotAllowed
 from aforesaid.memory.opening import Memory
-from aforesaid.server import problems
-from aforesaid.server.assistants import assistants_for, close_with_server
-from aforesaid.server.auth.authenticator import Authenticator
-from aforesaid.server.auth.callers import parse_scope
+from aforesaid.server import responses
+from aforesaid.server.auth.authenticator import Authenticator, authenticator_for
 from aforesaid.server.auth.keys import ApiKeys
-from aforesaid.server.auth.tokens import TokenRules, Tokens
-from aforesaid.server.calls import Assistant, Service
-from aforesaid.server.connections import connection_limits_for, file_handles
-from aforesaid.server.endpoints import Endpoint, route_handler
-from aforesaid.server.guard import local_only
+from aforesaid.server.auth.local import check_address, check_request
+from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.instrumentation import Instrumentation
-from aforesaid.server.limits import ConcurrencyLimit, Limits
-from aforesaid.server.live.handler import live_handler
+from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
+from aforesaid.server.live.handler import ServerServices, live_handler
 from aforesaid.server.live.hub import Hub
-from aforesaid.server.live.limits import LiveLimits
-from aforesaid.server.live.services import ServerServices, open_while_serving
 from aforesaid.server.openapi import VERSION, openapi_document
 from aforesaid.server.pages import pages
+from aforesaid.server.requests import route_handler
 from aforesaid.server.routes import (
     changes,
     contacts,
@@ -40,46 +40,56 @@ from aforesaid.server.routes import (
     conversations,
     messages,
     notes,
+    operations,
     retention,
     search,
     sessions,
-    stats,
-    summaries,
 )
-from aforesaid.server.routes.operations import operations
-from aforesaid.settings import ServerConfig, Settings
+from aforesaid.server.service import Assistant, Service, source_of
+from aforesaid.settings import Settings
 from aforesaid.telemetry import telemetry
 from aforesaid.telemetry.aggregation import SharedNumbers, folder_from_environment
+from aforesaid.voice import transcriber_for
 
-NOUNS = (
-    conversations,
-    messages,
-    contexts,
-    summaries,
-    sessions,
-    search,
-    notes,
-    contacts,
-    retention,
-    changes,
-    stats,
+ROUTES = (
+    conversations.routes,
+    messages.routes,
+    contexts.routes,
+    contexts.summaries,
+    sessions.routes,
+    search.routes,
+    notes.routes,
+    contacts.routes,
+    retention.routes,
+    changes.routes,
+    conversations.overview,
 )
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(each for noun in NOUNS for each in noun.routes.endpoints)
-"""Every route under `/v1`."""
+ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints)
+"""Every route under `/v1`, in the order of the documentation."""
+
+MIDDLEWARE: tuple[Callable[[ASGIApp], ASGIApp], ...] = (Instrumentation,)
+"""ASGI middleware around the framework, outermost first. It also sees requests that match no route."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
+Close = Callable[[], Awaitable[None]]
+Connection = ASGIConnection[Any, Any, Any, Any]
 
 
-class Application(Litestar):
-    """Litestar with the msgspec plugin only.
+class Application:
+    """The ASGI application: the middleware, folded around the framework.
 
-    By default Litestar imports every supported library that is installed, which costs about 10 MB.
+    `service` is shared by all routes, `live` by all WebSocket connections.
     """
 
-    @staticmethod
-    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        return [*plugins, MsgspecDIPlugin()]
+    def __init__(self, framework: Litestar, service: Service, live: Hub) -> None:
+        self.framework = framework
+        self.service = service
+        self.live = live
+        self._handle: ASGIApp = reduce(lambda app, layer: layer(app), reversed(MIDDLEWARE), framework)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._handle(scope, receive, send)
 
 
 def create_app(
@@ -94,29 +104,27 @@ def create_app(
     route_handlers: Sequence[ControllerRouterHandler] = (),
     middleware: Sequence[Middleware] = (),
     lifespan: Sequence[Lifespan] = (),
-) -> Litestar:
-    """Return the server as an application. The caller opens and closes the memory.
+) -> Application:
+    """Return the server as an ASGI application. The caller opens and closes the memory.
 
     - `assistant` creates the assistant of an owner. Default: from the settings.
     - `transcriber` transcribes audio. Default: from the settings.
     - `open_without_keys` accepts local requests without a key until the first key is created.
-
-    `app.state.service` is shared by all routes, `app.state.live` by all WebSocket connections.
+    - `route_handlers`, `middleware` and `lifespan` are added to the Litestar application.
     """
     settings = settings or Settings()
-    assistants = assistants_for(settings)
+    assistants, own_transcriber = Assistants(settings.agent), transcriber_for(settings.voice)
     live_limits = live_limits or live_limits_for(settings.server)
     service = Service(
         memory,
         settings,
         authenticator=authenticator
-        or authenticator_for(memory, settings.server, open_without_keys=open_without_keys),
+        or authenticator_for(ApiKeys(memory.backend), settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
         concurrency=ConcurrencyLimit(live_limits.connections_per_key),
-        assistant=assistant or assistants.assistants.of,
-        transcriber=transcriber or assistants.transcriber,
+        assistant=assistant or assistants.of,
+        transcriber=transcriber or own_transcriber,
     )
-    metrics = SharedNumbers(folder_from_environment())
     live = Hub(
         ServerServices(service),
         service.authenticator,
@@ -124,50 +132,64 @@ def create_app(
         rates=service.limits,
         concurrency=service.concurrency,
     )
-    app = (Litestar if route_handlers else Application)(
-        route_handlers=[
-            *operations(service, metrics),
-            *pages(openapi_document(ENDPOINTS)),
-            *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
-            live_handler(live),
-            *route_handlers,
-        ],
+    metrics = SharedNumbers(folder_from_environment())
+    closing = [assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
+    framework = (Litestar if route_handlers else LeanLitestar)(
+        route_handlers=[*_handlers(service, live, metrics), *route_handlers],
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
-        lifespan=[
-            _share_metrics(metrics),
-            open_while_serving(live),
-            close_with_server(assistants),
-            *lifespan,
-        ],
+        lifespan=[_lifespan(live, metrics, closing), *lifespan],
         exception_handlers={
-            HTTPException: problems.from_framework,
-            AforesaidError: problems.from_aforesaid,
-            Exception: problems.from_unexpected,
+            HTTPException: responses.from_framework,
+            AforesaidError: responses.from_aforesaid,
+            Exception: responses.from_unexpected,
         },
-        request_max_body_size=settings.server.max_body_kb * 1024,
+        request_max_body_size=service.body_limit,
         openapi_config=None,
         logging_config=None,
     )
-    app.state.service = service
-    app.state.live = live
-    app.asgi_handler = Instrumentation(app.asgi_handler)
     _register_process_gauges()
-    return app
+    return Application(framework, service, live)
 
 
-def _share_metrics(metrics: SharedNumbers) -> Lifespan:
-    """Return a lifespan that shares this process's metrics with the other workers."""
+def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[ControllerRouterHandler]:
+    return [
+        *operations.operations(service, metrics),
+        *pages(openapi_document(ENDPOINTS)),
+        *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
+        live_handler(live),
+    ]
+
+
+class LeanLitestar(Litestar):
+    """Litestar with the msgspec plugin only.
+
+    By default Litestar imports Pydantic and attrs if they are installed, which costs about 10 MB. It has no
+    option to prevent that, so this overrides the method that chooses the plugins; a test notices when a new
+    version no longer calls it.
+    """
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
+
+
+def _lifespan(live: Hub, metrics: SharedNumbers, closing: Sequence[Close]) -> Lifespan:
+    """Return a lifespan that shares metrics with the other workers, and at the end closes what we opened."""
 
     @asynccontextmanager
-    async def sharing(_: Litestar) -> AsyncIterator[None]:
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
         writing = asyncio.create_task(metrics.keep_writing(), name="aforesaid-metrics")
-        try:
+        # The stack calls these in reverse order: answers in progress need their assistants.
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(ended, writing)
+            for close in closing:
+                stack.push_async_callback(close)
+            stack.push_async_callback(live.close)
+            stack.push_async_callback(live.drain)
             yield
-        finally:
-            await ended(writing)
 
-    return sharing
+    return lifespan
 
 
 def _register_process_gauges() -> None:
@@ -177,50 +199,38 @@ def _register_process_gauges() -> None:
     telemetry.gauge("aforesaid_start_time_seconds", "", lambda: began)
 
 
-def authenticator_for(memory: Memory, settings: ServerConfig, *, open_without_keys: bool) -> Authenticator:
-    """Return the authenticator for the settings and the keys in the store."""
-    return Authenticator(
-        ApiKeys(memory.backend),
-        tokens_for(settings),
-        open_for=settings.owner if open_without_keys and not settings.require_keys else None,
-        grace=float(settings.key_grace_seconds),
-    )
+# Servers without keys
 
 
-def tokens_for(settings: ServerConfig) -> Tokens | None:
-    """Return the token verifier, or None if the settings name no issuer."""
-    if not (settings.jwt_issuer or settings.jwt_jwks or settings.jwt_audience):
-        return None
-    rules = TokenRules(
-        issuer=settings.jwt_issuer,
-        audience=settings.jwt_audience,
-        jwks=settings.jwt_jwks,
-        leeway=settings.jwt_leeway,
-        scope=parse_scope(settings.jwt_scope),
-    )
-    return Tokens(rules)
+def local_only(service: Service) -> Guard:
+    """Return a guard that refuses requests from elsewhere while no key exists.
+
+    The authenticator does the same on routes that authenticate. The guard covers the others: pages, and
+    routes that a program adds to the application.
+    """
+
+    async def guard(connection: Connection, handler: BaseRouteHandler) -> None:
+        if not service.authenticator.may_be_open or handler.opt.get("public"):
+            return
+        try:
+            _check_origin(connection)
+        except NotAllowed as error:
+            if await service.authenticator.is_open():
+                await service.note_refusal(_action(connection), error, source=source_of(connection))
+                raise
+
+    return guard
 
 
-def live_limits_for(settings: ServerConfig) -> LiveLimits:
-    """Return the WebSocket limits of the settings."""
-    return LiveLimits(
-        frame_bytes=settings.live_frame_kb * 1024,
-        frames_per_second=float(settings.live_rate),
-        burst=settings.live_rate * 4,
-        connections=max(1, min(settings.live_connections, 3 * file_handles() // 10)),
-        unknown_connections=connection_limits_for(settings).waiting,
-        connections_per_key=settings.live_connections_per_key,
-        heartbeat_seconds=float(settings.live_heartbeat),
-        drain_seconds=float(settings.drain_seconds),
-    )
+def _check_origin(connection: Connection) -> None:
+    # A WebSocket's headers are checked with its hello, which may contain a key.
+    if connection.scope["type"] == ScopeType.WEBSOCKET:
+        check_address(connection.scope)
+    else:
+        check_request(connection.scope)
 
 
-def limits_for(settings: ServerConfig) -> Limits:
-    return Limits(
-        {
-            "read": settings.rate_read,
-            "write": settings.rate_write,
-            "search": settings.rate_search,
-            "ask": settings.rate_ask,
-        }
-    )
+def _action(connection: Connection) -> str:
+    """Return method and route template for the audit trail. The path is the caller's text."""
+    method = connection.scope.get("method", "WS")
+    return f"{method} {connection.scope.get('path_template', '')}".replace(" /v1/", " /")

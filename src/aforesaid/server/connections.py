@@ -19,55 +19,19 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from msgspec import Struct
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from aforesaid.settings import ServerConfig
-
-try:
-    import resource
-except ImportError:  # Windows, which has no such limit
-    resource = None  # type: ignore[assignment]
+from aforesaid.server.limits import ConnectionLimits
 
 SWEEP_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """Seconds that a WebSocket client has to confirm a close."""
-MAX_HANDLES = 1_000_000
 
 _HttpProtocol: Any = AutoHTTPProtocol
 _CLOSING = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout" + _CLOSING
 _HEAD_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large" + _CLOSING
-
-
-class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """Limits of connections."""
-
-    request_seconds: float = 10.0
-    stall_seconds: float = 60.0
-    waiting: int = 1000
-    head_bytes: int = 64 * 1024
-
-
-def file_handles() -> int:
-    """Return the number of files and sockets that this process may open."""
-    if resource is None:
-        return MAX_HANDLES
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_HANDLES if soft == resource.RLIM_INFINITY else min(soft, MAX_HANDLES)
-
-
-def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
-    """Return the limits of the settings.
-
-    Each of five states, including WebSockets before their hello, gets at most a tenth of the file handles.
-    The rest is for requests in progress and the store.
-    """
-    return ConnectionLimits(
-        request_seconds=float(settings.request_seconds),
-        waiting=max(1, min(settings.waiting_connections, file_handles() // 10)),
-    )
 
 
 class TimedConnections:

@@ -1,10 +1,7 @@
-"""Decode messages from requests and frames.
-
-Most turns are plain text and are decoded directly. `dialects` parses everything else and keeps it unchanged.
-"""
+"""Decode bodies, queries and messages of requests and frames."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +14,53 @@ from aforesaid.model.messages import Message
 from aforesaid.protocol import from_json
 from aforesaid.protocol.bodies import Count, MessageInputs, RequestModel, TurnBody
 from aforesaid.protocol.live import Turn
-from aforesaid.server.calls import convert
+
+B = TypeVar("B")
+
+
+# Documents
+
+
+def decode_body(raw: bytes, decoder: "msgspec.json.Decoder[B]", kind: type[B]) -> B:
+    """Decode a body. Raises `InvalidInput` with the name of the field, or `Malformed`."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise validation_error(error) from None
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        # `from_json` also accepts lone surrogates, and raises `Malformed` for anything else.
+        return convert(from_json(raw), kind)
+
+
+def convert(document: Any, kind: type[B], *, strict: bool = True) -> B:
+    """Convert a document to this type. Raises `InvalidInput`."""
+    try:
+        return msgspec.convert(document, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise validation_error(error) from None
+    except RecursionError:
+        raise InvalidInput("the body is nested too deeply", field="body") from None
+    except UnicodeEncodeError:
+        # Message content may have lone surrogates. msgspec needs UTF-8 for field names, enums and datetimes.
+        raise InvalidInput(
+            "the body has a lone surrogate in a field that does not accept arbitrary text", field="body"
+        ) from None
+
+
+def validation_error(error: msgspec.ValidationError) -> InvalidInput:
+    """Return the validation error with the name of its field.
+
+    An `InvalidInput` from a type stays as it is.
+    """
+    if isinstance(error.__cause__, InvalidInput):
+        return error.__cause__
+    words, _, place = str(error).partition(" - at `")
+    field = place.removesuffix("`").removeprefix("$").lstrip(".") or "body"
+    return InvalidInput(f"{field}: {words[0].lower()}{words[1:]}", field=field)
+
+
+# Messages. Most turns are plain text and are decoded directly. `dialects` parses everything else and keeps it
+# unchanged.
 
 
 class _PlainMessage(Message, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from typing import Any
 from aforesaid.contracts import Appended, ConversationStore
 from aforesaid.errors import DocumentConflict, InvalidInput, KeyReused
 from aforesaid.model.messages import Message
-from aforesaid.server.calls import Call
+from aforesaid.server.endpoints import Call
 
 KIND = "idempotency"
 KEY_LIFETIME = timedelta(days=1)

@@ -1,8 +1,8 @@
 """Count, time, trace and log every request and connection.
 
-This is the outermost ASGI layer, so it also sees requests that the framework refuses. Metrics, logs and
+This is the outermost middleware, so it also sees requests that the framework refuses. Metrics, logs and
 traces have method, route template and status, never path, query or body. The request id is the caller's
-`X-Request- ID` if it is valid, else a new one. It is in the response, in log lines and in exemplars.
+`X-Request-ID` if it is valid, else a new one. It is in the response, in log lines and in exemplars.
 """
 
 import logging
@@ -43,8 +43,10 @@ class Instrumentation:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
             await self._request(scope, receive, send)
-        else:
+        elif scope["type"] == ScopeType.WEBSOCKET:
             await self._connection(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)  # the lifespan
 
     # Requests
 

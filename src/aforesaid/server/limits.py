@@ -1,7 +1,6 @@
-"""Rate limits and concurrency limits per caller.
+"""Limits: rates and concurrency of callers, resources of connections, and how they follow from the settings.
 
-Each caller has a token bucket per route class, which holds the requests of one minute and refills evenly.
-Each process has its own buckets, so the effective limit grows with the number of workers.
+Each process has its own counters, so the effective limits grow with the number of workers.
 """
 
 import time
@@ -9,8 +8,25 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from msgspec import Struct
+
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid.errors import TooManyRequests
+from aforesaid.errors import InvalidSetting, TooManyRequests, shown
+from aforesaid.settings import ServerConfig
+
+try:
+    import resource
+except ImportError:  # Windows, which has no such limit
+    resource = None  # type: ignore[assignment]
+
+Monotonic = Callable[[], float]
+"""A monotonic clock in seconds."""
+
+MAX_HANDLES = 1_000_000
+
+
+# Callers
+
 
 RouteClass = Literal["read", "write", "search", "ask"]
 """The rate limit that applies to a route."""
@@ -19,7 +35,10 @@ MOST_BUCKETS = 10_000
 
 
 class Limits:
-    """Requests per minute by route class; 0 means no limit."""
+    """Requests per minute by route class; 0 means no limit.
+
+    Each caller has a token bucket per route class, which holds the requests of one minute and refills evenly.
+    """
 
     def __init__(
         self, per_minute: Mapping[RouteClass, int], *, monotonic: Callable[[], float] = time.monotonic
@@ -61,3 +80,133 @@ class ConcurrencyLimit:
         self._open[caller] -= 1
         if not self._open[caller]:
             del self._open[caller]
+
+
+def limits_for(settings: ServerConfig) -> Limits:
+    """Return the rate limits of the settings."""
+    return Limits(
+        {
+            "read": settings.rate_read,
+            "write": settings.rate_write,
+            "search": settings.rate_search,
+            "ask": settings.rate_ask,
+        }
+    )
+
+
+# Connections
+
+
+class ConnectionLimits(Struct, frozen=True, kw_only=True):
+    """Limits of connections."""
+
+    request_seconds: float = 10.0
+    stall_seconds: float = 60.0
+    waiting: int = 1000
+    head_bytes: int = 64 * 1024
+
+
+def file_handles() -> int:
+    """Return the number of files and sockets that this process may open."""
+    if resource is None:
+        return MAX_HANDLES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_HANDLES if soft == resource.RLIM_INFINITY else min(soft, MAX_HANDLES)
+
+
+def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
+    """Return the limits of the settings.
+
+    Each of five states, including WebSockets before their hello, gets at most a tenth of the file handles.
+    The rest is for requests in progress and the store.
+    """
+    return ConnectionLimits(
+        request_seconds=float(settings.request_seconds),
+        waiting=max(1, min(settings.waiting_connections, file_handles() // 10)),
+    )
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True):
+    """Limits of WebSocket connections. The defaults suit conversations between people."""
+
+    frame_bytes: int = 256 * 1024
+    """Size of a text frame. A larger frame is refused and the connection stays open."""
+    audio_frame_bytes: int = 1024 * 1024
+    """Size of an audio frame: about 30 seconds at 16 kHz."""
+    audio_bytes: int = 16 * 1024 * 1024
+    """Size of one utterance: about eight minutes at 16 kHz."""
+    frames_per_second: float = 50.0
+    """Sustained rate; audio frames of 20 ms have this rate."""
+    burst: int = 200
+    """Frames in a burst."""
+    refused_frames: int = 1000
+    """Frames above the rate that get an error before the connection is closed."""
+    connections: int = 10_000
+    """Open connections per process."""
+    unknown_connections: int = 1000
+    """Open connections per process before their hello; one more closes the oldest."""
+    connections_per_key: int = 200
+    """Open connections per process and key: enough for a household or a backend with several workers."""
+    turns_waiting: int = 8
+    """Turns in progress per connection."""
+    watches: int = 64
+    """Watched conversations per connection."""
+    replies_waiting: int = 64
+    """Replies in the outbox. While it is full, the server reads no frames of the connection."""
+    hello_seconds: float = 10.0
+    """Time until the hello."""
+    heartbeat_seconds: float = 20.0
+    """Idle time until a heartbeat; after twice the time the connection is closed. 0 disables heartbeats."""
+    stall_seconds: float = 30.0
+    """Time that a client may leave a frame unread before it is disconnected."""
+    recheck_seconds: float = 5.0
+    """Interval of key checks. A revoked key closes its connections within this time."""
+    poll_seconds: float = 0.25
+    """Polling interval for stores that cannot report changes."""
+    watched_poll_seconds: float = 15.0
+    """Polling interval for stores that report changes, in case a report is lost."""
+    drain_seconds: float = 10.0
+    """Time for answers in progress when the server stops."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value < 0 or (value == 0 and name not in ("heartbeat_seconds", "drain_seconds")):
+                raise InvalidSetting(
+                    f"{name} must be more than 0; got {shown(value)}", field=name, value=value
+                )
+
+
+def live_limits_for(settings: ServerConfig) -> LiveLimits:
+    """Return the WebSocket limits of the settings."""
+    return LiveLimits(
+        frame_bytes=settings.live_frame_kb * 1024,
+        frames_per_second=float(settings.live_rate),
+        burst=settings.live_rate * 4,
+        connections=max(1, min(settings.live_connections, 3 * file_handles() // 10)),
+        unknown_connections=connection_limits_for(settings).waiting,
+        connections_per_key=settings.live_connections_per_key,
+        heartbeat_seconds=float(settings.live_heartbeat),
+        drain_seconds=float(settings.drain_seconds),
+    )
+
+
+class RateLimiter:
+    """A token bucket."""
+
+    def __init__(self, rate: float, burst: int, now: Monotonic) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._left = float(burst)
+        self._now = now
+        self._at = now()
+
+    def take(self) -> None:
+        """Take one token. Raises `TooManyRequests` with the time until the next token."""
+        now = self._now()
+        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
+        self._at = now
+        if self._left < 1:
+            wait = (1 - self._left) / self._rate
+            raise TooManyRequests("too many frames", retry_after=round(wait, 3))
+        self._left -= 1

@@ -13,8 +13,7 @@ import msgspec
 
 from aforesaid.protocol import PROBLEM_JSON
 from aforesaid.protocol.bodies import HealthBody, MessageBody, ProblemBody, ReadyBody
-from aforesaid.server.calls import NoBody
-from aforesaid.server.endpoints import JSON, Endpoint, Media
+from aforesaid.server.endpoints import Endpoint, Media, NoBody
 
 Document = dict[str, Any]
 
@@ -28,6 +27,7 @@ def _version() -> str:
 
 VERSION = _version()
 
+JSON = "application/json"
 REF = "#/components/schemas/{name}"
 
 TAGS = {

@@ -16,27 +16,24 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
 import aforesaid
-from aforesaid._internal.threads import to_the_end
 from aforesaid.errors import InvalidSetting, StoreUnavailable
 from aforesaid.layers.build import layers_in, resilience_in
-from aforesaid.server.app import create_app, tokens_for
+from aforesaid.server.app import Application, create_app
 from aforesaid.server.auth.keys import ApiKeys
-from aforesaid.server.connections import BoundedConfig, ConnectionLimits, connection_limits_for
-from aforesaid.server.leftovers import remove_leftovers
+from aforesaid.server.auth.tokens import tokens_for
+from aforesaid.server.connections import BoundedConfig
+from aforesaid.server.limits import ConnectionLimits, connection_limits_for
 from aforesaid.settings import ServerConfig, Settings, TelemetryConfig
 from aforesaid.stores.urls import parse_url
 from aforesaid.telemetry.aggregation import shared_folder
 from aforesaid.telemetry.logs import logging_to
 from aforesaid.telemetry.tracing import tracing_to
 from aforesaid.transfer.archives import archive_folder
-
-if TYPE_CHECKING:
-    from litestar import Litestar
 
 log = logging.getLogger("aforesaid.server")
 
@@ -183,21 +180,20 @@ class Server(uvicorn.Server):
     """A uvicorn server that reports its start and drains its application before it stops."""
 
     def __init__(
-        self, app: "Litestar", config: uvicorn.Config, *, listening: Callable[[], None] = lambda: None
+        self, app: Application, config: uvicorn.Config, *, listening: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(config)
         self._app = app
         self._listening = listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await to_the_end(remove_leftovers)
         await super().startup(sockets)
         if self.started:
             self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish answers on WebSockets before closing their connections."""
-        await self._app.state.live.drain()
+        await self._app.live.drain()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -218,13 +214,13 @@ class Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Stop gracefully; the second call stops immediately."""
-        self._app.state.service.draining.set()
+        self._app.service.draining.set()
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def uvicorn_config(
-    app: "Litestar", settings: ServerConfig, limits: ConnectionLimits | None = None
+    app: Application, settings: ServerConfig, limits: ConnectionLimits | None = None
 ) -> BoundedConfig:
     return BoundedConfig(
         app,
@@ -255,7 +251,7 @@ async def serve_here(
         await server.serve(sockets=[listening])
 
 
-def application(memory: aforesaid.Memory, settings: Settings, *, loopback: bool) -> "Litestar":
+def application(memory: aforesaid.Memory, settings: Settings, *, loopback: bool) -> Application:
     """Return the application of `aforesaid serve`."""
     return create_app(memory, settings, open_without_keys=loopback)
 

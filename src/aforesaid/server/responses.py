@@ -1,19 +1,27 @@
-"""HTTP responses as ASGI applications."""
+"""HTTP responses as ASGI applications, and problems for errors."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
+from litestar import Request
+from litestar import Response as FrameworkResponse
+from litestar.exceptions import HTTPException
 from litestar.types import Receive, Scope, Send
 
 from aforesaid.errors import (
     AforesaidError,
     AgentRateLimited,
+    Malformed,
     NotAuthenticated,
     StoreUnavailable,
+    TooLarge,
     TooManyRequests,
 )
 from aforesaid.protocol import DEGRADED, PROBLEM_JSON, from_json, problem_of, status_of, to_json
+
+log = logging.getLogger("aforesaid.server")
 
 Header = tuple[bytes, bytes]
 
@@ -137,6 +145,9 @@ NO_CONTENT = Response(status=204)
 """Success without a body."""
 
 
+# Problems
+
+
 def problem_response(error: AforesaidError, *, status: int | None = None) -> Response:
     """Return the problem response of an error."""
     code = status_of(error) if status is None else status
@@ -159,3 +170,48 @@ def _problem_headers(error: AforesaidError) -> Iterable[Header]:
 
 def _etag(revision: int) -> Header:
     return b"etag", b'"%d"' % revision
+
+
+# Errors outside of routes: Litestar's exception handlers, which must return its own response class
+
+_TITLES = {
+    404: "The route does not exist.",
+    405: "The route does not support this method.",
+    415: "The content type is not supported.",
+}
+
+
+def from_framework(_: "Request[Any, Any, Any]", error: HTTPException) -> FrameworkResponse[bytes]:
+    """Convert an error of the framework: unknown route or method, or a body that is too large."""
+    status = error.status_code
+    if status == 413:
+        return _problem(problem_of(TooLarge("the body is too large", field="body")))
+    if status == 400:
+        return _problem(problem_of(Malformed(str(error.detail))))
+    if status >= 500:
+        log.error("the framework raised an error", exc_info=error)
+    title = _TITLES.get(status, "The request failed.")
+    detail = str(error.detail) if status < 500 else title
+    problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return _problem(problem, headers=dict(error.headers or {}))
+
+
+def from_aforesaid(_: "Request[Any, Any, Any]", error: AforesaidError) -> FrameworkResponse[bytes]:
+    """Convert one of our errors that was raised outside of a route."""
+    return _problem(problem_of(error))
+
+
+def from_unexpected(_: "Request[Any, Any, Any]", error: Exception) -> FrameworkResponse[bytes]:
+    """Log an unexpected error and return a general problem."""
+    # Do not log the path: it may contain a search query.
+    log.error("a request failed", exc_info=error)
+    return _problem(problem_of(AforesaidError()))
+
+
+def _problem(problem: dict[str, Any], *, headers: dict[str, str] | None = None) -> FrameworkResponse[bytes]:
+    return FrameworkResponse(
+        to_json(problem),
+        status_code=problem["status"],
+        media_type=PROBLEM_JSON,
+        headers={"cache-control": "no-store", **(headers or {})},
+    )

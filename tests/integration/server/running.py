@@ -17,9 +17,10 @@ import aforesaid
 from aforesaid.server.app import create_app
 from aforesaid.server.auth.callers import AccessScope
 from aforesaid.server.auth.keys import ApiKeys
-from aforesaid.server.calls import Service
-from aforesaid.server.connections import ConnectionLimits, Connections
+from aforesaid.server.connections import Connections
+from aforesaid.server.limits import ConnectionLimits
 from aforesaid.server.process import Server, uvicorn_config
+from aforesaid.server.service import Service
 from aforesaid.settings import ServerConfig, Settings
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
@@ -40,7 +41,7 @@ class Running:
 
     @property
     def service(self) -> Service:
-        service: Service = self.app.state.service
+        service: Service = self.app.service
         return service
 
     async def key(self, *owners: str, scope: AccessScope = "write", **more: Any) -> dict[str, str]:

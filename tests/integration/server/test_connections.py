@@ -14,14 +14,14 @@ import httpx
 import pytest
 
 from aforesaid.protocol.live import CloseCode
-from aforesaid.server.connections import (
+from aforesaid.server.connections import TimedConnections
+from aforesaid.server.limits import (
     MAX_HANDLES,
     ConnectionLimits,
-    TimedConnections,
+    LiveLimits,
     connection_limits_for,
     file_handles,
 )
-from aforesaid.server.live.limits import LiveLimits
 from aforesaid.settings import ServerConfig
 from tests.integration.server.live.parts import comes_true
 from tests.integration.server.live.sockets import connecting

@@ -41,7 +41,7 @@ FOREIGN = [*FORWARDED, *CROSS_SITE, {"Host": "evil.example"}, {"Origin": "https:
 
 def operations(app: Any) -> Iterator[tuple[str, str]]:
     """Every method of every HTTP route that the application has, with its path filled in."""
-    for route in app.routes:
+    for route in app.framework.routes:
         if isinstance(route, HTTPRoute):
             path = route.path_format
             for name in route.path_parameters:
@@ -96,9 +96,9 @@ async def test_an_erasure_through_a_proxy_erases_nothing() -> None:
 
 async def test_the_websocket_of_a_server_without_keys_refuses_them_too() -> None:
     async with live_serving() as server:
-        assert {route.path for route in server.server._app.routes if isinstance(route, WebSocketRoute)} == {
-            "/ws"
-        }
+        assert {
+            route.path for route in server.server._app.framework.routes if isinstance(route, WebSocketRoute)
+        } == {"/ws"}
         for headers in [*FORWARDED, *CROSS_SITE]:
             assert await handshake(server, headers) == 403, headers
 

@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from aforesaid._internal.scratch import ScratchFile, ScratchFolder, open_scratch
-from aforesaid.server.leftovers import remove_leftovers
 from tests.integration.server.test_process import LONGEST, started
 
 MARK = "markxyzzyq"
@@ -52,24 +51,6 @@ def test_a_server_that_is_killed_during_an_export_leaves_nothing(tmp_path: Path)
         reading.join(LONGEST)
     assert list(temporary.iterdir()) == []
     assert residue(temporary) == []
-
-
-def test_what_earlier_releases_left_is_removed_when_the_server_starts(tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
-    left = temporary / "aforesaid-export-0123456789abcdef" / "folder"
-    other = temporary / "aforesaid-export-of-mine"
-    left.mkdir(parents=True)
-    other.mkdir()
-    (left / "conversations.jsonl").write_text(TEXT)
-    with started(tmp_path, "--url", f"sqlite:///{tmp_path}/memory.db", TMPDIR=str(temporary)):
-        assert [path.name for path in temporary.iterdir()] == [other.name]
-
-
-def test_leftovers_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "aforesaid-import-0123456789abcdef").mkdir()
-    assert remove_leftovers() == 1
-    assert remove_leftovers() == 0
 
 
 def test_a_temporary_file_reads_as_it_was_written() -> None:

@@ -19,7 +19,7 @@ from websockets.asyncio.client import connect
 import aforesaid
 from aforesaid.errors import SpoolFull
 from aforesaid.layers.resilient import Resilience, resilient
-from aforesaid.server.readiness import readiness
+from aforesaid.server.routes.operations import readiness
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.telemetry.exposition import CLASSIC, OPEN

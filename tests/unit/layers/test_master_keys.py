@@ -16,7 +16,7 @@ from aforesaid.layers.resilient import ResilientBackend
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
-from aforesaid.server.readiness import readiness
+from aforesaid.server.routes.operations import readiness
 from aforesaid.settings import ProtectionConfig, Settings
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.urls import backend_for

@@ -17,10 +17,12 @@ from msgspec import Struct
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.errors import AccessUnverified, InvalidInput, NotAuthenticated, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
+from aforesaid.protocol import OWNER_HEADER
 from aforesaid.server.auth.callers import Caller
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.auth.local import check_headers
-from aforesaid.server.auth.tokens import Tokens
+from aforesaid.server.auth.tokens import Tokens, tokens_for
+from aforesaid.settings import ServerConfig
 
 CACHE_SECONDS = 5.0
 """Seconds that a verified key is cached. A revoked key stays valid for at most as long."""
@@ -28,6 +30,7 @@ MAX_CACHED = 4096
 LONGEST_CREDENTIAL = 16_384
 
 Headers = Mapping[bytes, bytes]
+_OWNER = OWNER_HEADER.lower().encode()
 
 
 class _CachedCredential(Struct, frozen=True):
@@ -134,9 +137,9 @@ class Authenticator:
         return True
 
 
-def wanted_owner(headers: Headers, header: bytes) -> str | None:
+def wanted_owner(headers: Headers) -> str | None:
     """Return the owner that the request names, or None."""
-    value = headers.get(header)
+    value = headers.get(_OWNER)
     if value is None:
         return None
     try:
@@ -147,3 +150,13 @@ def wanted_owner(headers: Headers, header: bytes) -> str | None:
             field="Aforesaid-Owner",
             value=value.decode("latin-1"),
         ) from None
+
+
+def authenticator_for(keys: ApiKeys, settings: ServerConfig, *, open_without_keys: bool) -> Authenticator:
+    """Return the authenticator of the settings."""
+    return Authenticator(
+        keys,
+        tokens_for(settings),
+        open_for=settings.owner if open_without_keys and not settings.require_keys else None,
+        grace=float(settings.key_grace_seconds),
+    )

@@ -20,7 +20,8 @@ from urllib.request import Request, urlopen
 from msgspec import Struct
 
 from aforesaid.errors import InvalidSetting, MissingExtra, NotAuthenticated
-from aforesaid.server.auth.callers import SCOPES, AccessScope, Caller
+from aforesaid.server.auth.callers import SCOPES, AccessScope, Caller, parse_scope
+from aforesaid.settings import ServerConfig
 from aforesaid.telemetry import describe
 
 if TYPE_CHECKING:
@@ -179,3 +180,17 @@ def _pyjwt() -> Any:
     except ImportError:
         raise MissingExtra("JSON Web Tokens", extra="server") from None
     return jwt
+
+
+def tokens_for(settings: ServerConfig) -> Tokens | None:
+    """Return the token verifier, or None if the settings name no issuer."""
+    if not (settings.jwt_issuer or settings.jwt_jwks or settings.jwt_audience):
+        return None
+    rules = TokenRules(
+        issuer=settings.jwt_issuer,
+        audience=settings.jwt_audience,
+        jwks=settings.jwt_jwks,
+        leeway=settings.jwt_leeway,
+        scope=parse_scope(settings.jwt_scope),
+    )
+    return Tokens(rules)

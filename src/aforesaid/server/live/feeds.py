@@ -23,8 +23,8 @@ from aforesaid.contracts import Appended, ConversationStore, Entry, Watchable, c
 from aforesaid.errors import AforesaidError, ConversationNotFound
 from aforesaid.model.conversations import Conversation
 from aforesaid.protocol.live import Place, write_entry
+from aforesaid.server.limits import LiveLimits
 from aforesaid.server.live.diff import Difference, difference, place_of, same_metadata
-from aforesaid.server.live.limits import LiveLimits
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server.live")

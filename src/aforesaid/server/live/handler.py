@@ -1,4 +1,4 @@
-"""The WebSocket route `/ws`: connect a socket to a `Connection`."""
+"""The WebSocket route `/ws`: connect sockets to `Connection` objects, and the hub to the service."""
 
 import asyncio
 import base64
@@ -6,6 +6,7 @@ import binascii
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 from litestar import WebSocket, websocket
@@ -13,20 +14,26 @@ from litestar.exceptions import WebSocketDisconnect
 from litestar.handlers import WebsocketRouteHandler
 
 from aforesaid._internal.deadlines import ended
-from aforesaid.errors import AforesaidError, InvalidInput
-from aforesaid.protocol import OWNER_HEADER
+from aforesaid.contracts import PCM, AudioFormat
+from aforesaid.errors import AccessError, AforesaidError, InvalidInput
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
 from aforesaid.protocol.live import (
     BEARER_SUBPROTOCOL,
     OWNER_SUBPROTOCOL,
     SUBPROTOCOL,
+    AudioStart,
     CloseCode,
     write_frame,
 )
 from aforesaid.server.auth.authenticator import wanted_owner
-from aforesaid.server.calls import source_of
+from aforesaid.server.auth.callers import Caller
 from aforesaid.server.live.connection import Connection
-from aforesaid.server.live.hub import Hub
+from aforesaid.server.live.hub import Hub, Transcribe
 from aforesaid.server.live.outbox import ConnectionClosed
+from aforesaid.server.live.turns import Assistant
+from aforesaid.server.service import Service, source_of
+from aforesaid.voice.assistant import VoiceAssistant, message_of
 
 log = logging.getLogger("aforesaid.server.live")
 
@@ -45,6 +52,33 @@ def live_handler(hub: Hub) -> WebsocketRouteHandler:
         await serve(hub, socket)
 
     return live
+
+
+class ServerServices:
+    """Adapt the service of the HTTP routes to the hub."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def manager(self, caller: Caller, owner: str) -> ConversationManager:
+        return self._service.manager_for(caller, owner)
+
+    def assistant(self, manager: ConversationManager) -> Assistant:
+        return self._service.assistant(manager)
+
+    async def note_refusal(self, action: str, error: AccessError, *, source: str) -> None:
+        await self._service.note_refusal(action, error, source=source)
+
+    def transcribe(self, manager: ConversationManager) -> Transcribe:
+        return partial(_transcribe, self._service.voice(manager))
+
+
+async def _transcribe(voice: VoiceAssistant, audio: bytes, start: AudioStart) -> Message:
+    pcm = AudioFormat(rate=start.rate, channels=start.channels) if start.media_type == PCM else None
+    return message_of(await voice.understand(audio, audio_format=pcm))
+
+
+# Connections
 
 
 async def serve(hub: Hub, socket: Socket) -> None:
@@ -133,7 +167,7 @@ def _owner(headers: Mapping[bytes, bytes], offered: Iterable[str]) -> str | None
     """Return the owner in the handshake. Raises `InvalidInput`."""
     owner = _subprotocol_value(offered, OWNER_SUBPROTOCOL)
     if owner is None:
-        return wanted_owner(headers, OWNER_HEADER.encode())
+        return wanted_owner(headers)
     try:
         return owner.decode("utf-8")
     except UnicodeDecodeError:

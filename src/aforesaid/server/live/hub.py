@@ -6,22 +6,24 @@ checks.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from aforesaid._internal.deadlines import ended
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.protocol.live import CloseCode, Outgoing
+from aforesaid.model.messages import Message
+from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.limits import ConcurrencyLimit, Limits
+from aforesaid.server.limits import ConcurrencyLimit, Limits, LiveLimits
 from aforesaid.server.live.feeds import Feeds
-from aforesaid.server.live.limits import LiveLimits
-from aforesaid.server.live.speech import Transcribe
 from aforesaid.server.live.turns import Assistant, Turns
 from aforesaid.telemetry import Telemetry, describe, telemetry
 
 log = logging.getLogger("aforesaid.server.live")
+
+Transcribe = Callable[[bytes, AudioStart], Awaitable[Message]]
+"""Transcribes audio to the message to store. `AudioStart` has the encoding."""
 
 TICK_SECONDS = 0.25
 """Interval of time limit checks, unless a limit is shorter."""

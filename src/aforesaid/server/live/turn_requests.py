@@ -8,16 +8,17 @@ from aforesaid.errors import (
     MessageConflict,
     NotFound,
     StoreUnavailable,
+    TooLarge,
     TooManyRequests,
     shown,
 )
 from aforesaid.model.messages import Message
 from aforesaid.protocol import live
 from aforesaid.server.decoding import parse_frame_turn
+from aforesaid.server.limits import LiveLimits
 from aforesaid.server.live.client_session import ClientSession
 from aforesaid.server.live.hub import Hub, Peer
 from aforesaid.server.live.outbox import Outbox
-from aforesaid.server.live.speech import Utterance
 from aforesaid.server.live.turns import (
     Outcome,
     Turn,
@@ -30,6 +31,35 @@ from aforesaid.server.live.turns import (
     store_turn,
 )
 from aforesaid.server.live.watch_list import WatchList, parse_conversation_id
+
+
+class Utterance:
+    """The received pieces of one audio."""
+
+    def __init__(self, start: live.AudioStart, limits: LiveLimits) -> None:
+        self.start = start
+        self._limits = limits
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Add a piece. Raises `TooLarge`."""
+        size = self._size + len(piece)
+        if len(piece) > self._limits.audio_frame_bytes or size > self._limits.audio_bytes:
+            raise TooLarge(
+                f"audio must have at most {self._limits.audio_frame_bytes:,} bytes in a frame and "
+                f"{self._limits.audio_bytes:,} in total; got {len(piece):,} and {size:,}",
+                field="audio",
+                value=size,
+            )
+        self._pieces.append(piece)
+        self._size = size
+
+    def complete(self) -> bytes:
+        """Return the whole audio. Raises `InvalidInput` if it is empty."""
+        if not self._size:
+            raise InvalidInput("audio must not be empty", field="audio")
+        return b"".join(self._pieces)
 
 
 class TurnRequests:

@@ -14,9 +14,9 @@ from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.protocol import HEARTBEAT, to_json
 from aforesaid.protocol.bodies import Uuid
 from aforesaid.server.auth.authenticator import CACHE_SECONDS
-from aforesaid.server.calls import Call, NoBody, source_of
-from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.endpoints import Call, Media, NoBody, Reply, Routes
 from aforesaid.server.responses import StreamingResponse
+from aforesaid.server.service import source_of
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server")

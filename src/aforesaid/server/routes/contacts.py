@@ -9,8 +9,7 @@ from aforesaid.contacts.matches import NO_MATCH, ClientMatch
 from aforesaid.errors import Malformed
 from aforesaid.model.contacts import Contact
 from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import NO_CONTENT, json_response
 from aforesaid.server.routes.conversations import link_to_next
 

@@ -1,4 +1,4 @@
-"""Contexts for models."""
+"""Contexts for models, and summaries of messages outside the window."""
 
 from typing import Any
 
@@ -16,14 +16,17 @@ from aforesaid.protocol.bodies import (
     FirstContextQuery,
     PolicyBody,
     RequestBody,
+    RequestModel,
+    ResponseModel,
 )
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
+from aforesaid.summaries.records import Summary
 from aforesaid.tokens import counter_named
 from aforesaid.windows import WindowPolicy
 
 routes = Routes("context")
+summaries = Routes("summaries")
 
 
 class ContextLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,3 +99,34 @@ def policy_of(body: PolicyBody | None) -> WindowPolicy | None:
         return None
     fields = msgspec.structs.asdict(body)
     return WindowPolicy(**fields | {"tags": tuple(fields["tags"])})
+
+
+# Summaries
+
+
+class SummaryQuery(RequestModel, frozen=True, kw_only=True):
+    """The policy of the window."""
+
+    policy: PolicyBody | None = None
+
+
+class SummaryBody(ResponseModel, frozen=True, kw_only=True):
+    """The current summary; null if the window contains everything or no summary exists yet."""
+
+    summary: Summary | None
+
+
+@summaries.get("/conversations/{conversation_id}/summary", response=SummaryBody)
+async def get_summary(call: Call[NoBody, NoQuery]) -> Reply:
+    """Return the current summary of a conversation."""
+    return json_response({"summary": await call.manager.summary(call.conversation_id)})
+
+
+@summaries.post("/conversations/{conversation_id}/summary", response=SummaryBody)
+async def summarize(call: Call[SummaryQuery, NoQuery]) -> Reply:
+    """Update the summary to cover all messages outside the window.
+
+    Loading a context does this in the background.
+    """
+    policy = policy_of(call.body.policy)
+    return json_response({"summary": await call.manager.summarize(call.conversation_id, policy=policy)})

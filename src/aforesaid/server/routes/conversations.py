@@ -1,10 +1,13 @@
-"""List, open, read, change, remove and link conversations."""
+"""List, open, read, change, remove, link and count conversations."""
 
+from collections import Counter
+from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from msgspec import UNSET, Meta, Struct
 
+from aforesaid.contracts.listing import every_record
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Channel, Priority, Status
 from aforesaid.protocol import conversation_document, lifetime_document, page_document
@@ -17,14 +20,16 @@ from aforesaid.protocol.bodies import (
     Limit,
     Moment,
     OpenBody,
+    OwnersBody,
+    StatsBody,
     Uuid,
 )
 from aforesaid.protocol.documents import seconds
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import NO_CONTENT, Header, json_response, not_modified, revision_response
 
 routes = Routes("conversations")
+overview = Routes("overview")
 
 Cursor = Annotated[str, Meta(description="The `next` of an earlier page.")]
 
@@ -141,6 +146,42 @@ async def unlink_client(call: Call[NoBody, NoQuery]) -> Reply:
 async def get_lifetime(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the lifetime of a conversation and the rule it follows from."""
     return json_response(lifetime_document(await call.manager.lifetime(call.conversation_id)))
+
+
+# Overview
+
+
+@overview.get("/stats", response=StatsBody, route_class="search")
+async def get_stats(call: Call[NoBody, NoQuery]) -> Reply:
+    """Count conversations and messages of the owner.
+
+    Counts every acknowledged turn. Answers 503 while the store is unavailable or still replays the spool.
+    """
+    return json_response(await _count(call.manager))
+
+
+async def _count(manager: ConversationManager) -> dict[str, Any]:
+    totals: Counter[str] = Counter()
+    by: dict[str, Counter[str]] = {"status": Counter(), "channel": Counter()}
+    last: datetime | None = None
+    async for record in every_record(manager.store):
+        totals.update(conversations=1, messages=record.message_count, unread=record.unread_count)
+        by["status"][record.status] += 1
+        by["channel"][record.channel] += 1
+        last = max(last or record.last_activity, record.last_activity)
+    names = ("conversations", "messages", "unread")
+    return {**{name: totals[name] for name in names}, **by, "last_activity": last}
+
+
+@overview.get("/owners", response=OwnersBody, needs_owner=False)
+async def list_owners(call: Call[NoBody, NoQuery]) -> Reply:
+    """List the owners with data that the key has access to."""
+    allowed = call.caller.owners
+    found = [owner async for owner in call.service.memory.owners() if allowed is None or owner in allowed]
+    return json_response({"owners": sorted(found)})
+
+
+# Shared with other routes
 
 
 def with_idle_time(manager: ConversationManager, idle_after: float | None) -> ConversationManager:

@@ -30,9 +30,8 @@ from aforesaid.protocol.bodies import (
     SessionTurnBody,
     TurnBody,
 )
-from aforesaid.server.calls import Call, NoBody, NoQuery, convert
-from aforesaid.server.decoding import parse_message, parse_turn
-from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.decoding import convert, parse_message, parse_turn
+from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.idempotency import Append, append_once, has_idempotency_key
 from aforesaid.server.responses import json_response, revision_response
 from aforesaid.server.routes.conversations import link_to_next, with_idle_time

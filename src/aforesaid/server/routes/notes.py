@@ -7,8 +7,7 @@ from msgspec import Meta, Struct
 from aforesaid.notes.records import Note, Source
 from aforesaid.protocol.bodies import Moment, Name, RequestModel, ResponseModel, Seconds, Uuid
 from aforesaid.protocol.documents import seconds
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
 
 routes = Routes("notes")

@@ -1,23 +1,37 @@
 """Health, readiness and metrics.
 
-Health and readiness need no key and reveal nothing about owners. Metrics need a key for all owners, because
-they show the activity of all of them.
+Health and readiness need no key, so their responses have no owner data, paths or hosts. Metrics need a key
+for all owners, because they show the activity of all of them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
+from aforesaid._internal.deadlines import within
+from aforesaid.contracts import JOURNAL
 from aforesaid.errors import AccessError, AforesaidError, NotAllowed
-from aforesaid.protocol.bodies import HealthBody
-from aforesaid.server.calls import Service, source_of
-from aforesaid.server.guard import PUBLIC
-from aforesaid.server.readiness import readiness
+from aforesaid.layers.resilient import Health
+from aforesaid.memory.opening import Memory
+from aforesaid.protocol.bodies import CheckBody, HealthBody, ReadyBody
 from aforesaid.server.responses import Response, json_response, problem_response
+from aforesaid.server.service import Service, source_of
 from aforesaid.telemetry.aggregation import SharedNumbers
 from aforesaid.telemetry.exposition import exposition, form_for
+
+if TYPE_CHECKING:
+    from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck
+
+PUBLIC = {"public": True}
+"""`opt` of routes without access control: health checks, which come through proxies."""
+PROBE_SECONDS = 2.0
+FULL = 0.95
+"""The share of the spool's limit from which it counts as full."""
+FILLING = 0.5
+
+State = Literal["well", "warning", "problem"]
 
 
 def operations(service: Service, numbers: SharedNumbers) -> list[HTTPRouteHandler]:
@@ -58,3 +72,78 @@ async def _metrics_response(numbers: SharedNumbers, accept: str) -> Response:
     found = await numbers.numbers()
     text = exposition(found.series, form, found.families)
     return Response(text.encode(), media=form.encode())
+
+
+# Readiness
+
+
+@runtime_checkable
+class ChecksMasterKey(Protocol):
+    """The encrypted layer. A protocol avoids importing its module on servers without encryption."""
+
+    async def check_master_key(self) -> "MasterKeyCheck": ...
+
+
+async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
+    """Decide whether the server should get requests: check store, spool and master key.
+
+    A server with an unavailable store is ready while its spool accepts turns; otherwise all servers of a
+    deployment would become unready at once.
+    """
+    if draining:
+        return ReadyBody(status="draining", checks=(_check("server", "problem", "stopping"),))
+    available = await _is_store_available(memory)
+    health = await memory.health()
+    checks = [_store(available, health), *([] if health is None else [_spool(health)])]
+    checks += await _master_key(memory)
+    ready = all(check.state != "problem" for check in checks)
+    return ReadyBody(
+        status="ready" if ready else "away",
+        degraded=not available or (health is not None and health.degraded),
+        checks=tuple(checks),
+    )
+
+
+async def _is_store_available(memory: Memory) -> bool:
+    """Return whether the store answers a small read in time."""
+    try:
+        await within(PROBE_SECONDS, memory.backend.of(JOURNAL).get_document("ready", "probe"))
+    except (AforesaidError, TimeoutError):
+        return False
+    return True
+
+
+async def _master_key(memory: Memory) -> list[CheckBody]:
+    """Check the master key against stored keys. Skip the check while the store is unavailable."""
+    layer = memory.layer(ChecksMasterKey)
+    if layer is None:
+        return []
+    try:
+        found = await within(PROBE_SECONDS, layer.check_master_key())
+    except (AforesaidError, TimeoutError):
+        return []
+    if found.is_wrong:
+        return [_check("encryption", "problem", "the master key cannot decrypt stored data")]
+    if found.failed:
+        return [_check("encryption", "warning", "the master key cannot decrypt the data keys of some owners")]
+    return [_check("encryption", "well", "the master key decrypts stored data")]
+
+
+def _store(available: bool, health: Health | None) -> CheckBody:
+    if available and (health is None or not health.degraded):
+        return _check("store", "well", "available")
+    if health is not None and health.spool_limit:
+        return _check("store", "warning", "unavailable or replaying; the spool accepts turns")
+    return _check("store", "problem", "unavailable")
+
+
+def _spool(health: Health) -> CheckBody:
+    if not health.spool_limit:
+        return _check("spool", "well", "not configured")
+    share = health.spool_bytes / health.spool_limit
+    state: State = "problem" if share >= FULL else "warning" if share >= FILLING else "well"
+    return _check("spool", state, f"{share:.0%} full, {health.spool_operations} operations waiting")
+
+
+def _check(about: str, state: State, found: str) -> CheckBody:
+    return CheckBody(about=about, state=state, found=found)

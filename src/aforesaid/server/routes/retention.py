@@ -22,8 +22,7 @@ from aforesaid.protocol.bodies import (
 from aforesaid.protocol.documents import seconds
 from aforesaid.retention.receipts import Receipt
 from aforesaid.retention.rules import AT_MOST, Expiring
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import StreamingResponse, json_response, problem_response, revision_response
 from aforesaid.transfer.archive_files import Archive
 from aforesaid.transfer.folders import Manifest, export_owner, import_owner

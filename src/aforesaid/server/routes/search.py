@@ -13,8 +13,7 @@ from aforesaid.errors import InvalidInput, shown
 from aforesaid.protocol.bodies import ConversationsQuery, HistoryQuery, Limit, ResponseModel
 from aforesaid.search.conversations import FoundConversation
 from aforesaid.search.searcher import Findings
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Reply, Routes
+from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
 
 routes = Routes("search")

@@ -12,8 +12,7 @@ from aforesaid.errors import AforesaidError, NotFound, shown
 from aforesaid.model.messages import Message
 from aforesaid.protocol import conversation_document, problem_of, to_json
 from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Question, RequestModel, Seconds
-from aforesaid.server.calls import Call, NoBody, NoQuery
-from aforesaid.server.endpoints import Media, Reply, Routes
+from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import NO_CONTENT, StreamingResponse, json_response, revision_response
 from aforesaid.server.routes.conversations import with_idle_time
 from aforesaid.voice import VoiceReply

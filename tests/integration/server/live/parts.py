@@ -16,11 +16,9 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.protocol.live import Outgoing, write_frame
 from aforesaid.server.auth.callers import Caller
-from aforesaid.server.limits import Limits
+from aforesaid.server.limits import Limits, LiveLimits
 from aforesaid.server.live.connection import Connection
-from aforesaid.server.live.hub import Hub
-from aforesaid.server.live.limits import LiveLimits
-from aforesaid.server.live.speech import Transcribe
+from aforesaid.server.live.hub import Hub, Transcribe
 from aforesaid.telemetry import Telemetry
 
 PATIENCE = 120.0

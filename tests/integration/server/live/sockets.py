@@ -14,8 +14,8 @@ from aforesaid.contracts import Transcriber
 from aforesaid.server.app import create_app
 from aforesaid.server.auth.callers import AccessScope
 from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.limits import LiveLimits
 from aforesaid.server.live.hub import Hub
-from aforesaid.server.live.limits import LiveLimits
 from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings, VoiceConfig
 from tests.integration.server.live.parts import PATIENCE, Parrot, assistant_of
@@ -127,7 +127,7 @@ async def live_serving(
             waiting = asyncio.create_task(started.wait())
             await asyncio.wait({waiting, task}, return_when=asyncio.FIRST_COMPLETED)
             assert started.is_set()
-            yield Serving(memory, app.state.live, listening.getsockname()[1], agent, server)
+            yield Serving(memory, app.live, listening.getsockname()[1], agent, server)
         finally:
             server.stop()
             await task

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from aforesaid.protocol.live import CLOSE_CODES, INCOMING_TYPES, Outgoing, read_frame
-from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.limits import LiveLimits
 from aforesaid.settings import ServerConfig
 
 PAGE = (Path(__file__).parents[4] / "docs/reference/websocket.md").read_text("utf-8")

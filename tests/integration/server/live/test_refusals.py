@@ -11,7 +11,7 @@ import pytest
 from aforesaid.audit import AuditTrail
 from aforesaid.protocol.live import CloseCode
 from aforesaid.server.auth import authenticator as authenticators
-from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.limits import LiveLimits
 from aforesaid.settings import ServerConfig
 from tests.integration.server.live.sockets import Connecting, connecting
 from tests.integration.server.running import UNLIMITED, Running, serving

@@ -8,7 +8,7 @@ from aforesaid.contracts import PCM, Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.model.contacts import Contact
 from aforesaid.model.messages import Message
-from aforesaid.server.live.limits import LiveLimits
+from aforesaid.server.limits import LiveLimits
 from aforesaid.voice import EmbeddedTranscriber
 from tests.integration.server.live.parts import words
 from tests.integration.server.live.sockets import Serving, live_serving

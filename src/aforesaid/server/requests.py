@@ -1,0 +1,228 @@
+"""Handle HTTP requests: authenticate, limit, parse, call the route, convert errors to problems.
+
+The order matters: an unauthenticated request costs little and never reaches data.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from litestar import Request
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp, Receive
+
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid.errors import (
+    AccessError,
+    AforesaidError,
+    InvalidId,
+    InvalidInput,
+    Malformed,
+    RevisionConflict,
+    StoreError,
+    TooLarge,
+)
+from aforesaid.server.auth.authenticator import Headers, wanted_owner
+from aforesaid.server.auth.callers import Caller
+from aforesaid.server.decoding import convert, decode_body
+from aforesaid.server.endpoints import PARAMETER, Call, Endpoint
+from aforesaid.server.responses import Response, mark_degraded, problem_response
+from aforesaid.server.service import Service, source_of
+from aforesaid.telemetry import describe
+
+log = logging.getLogger("aforesaid.server")
+
+JSON = "application/json"
+NO_OWNER = "aforesaid.no-owner"
+"""The owner of the handle that routes without an owner get. It has no data."""
+
+
+def route_handler(endpoint: Endpoint, service: Service) -> HTTPRouteHandler:
+    """Return the endpoint as a Litestar handler."""
+    handle = _request_handler(endpoint, service)
+    path = PARAMETER.sub(r"{\1:str}", endpoint.full_path)
+    return HTTPRouteHandler(
+        path,
+        http_method=endpoint.method,  # type: ignore[arg-type]
+        name=endpoint.name,
+        status_code=200,  # unused: the response has its own status
+        include_in_schema=False,
+        # Litestar would parse the request before it calls the handler. `before_request` runs first, and a
+        # response from it ends the request.
+        before_request=handle,
+    )(_unreachable)
+
+
+async def _unreachable() -> ASGIApp:
+    raise AssertionError("before_request must have returned a response")
+
+
+def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
+    parse = _Parser(endpoint)
+
+    async def handle(request: Request) -> ASGIApp:  # type: ignore[type-arg]
+        headers: Headers = dict(request.scope["headers"])
+        try:
+            caller = await service.authenticator.authenticate(headers)
+            caller.check(endpoint.scope)
+            owner = caller.owner_for(wanted_owner(headers)) if endpoint.needs_owner else NO_OWNER
+            service.limits.take(caller.name, endpoint.route_class)
+            manager = service.manager_for(caller, owner, source=source_of(request))
+            call = await parse(service, request, headers, caller, manager)
+            with noting_freshness() as seen:
+                reply = await endpoint.handler(call)
+            return mark_degraded(reply) if seen.degraded else reply
+        except AccessError as error:
+            action = f"{endpoint.method} {endpoint.path}"
+            await service.note_refusal(action, error, source=source_of(request))
+            return problem_response(error)
+        except RevisionConflict as error:
+            return problem_response(error, status=412 if b"if-match" in headers else 409)
+        except AforesaidError as error:
+            return _error_response(error, endpoint)
+
+    return handle
+
+
+def _error_response(error: AforesaidError, endpoint: Endpoint) -> Response:
+    response = problem_response(error)
+    if response.status >= 500:
+        level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
+        log.log(level, "%s %s: %s", endpoint.method, endpoint.path, describe(error))
+    return response
+
+
+class _Parser:
+    """Parse path, query and body of a request."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        segments = [each for each in endpoint.full_path.split("/") if each]
+        self._segments = len(segments)
+        self._places = [(at, segment[1:-1]) for at, segment in enumerate(segments) if segment.startswith("{")]
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(endpoint.body)
+        self._no_query = endpoint.query() if _all_optional(endpoint.query) else None
+        self._no_body = endpoint.body() if _all_optional(endpoint.body) else None
+        self._lists = _list_fields(endpoint.query)
+        self._media = endpoint.body_media.type if endpoint.body_media else JSON
+        self._usual = self._media.encode()
+
+    async def __call__(
+        self,
+        service: Service,
+        request: "Request[Any, Any, Any]",
+        headers: Headers,
+        caller: Caller,
+        manager: Any,
+    ) -> Call[Any, Any]:
+        path = self._path(request.scope["raw_path"]) if self._places else {}
+        query = self._query(request.scope["query_string"])
+        raw, body = b"", self._no_body
+        if self._endpoint.takes_body:
+            raw = await self._raw(service, request, headers)
+            body = self._body(raw)
+        return Call(
+            service,
+            request,
+            headers=headers,
+            caller=caller,
+            manager=manager,
+            path=path,
+            query=query,
+            body=body,
+            raw=raw,
+        )
+
+    def _path(self, raw_path: bytes) -> dict[str, str]:
+        """Return the path parameters from the raw path.
+
+        Litestar decodes the path before it splits it, so an encoded slash would separate segments.
+        """
+        segments = [each for each in raw_path.split(b"/") if each]
+        if len(segments) != self._segments:
+            raise HTTPException(status_code=404)
+        return {name: _unquoted(segments[at], name) for at, name in self._places}
+
+    def _query(self, query_string: bytes) -> Any:
+        if not query_string and self._no_query is not None:
+            return self._no_query
+        given: dict[str, Any] = {}
+        try:
+            pairs = parse_qsl(query_string.decode("ascii"), keep_blank_values=True, errors="strict")
+        except ValueError:
+            raise InvalidInput("the query must be percent-encoded UTF-8", field="query") from None
+        for name, value in pairs:
+            if name in self._lists:
+                given.setdefault(name, []).append(value)
+            else:
+                given[name] = value
+        return convert(given, self._endpoint.query, strict=False)
+
+    async def _raw(self, service: Service, request: "Request[Any, Any, Any]", headers: Headers) -> bytes:
+        limit = self._endpoint.body_limit or service.body_limit
+        raw = await read_body(request.receive, headers, limit)
+        if raw and not self._fits(headers.get(b"content-type", b"")):
+            raise HTTPException(status_code=415, detail=f"the body must be {self._media}")
+        return raw
+
+    def _fits(self, content_type: bytes) -> bool:
+        if content_type == self._usual:
+            return True
+        media = content_type.partition(b";")[0].strip().lower().decode("latin-1")
+        kind, _, rest = self._media.partition("/")
+        return media == self._media or (rest == "*" and media.startswith(f"{kind}/"))
+
+    def _body(self, raw: bytes) -> Any:
+        if self._endpoint.raw or self._endpoint.body_media is not None:
+            return None
+        if not raw and self._endpoint.body_optional:
+            return self._no_body
+        return decode_body(raw, self._decoder, self._endpoint.body)
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """Read the body. Raises `TooLarge`, `Malformed`."""
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    pieces: list[bytes] = []
+    length = 0
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise Malformed("the body is incomplete", field="body")
+        piece: bytes = message["body"]
+        length += len(piece)
+        if length > limit:
+            raise _too_large(limit)
+        if not message["more_body"] and not pieces:
+            return piece
+        pieces.append(piece)
+        if not message["more_body"]:
+            return b"".join(pieces)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body must have at most {limit:,} bytes", field="body")
+
+
+def _unquoted(segment: bytes, name: str) -> str:
+    try:
+        return unquote_to_bytes(segment).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidId(f"{name} must be percent-encoded UTF-8", field=name) from None
+
+
+def _all_optional(kind: type) -> bool:
+    return not any(field.required for field in msgspec.structs.fields(kind))
+
+
+def _list_fields(kind: type) -> frozenset[str]:
+    return frozenset(
+        field.name
+        for field in msgspec.structs.fields(kind)
+        if isinstance(msgspec.inspect.type_info(field.type), msgspec.inspect.ListType)
+    )
