@@ -1,11 +1,23 @@
 """HTTP and WebSocket server over the manager.
 
-app.py          create_app: the Litestar application
-endpoints.py    a route: path, parameters, body, response, required scope
-calls.py        one authenticated request, and the service that all requests share
-auth/           API keys, JSON Web Tokens, authentication
-routes/         the HTTP routes by noun
-live/           the WebSocket
-openapi.py      the OpenAPI document, generated from the routes
-process.py      processes, sockets, signals, graceful shutdown
+An HTTP request passes these files in order:
+
+    app.py              create_app: middleware around Litestar around the routes
+    instrumentation.py  the middleware: metrics, logs, traces, request ids
+    requests.py         authenticate, limit, parse, call the route, convert errors
+    routes/             the routes by noun; each calls the manager
+    responses.py        responses and problems
+
+They use:
+
+    endpoints.py        how a route is declared, and the call that it gets
+    decoding.py         JSON and messages
+    idempotency.py      `Idempotency-Key`
+    service.py          state that all requests share
+    auth/               API keys, JSON Web Tokens, authentication
+    limits.py           rates, concurrency, resources
+    openapi.py, pages.py  the OpenAPI document, generated from the routes, and its HTML page
+
+`live/` is the WebSocket. `connections.py` limits connections before authentication. `process.py` has
+processes, sockets, signals and graceful shutdown.
 """

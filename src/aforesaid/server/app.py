@@ -125,13 +125,7 @@ def create_app(
         assistant=assistant or assistants.of,
         transcriber=transcriber or own_transcriber,
     )
-    live = Hub(
-        ServerServices(service),
-        service.authenticator,
-        live_limits,
-        rates=service.limits,
-        concurrency=service.concurrency,
-    )
+    live = _hub(service, live_limits)
     metrics = SharedNumbers(folder_from_environment())
     closing = [assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(
@@ -150,6 +144,16 @@ def create_app(
     )
     _register_process_gauges()
     return Application(framework, service, live)
+
+
+def _hub(service: Service, limits: LiveLimits) -> Hub:
+    return Hub(
+        ServerServices(service),
+        service.authenticator,
+        limits,
+        rates=service.limits,
+        concurrency=service.concurrency,
+    )
 
 
 def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[ControllerRouterHandler]:
