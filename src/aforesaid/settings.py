@@ -83,6 +83,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
 
     context_window_size: int = 20
     """Messages in a context: ten exchanges; 0 means all."""
+    request_tokens: int = 6000
+    """Token budget of a request's messages; 0 means no limit. The default leaves room for instructions and an
+    answer in a model with a window of 8,192 tokens.
+    """
     context_deadline: int = 3
     """Maximum seconds to wait for a context; 0 means no limit."""
     cache_ttl: int = 300
@@ -345,6 +349,7 @@ GROUPS: tuple[type[_Group], ...] = (
 
 _VARIABLES = {
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
+    "request_tokens": "CONVERSATION_REQUEST_TOKENS",
     "context_deadline": "CONVERSATION_CONTEXT_DEADLINE",
     "cache_ttl": "CONVERSATION_CACHE_TTL",
     "search_limit": "CONVERSATION_SEARCH_LIMIT",

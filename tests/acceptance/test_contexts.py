@@ -6,25 +6,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message
 from aforesaid.windows import WindowPolicy
 from tests.builders import World, contents, examples, names, say, spoken
 
 AGENTS = ("home", "music", "invoices")
 
 
+TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+kinds = st.sampled_from(("user", "assistant", "system", "call", "result"))
+
+
+def numbered(kind: str, number: int) -> dict[str, Any]:
+    """A message of this kind in OpenAI's format; its text is the number."""
+    match kind:
+        case "call":
+            return {"role": "assistant", "content": str(number), "tool_calls": [TOOL_CALL]}
+        case "result":
+            return {"role": "tool", "tool_call_id": "c", "content": str(number)}
+        case _:
+            return {"role": kind, "content": str(number)}
+
+
 # Feature: conversation-context, Property 12: Context window limiting
 @examples
-@given(count=st.integers(0, 40), window=st.integers(1, 25))
-def test_the_context_is_the_most_recent_messages(world: World, count: int, window: int) -> None:
+@given(said=st.lists(kinds, max_size=40), window=st.integers(1, 25), turns=st.integers(1, 4))
+def test_the_context_is_exactly_the_most_recent_messages(
+    world: World, said: list[str], window: int, turns: int
+) -> None:
+    """Of every role: leading system messages are not added, and tool results may be without their calls."""
+
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
-        async with erin.turn(conversation.id) as turn:
-            for number in range(count):
-                turn.user(number)
-        context = await erin.load_context(conversation.id, policy=WindowPolicy(max_messages=window))
-        assert [message["content"] for message in context] == list(range(count))[-window:]
+        messages = [numbered(kind, number) for number, kind in enumerate(said)]
+        size = max(1, len(messages) // turns)
+        for start in range(0, len(messages), size):
+            async with erin.turn(conversation.id) as turn:
+                turn.add(messages[start : start + size], dialect="openai_chat")
+        numbers = [str(number) for number in range(len(said))]
+        policy = WindowPolicy(max_messages=window)
+        context = await erin.load_context(conversation.id, policy=policy)
+        assert [message["content"] for message in context] == numbers[-window:]
+        assert [message["role"] for message in context] == [m["role"] for m in messages][-window:]
+        assert context.report.before_window == max(0, len(said) - window)
         default = await erin.load_context(conversation.id)
-        assert [message["content"] for message in default] == list(range(count))[-20:]
+        assert [message["content"] for message in default] == numbers[-20:]
+        pending = [Message(role="user", content="now")]
+        asked = await erin.load_context(conversation.id, policy=policy, pending=pending)
+        assert [message["content"] for message in asked] == [*numbers, "now"][-window:]
 
     world.play(play)
 

@@ -24,11 +24,12 @@ plain_logs = st.lists(
     min_size=1,
     max_size=60,
 ).map(entries_of)
+tool_logs = histories(turns=(1, 12)).map(lambda history: history.entries)
 
 
 # Feature: conversation-context, Property 12: Context window limiting
-@given(entries=plain_logs, data=st.data())
-@settings(max_examples=200, deadline=None)
+@given(entries=plain_logs | tool_logs, data=st.data())
+@settings(max_examples=300, deadline=None)
 def test_a_window_of_n_messages_holds_exactly_the_n_most_recent(
     entries: list[Entry], data: st.DataObject
 ) -> None:
@@ -45,6 +46,17 @@ def test_an_agents_view_holds_its_messages_and_the_users(entries: list[Entry], a
     context = build_window(entries, WindowPolicy(agent_name=agent), cost=words)
     expected = [e.message for e in entries if e.message.role == "user" or e.message.agent_name == agent]
     assert list(context.messages) == expected
+
+
+# Feature: conversation-context, Property 12: Context window limiting
+@given(history=histories(turns=(1, 12)), size=st.integers(1, 30), agent=st.sampled_from(AGENTS))
+@settings(max_examples=200, deadline=None)
+def test_an_agents_window_is_the_end_of_its_whole_view(history: History, size: int, agent: str) -> None:
+    whole = WindowPolicy(max_messages=10_000, agent_name=agent)
+    part = WindowPolicy(max_messages=size, agent_name=agent)
+    view = build_window(history.entries, whole, cost=words).messages
+    assert build_window(history.entries, part, cost=words).messages == view[-size:]
+    assert all(m.agent_name == agent for m in view if m.role == "assistant")
 
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering

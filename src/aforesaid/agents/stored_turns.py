@@ -4,6 +4,7 @@ A `Specialist` is an agent with its description, tools and view of the conversat
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import takewhile
 
 from msgspec import field
@@ -39,7 +40,7 @@ class Specialist(CheckedFields, frozen=True, kw_only=True):
     """The tools that the agent may call."""
     view: View = "full"
     policy: WindowPolicy | None = None
-    """The window's limits. None uses the manager's policy, by default twenty messages."""
+    """The window's limits. None uses the token budget `request_tokens` of the settings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,12 +157,14 @@ async def visible_messages(
     """Return the messages that the specialist sees, including this turn."""
     own = specialist.name if specialist.view == "own" else None
     policy = policy or specialist.policy
-    if policy is not None and specialist.view == "narrated":
+    if specialist.view == "narrated":
+        policy = policy or WindowPolicy(max_tokens=manager.config.request_tokens or None)
         policy = replace(policy, told_to=specialist.name)
     queued = manager.unstored.messages(manager.owner, conversation_id)
-    context = await manager.load_context(conversation_id, own, policy=policy, pending=(*queued, *turn))
+    load = partial(manager.load_context, conversation_id, own, policy=policy, for_request=True)
+    context = await load(pending=(*queued, *turn))
     if queued and _has_repeated_ids(context):  # the queue stored them while the context was built
-        context = await manager.load_context(conversation_id, own, policy=policy, pending=turn)
+        context = await load(pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
     if specialist.view == "narrated":

@@ -61,13 +61,17 @@ class ContextLoader:
         self._summaries = summaries
         self._snapshots = capability(store, SnapshotReader)
 
-    def default_policy(self) -> WindowPolicy:
-        """Return the policy for callers that give none."""
+    def policy(self, given: WindowPolicy | None, *, for_request: bool = False) -> WindowPolicy:
+        """Return the effective policy: the caller's, or the one of the settings."""
+        if given is not None:
+            return replace(given, for_request=True) if for_request else given
+        if for_request:
+            return WindowPolicy(max_tokens=self.config.request_tokens or None, for_request=True)
         return WindowPolicy(max_messages=self.config.context_window_size)
 
     async def before_window(self, conversation_id: str, policy: WindowPolicy | None) -> int:
         """Count the messages before the window, without notes or a summary in it."""
-        bare = replace(policy or self.default_policy(), notes_tokens=0, summary_tokens=0)
+        bare = replace(self.policy(policy), notes_tokens=0, summary_tokens=0)
         return (await self.load(conversation_id, bare, ())).report.before_window
 
     async def load(self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]) -> Context:
@@ -191,8 +195,9 @@ class ContextLoader:
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
         return replace(context, report=report)
 
-    async def load_first(self, pending: Sequence[Message], policy: WindowPolicy) -> Context:
-        """Build the context of a conversation that does not exist yet: notes and pending messages."""
+    async def load_first(self, pending: Sequence[Message], policy: WindowPolicy | None) -> Context:
+        """Build the request of a conversation that does not exist yet: notes and pending messages."""
+        policy = self.policy(policy, for_request=True)
         cost, _ = await self._counting(policy)
         extras = await self._extras(policy, cost)
         return extras.added_to(await self._window_of(NO_CONVERSATION, extras.reserved_in(policy), pending))

@@ -487,9 +487,14 @@ class ConversationManager:
         *,
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
+        for_request: bool = False,
     ) -> Context:
-        """Build a model's context: the latest messages that fit, always a valid request.
+        """Build a model's context, by default exactly the most recent `context_window_size` messages.
 
+        - `policy` sets other limits. With `max_messages` as the only limit, the context is exactly the most
+          recent messages. With a limit on turns or tokens, it is always a valid request.
+        - `for_request` makes any context a valid request: tool calls keep their results, and system messages
+          stay. Without a policy, the limit is then the token budget `request_tokens`.
         - `agent_name` restricts it to that agent's messages and the user's.
         - `pending` messages are not stored yet; the context ends with them, whatever their times.
         - The owner's notes follow the leading system messages, within `policy.notes_tokens`. The summary of
@@ -500,9 +505,9 @@ class ConversationManager:
           are degraded, and the report contains the reason.
         - Where no user or assistant message is left, `report.nothing_to_send` gives the reason.
         """
-        policy = policy or self._contexts.default_policy()
-        if not isinstance(policy, WindowPolicy):
+        if policy is not None and not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
+        policy = self._contexts.policy(policy, for_request=for_request)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
         context = await self._contexts.load(conversation_id, policy, pending)
@@ -513,7 +518,7 @@ class ConversationManager:
         self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
     ) -> Context:
         """Build the context of a conversation that does not exist yet: the owner's notes and `pending`."""
-        return await self._contexts.load_first(pending, policy or self._contexts.default_policy())
+        return await self._contexts.load_first(pending, policy)
 
     async def load_request(
         self,
@@ -524,12 +529,14 @@ class ConversationManager:
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
     ) -> Request:
-        """Return the context as a request in a provider's dialect, with a separate system prompt.
+        """Return the context as a valid request in a provider's dialect, with a separate system prompt.
 
         Raise `NothingToSend` where the context has no user message, as in a new conversation: providers
         refuse such a request. Pass the first question in `pending`, or use a `turn`.
         """
-        context = await self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
+        context = await self.load_context(
+            conversation_id, agent_name, policy=policy, pending=pending, for_request=True
+        )
         return write_request(context, dialect)
 
     def calibrate(self, context: Context, usage: Any) -> float | None:

@@ -100,9 +100,9 @@ class TurnInProgress(TurnDraft):
         self._manager = manager
 
     async def load_context(self, agent_name: str | None = None) -> Context:
-        """Build the context of the conversation and this turn, with a report."""
+        """Build the context of the conversation and this turn, with a report: always a valid request."""
         return await self._manager.load_context(
-            self._conversation_id, agent_name=agent_name, pending=self._messages
+            self._conversation_id, agent_name=agent_name, pending=self._messages, for_request=True
         )
 
     async def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:

@@ -208,6 +208,7 @@ class PolicyBody(RequestModel, frozen=True, kw_only=True):
     notes_tokens: Count | None = None
     summary_tokens: Count | None = None
     preserve_system: bool = True
+    for_request: bool = False
     agent_name: str | None = None
     told_to: str | None = None
     tags: list[str] = []
@@ -230,6 +231,12 @@ class ContextQuery(FirstContextQuery, frozen=True, kw_only=True):
     """Parameters of a context."""
 
     agent_name: str | None = None
+    for_request: Annotated[
+        bool,
+        Meta(
+            description="Return a valid request; without `policy`, within the token budget of the settings."
+        ),
+    ] = False
     dialect: Dialect | None = None
 
 

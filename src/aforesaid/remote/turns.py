@@ -27,9 +27,9 @@ class SyncTurn(TurnDraft):
         self.stored: Appended | None = None
 
     def load_context(self, agent_name: str | None = None) -> Context:
-        """Return the context of the conversation and this turn, with a report."""
+        """Return the context of the conversation and this turn, with a report: always a valid request."""
         return self._manager.load_context(
-            self._conversation_id, agent_name=agent_name, pending=self._messages
+            self._conversation_id, agent_name=agent_name, pending=self._messages, for_request=True
         )
 
     def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:

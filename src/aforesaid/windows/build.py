@@ -11,12 +11,12 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.contracts import Entry, unreadable_reason
+from aforesaid.contracts import Entry, Position, unreadable_reason
 from aforesaid.dialects import cut_at_interruption, meaning_of, narrate, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
-from aforesaid.model.messages import Message
-from aforesaid.windows.groups import Group, Grouping, Piece, group_log
+from aforesaid.model.messages import Message, starts_turn
+from aforesaid.windows.groups import Group, Grouping, Piece, each_alone, group_log
 from aforesaid.windows.policies import WindowPolicy, passes_agent, passes_tags
 from aforesaid.windows.selection import Choice, choose
 from aforesaid.windows.totals import SizedGroup
@@ -76,7 +76,7 @@ def build_window(
     `BudgetExceeded` if the policy's `oversize` is "error".
     """
     within = entries[-policy.reach :] if policy.has_limit else entries
-    head = leading_system(entries[:HEAD]) if policy.preserve_system else ()
+    head = leading_system(entries[:HEAD]) if policy.preserve_system and not policy.is_exact else ()
     draft = draft_window(within, policy, cost=cost, head=head)
     at_reach = len(within) < len(entries)
     return finish_window(draft, message_count=len(entries), counter=counter, at_reach=at_reach)
@@ -103,6 +103,8 @@ def draft_window(
     """
     if policy.told_to is not None:
         cost = _narrated_cost(cost, policy.told_to)
+    if policy.is_exact:
+        return _exact_draft(_cut_interrupted(entries), policy, cost)
     read = _cut_interrupted(_without(entries, head))
     grouping = group_log(read)
     skipped: frozenset[int] = frozenset()
@@ -165,6 +167,65 @@ def finish_window(
 # Selection
 
 
+def _exact_draft(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> Draft:
+    """Select exactly the newest messages that pass the filters, without completing groups."""
+    grouping = each_alone(entries)
+    filtered = _filter_each(grouping, entries, policy)
+    passing = [group for group in grouping.groups if group.index not in filtered]
+    kept = passing[-(policy.max_messages or 0) :]
+    is_full = len(kept) == policy.max_messages
+    start = kept[0].pieces[0].entry.position if is_full else None
+    return Draft(
+        policy=policy,
+        cost=cost,
+        head=(),
+        body=(),
+        grouping=grouping,
+        choice=Choice(
+            kept=_with_tokens(kept, cost),
+            left_out={group.index: "messages" for group in passing[: -len(kept)]},
+            is_final=start is not None and _is_attributed(entries, start, policy),
+            slides=len(kept) < len(passing),
+            drops_ephemeral=False,
+        ),
+        filtered=filtered,
+        entries=entries,
+        entries_read=len(entries),
+        # With a filter, older entries can still change which of these pass.
+        skipped=frozenset([entry.sequence for entry in entries if start and entry.position < start]),
+    )
+
+
+def _filter_each(grouping: Grouping, entries: Sequence[Entry], policy: WindowPolicy) -> dict[int, Reason]:
+    """Return the reason for each message that does not pass. A tool result passes with its call."""
+    if not policy.has_filter:
+        return {}
+    passing = {
+        piece.entry.sequence
+        for group in group_log(entries).groups
+        if _filter_one(group, policy) is None
+        for piece in group.pieces
+    }
+    reasons = ((group, _filter_one(group, policy)) for group in grouping.groups)
+    return {
+        group.index: reason for group, reason in reasons if reason is not None and group.number not in passing
+    }
+
+
+def _is_attributed(entries: Sequence[Entry], start: Position, policy: WindowPolicy) -> bool:
+    """Return whether older entries cannot change which messages from `start` on pass the filters.
+
+    They can complete the step that `start` is part of, and they can contain the call of a later result.
+    """
+    if not policy.has_filter:
+        return True
+    from_question = any(starts_turn(entry.message) for entry in entries if entry.position <= start)
+    dropped = group_log(entries).dropped
+    return from_question and not any(
+        part.reason == "orphan" and part.entry.position >= start for part in dropped
+    )
+
+
 def _without(entries: Sequence[Entry], head: Sequence[Entry]) -> Sequence[Entry]:
     if not head:
         return entries
@@ -209,7 +270,7 @@ def _filter(groups: Sequence[Group], policy: WindowPolicy) -> dict[int, Reason]:
     """Return the reason for each group that does not pass. The question of a tool loop in progress always
     passes.
     """
-    if policy.agent_name is None and not policy.tags:
+    if not policy.has_filter:
         return {}
     out = {group.index: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
     passed = [group for group in groups if group.index not in out and group.kind != "system"]

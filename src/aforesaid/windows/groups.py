@@ -13,7 +13,7 @@ from msgspec import Struct
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import only_results, openai_responses, tool_result
 from aforesaid.model.contexts import Reason
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, starts_turn
 from aforesaid.windows.tool_pairs import (
     Matching,
     ParsedEntry,
@@ -121,7 +121,7 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     """Group entries, which must be in reading order."""
     entry_list = list(entries)
     if all(map(_is_words, entry_list)):
-        return Grouping(groups=_each_alone(entry_list), dropped=())
+        return each_alone(entry_list)
     parsed_entries = [parse_entry(entry) for entry in entry_list if unreadable_reason(entry) is None]
     matching = match_results(parsed_entries)
     dropped = [
@@ -154,16 +154,22 @@ def _is_words(entry: Entry) -> bool:
     return unreadable_reason(entry) is None
 
 
-def _each_alone(entries: Sequence[Entry]) -> tuple[Group, ...]:
-    """Return one group per message, for a log of texts only. This fast path covers most logs."""
+def each_alone(entries: Sequence[Entry]) -> Grouping:
+    """Return one group per message. For most logs, which are texts only, `group_log` gives the same."""
     groups: list[Group] = []
+    unreadable: list[Dropped] = []
     turn = 0
-    for index, entry in enumerate(entries):
+    for entry in entries:
+        if unreadable_reason(entry) is not None:
+            unreadable.append(_unreadable(entry))
+            continue
         message = entry.message
-        turn += message.role == "user"
+        kind: Kind = "system" if message.role == "system" else "assistant"  # a result belongs to its call
+        if starts_turn(message):
+            kind, turn = "user", turn + 1
         piece = Piece(message=message, entry=entry)
-        groups.append(_single(piece, GroupPosition(index, turn), message.role))  # type: ignore[arg-type]  # not "tool"
-    return tuple(groups)
+        groups.append(_single(piece, GroupPosition(len(groups), turn), kind))
+    return Grouping(groups=tuple(groups), dropped=tuple(unreadable))
 
 
 def _unreadable(entry: Entry) -> Dropped:
@@ -233,7 +239,7 @@ def _group(
 def _single(piece: Piece, position: GroupPosition, kind: Kind) -> Group:
     """Return a group of one message."""
     message = piece.message
-    tags = frozenset(tags_of(message)) if message.tags else _ROLE_ALONE[message.role]
+    tags = frozenset(tags_of(message)) if message.tags else _ROLE_ALONE.get(message.role, frozenset())
     return Group(index=position.index, turn=position.turn, kind=kind, pieces=(piece,), tags=tags)
 
 

@@ -29,8 +29,8 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     """Maximum number of turns. None or 0: all."""
     max_messages: int | None = None
-    """Maximum number of messages. None or 0: all. Preserved system messages from before the cut do not
-    count.
+    """Maximum number of messages. None or 0: all. As the only limit, it gives exactly the newest messages;
+    see `for_request`.
     """
     max_tokens: int | None = None
     """Token budget of the whole request, including prompt and tools. None: unlimited."""
@@ -48,6 +48,10 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     """
     preserve_system: bool = True
     """Whether system messages are kept when messages around them are cut."""
+    for_request: bool = False
+    """Make a window by `max_messages` alone a valid request: keep tool calls with their results, and preserve
+    system messages in addition to the limit. Windows with other limits always are valid requests.
+    """
     agent_name: str | None = None
     """Include only this agent's messages and tool calls, and the user's messages."""
     told_to: str | None = None
@@ -97,6 +101,17 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
     @property
     def has_limit(self) -> bool:
         return not (self.max_turns is None and self.max_messages is None and self.max_tokens is None)
+
+    @property
+    def has_filter(self) -> bool:
+        return self.agent_name is not None or bool(self.tags)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the window is exactly the newest `max_messages` messages, each on its own."""
+        other_limits = self.max_turns is not None or self.max_tokens is not None
+        exact_count = self.max_messages is not None and self.count_retention_ratio >= 1
+        return exact_count and not other_limits and not self.for_request
 
     @property
     def outside(self) -> int:

@@ -137,7 +137,7 @@ def initial_read_sizes(policy: WindowPolicy, tokens_per_message: float = TOKENS_
     """Return the number of entries that the policy probably needs."""
     expected = _expected(policy, tokens_per_message)
     expected = min(expected, policy.look_back + MAX_INITIAL_TAIL) + MARGIN
-    front = USUAL_HEAD if policy.has_limit and policy.preserve_system else 0
+    front = USUAL_HEAD if policy.has_limit and policy.preserve_system and not policy.is_exact else 0
     return ReadSizes(front=front, tail=_in_reach(policy, expected))
 
 
@@ -178,7 +178,7 @@ def _expected(policy: WindowPolicy, tokens_per_message: float) -> int:
     if policy.max_tokens is not None:
         available = max(0, policy.max_tokens - policy.outside)
         fitting = min(fitting, available / max(1, tokens_per_message))
-    return int(fitting) + policy.look_back
+    return int(fitting) + (0 if policy.is_exact else policy.look_back)
 
 
 async def _front(store: ConversationStore, conversation_id: str, wanted: int) -> list[Entry]:

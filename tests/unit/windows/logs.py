@@ -123,6 +123,7 @@ def policies(**fixed: Any) -> st.SearchStrategy[WindowPolicy]:
         "prompt_tokens": st.sampled_from((0, 0, 10, 60)),
         "tools_tokens": st.sampled_from((0, 0, 10)),
         "preserve_system": st.booleans(),
+        "for_request": st.sampled_from((True,)),
         "agent_name": st.sampled_from((None, None, "kitchen")),
         "tags": st.sampled_from(((), (), ("important",), ("output",), ("input", "system"))),
         "retention_ratio": st.sampled_from((0.25, 0.75, 1.0)),

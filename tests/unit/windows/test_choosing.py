@@ -26,7 +26,7 @@ from tests.unit.windows.logs import (
 
 
 def window(entries: Sequence[Entry], **policy: object) -> Context:
-    return build_window(entries, WindowPolicy(**policy), cost=words)  # type: ignore[arg-type]
+    return build_window(entries, WindowPolicy(for_request=True, **policy), cost=words)  # type: ignore[arg-type]
 
 
 def kept(entries: Sequence[Entry], **policy: object) -> list[str]:

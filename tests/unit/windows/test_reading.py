@@ -82,9 +82,12 @@ def compared(context: Context) -> tuple[object, ...]:
     )
 
 
+exact_policies = policies(for_request=False, max_turns=None, max_tokens=None, count_retention_ratio=1.0)
+
+
 @given(
     messages=histories(turns=(0, 40)),
-    policy=policies(look_back=2) | policies(look_back=20),
+    policy=policies(look_back=2) | policies(look_back=20) | exact_policies,
     first=st.sampled_from((1, 8, 64)),
 )
 @settings(max_examples=300, deadline=None)
@@ -137,7 +140,12 @@ def timed(draw: st.DrawFn, messages: Sequence[Message]) -> list[Message]:
 
 any_policy = st.sampled_from((0, 2, 20)).flatmap(
     lambda look_back: st.sampled_from((1, 2, 3, 5, 9, 17, 40, 4096)).flatmap(
-        lambda reach: policies(look_back=look_back, reach=reach)
+        lambda reach: (
+            policies(look_back=look_back, reach=reach)
+            | policies(
+                for_request=False, max_turns=None, max_tokens=None, count_retention_ratio=1.0, reach=reach
+            )
+        )
     )
 )
 first_tails = st.none() | st.sampled_from((1, 4, 16))
@@ -191,7 +199,7 @@ async def test_a_question_is_the_last_whatever_time_it_brings(years: int) -> Non
     store = await store_with(chat(15))
     await store.append(CONVERSATION, [assistant("soon").with_(timestamp=START + timedelta(hours=1))])
     question = user("and now?").with_(timestamp=START + years * timedelta(days=365))
-    policy = WindowPolicy(max_messages=4)
+    policy = WindowPolicy(for_request=True, max_messages=4)
     turn = [question, calls("c1"), result("c1")]
     context = await read_window(store, CONVERSATION, policy, cost=words, pending=turn)
     assert said(context.messages)[-4:] == ["soon", "and now?", "c1?", "c1!"]
@@ -203,7 +211,7 @@ async def test_a_pending_message_is_not_taken_for_one_that_was_stored_with_an_ea
     await store.rewrite(CONVERSATION, chat(30))
     await store.rewrite(CONVERSATION, chat(30)[1:])
     await store.append(CONVERSATION, [system("a rule").with_(timestamp=START - timedelta(days=1))])
-    policy = WindowPolicy(max_messages=4, look_back=0)
+    policy = WindowPolicy(for_request=True, max_messages=4, look_back=0)
     context = await read_window(store, CONVERSATION, policy, cost=words, pending=[user("and now?")])
     assert said(context.messages)[0] == "a rule"
     assert said(context.messages)[-1] == "and now?"
@@ -247,7 +255,7 @@ async def test_results_in_front_of_the_first_question_are_before_the_window(firs
     passing = blocks("assistant", use("c2")).with_(tags=("ephemeral",))
     loop = [passing, blocks("user", found("c2")), blocks("assistant", use("c3")), blocks("user", found("c3"))]
     store = await store_with([*chat(10), blocks("assistant", use("c1")), asked, *loop])
-    policy = WindowPolicy(max_messages=2, tags=("output",), look_back=0)
+    policy = WindowPolicy(for_request=True, max_messages=2, tags=("output",), look_back=0)
     ends = await ends_of(store, policy, first)
     context = await read_window(store, CONVERSATION, policy, cost=words, ends=ends)
     assert said(context.messages) == ["and now?", "c3?", "c3!"]
@@ -261,7 +269,11 @@ def chat(turns: int) -> list[Message]:
 
 @pytest.mark.parametrize(
     "policy",
-    [WindowPolicy(max_turns=20), WindowPolicy(max_messages=20), WindowPolicy(max_tokens=400)],
+    [
+        WindowPolicy(max_turns=20),
+        WindowPolicy(for_request=True, max_messages=20),
+        WindowPolicy(max_tokens=400),
+    ],
     ids=["turns", "messages", "tokens"],
 )
 async def test_what_is_read_does_not_depend_on_the_length_of_the_log(policy: WindowPolicy) -> None:
@@ -285,7 +297,7 @@ async def test_without_a_limit_everything_is_read() -> None:
 
 async def test_a_filter_that_passes_over_everything_looks_no_further_than_its_reach() -> None:
     store = await store_with([user("the first", "rare"), *chat(1000)])
-    policy = WindowPolicy(max_messages=5, tags=("rare",), reach=300)
+    policy = WindowPolicy(for_request=True, max_messages=5, tags=("rare",), reach=300)
     context = await read_window(store, CONVERSATION, policy, cost=words)
     assert store.read == 300
     assert context.messages == ()
@@ -296,8 +308,8 @@ async def test_important_messages_are_found_within_the_look_back() -> None:
     messages = chat(400)
     messages[700] = messages[700].with_(tags=("important",))
     store = await store_with(messages)
-    near = WindowPolicy(max_messages=20, look_back=100)
-    far = WindowPolicy(max_messages=20, look_back=60)
+    near = WindowPolicy(for_request=True, max_messages=20, look_back=100)
+    far = WindowPolicy(for_request=True, max_messages=20, look_back=60)
     kept = await read_window(store, CONVERSATION, near, cost=words)
     assert said(kept.messages)[:2] == ["you are a house", "answer 349"]
     assert len(kept) == 21
@@ -315,7 +327,7 @@ async def test_a_conversation_that_is_not_there_is_not_found() -> None:
 @pytest.mark.parametrize(
     ("policy", "most"),
     [
-        (WindowPolicy(max_messages=20), 20 + 16 + MARGIN),
+        (WindowPolicy(for_request=True, max_messages=20), 20 + 16 + MARGIN),
         (WindowPolicy(max_turns=10), 20 + 16 + MARGIN),
         (WindowPolicy(max_tokens=300), 100 + 16 + 2 * MARGIN),
     ],
@@ -340,7 +352,7 @@ async def test_long_messages_are_not_read_in_hundreds() -> None:
 async def test_system_messages_at_the_front_are_found_from_afar(opening: int) -> None:
     rules = [system(f"rule {n}") for n in range(opening)]
     store = await store_with([*rules, *chat(300)[1:]])
-    policy = WindowPolicy(max_messages=2)
+    policy = WindowPolicy(for_request=True, max_messages=2)
     context = await read_window(store, CONVERSATION, policy, cost=words)
     assert said(context.messages)[:-2] == [f"rule {n}" for n in range(min(opening, HEAD))]
     everything = await store.page(CONVERSATION, limit=10_000)
@@ -350,7 +362,7 @@ async def test_system_messages_at_the_front_are_found_from_afar(opening: int) ->
 @pytest.mark.parametrize("turns", [2, 300])
 async def test_pending_messages_count_as_said_however_long_the_log_is(turns: int) -> None:
     store = await store_with(chat(turns))
-    policy = WindowPolicy(max_messages=4)
+    policy = WindowPolicy(for_request=True, max_messages=4)
     context = await read_window(store, CONVERSATION, policy, cost=words, pending=[user("and now?")])
     assert said(context.messages)[-1] == "and now?"
     assert context.report.message_count == 2 * turns + 2

@@ -55,17 +55,17 @@ def test_it_says_how_many_messages_stand_before_the_window() -> None:
         *(user(f"{n}", "important") for n in range(3, 5)),
         *(user(f"{n}") for n in range(5, 20)),
     )
-    context = build_window(entries, WindowPolicy(max_messages=10), cost=words)
+    context = build_window(entries, WindowPolicy(for_request=True, max_messages=10), cost=words)
     assert said(context.messages) == ["be kind", "3", "4", *(f"{n}" for n in range(12, 20))]
     assert context.report.before_window == 13
-    whole = build_window(entries, WindowPolicy(max_messages=18), cost=words)
+    whole = build_window(entries, WindowPolicy(for_request=True, max_messages=18), cost=words)
     assert [one.reason for one in whole.report.left_out] == ["ephemeral"] * 3
     assert whole.report.before_window == 0
 
 
 def test_what_is_out_of_reach_stands_before_the_window() -> None:
     entries = log(system("be kind"), *(user(f"{n}") for n in range(9)))
-    context = build_window(entries, WindowPolicy(max_messages=8, reach=4), cost=words)
+    context = build_window(entries, WindowPolicy(for_request=True, max_messages=8, reach=4), cost=words)
     assert said(context.messages) == ["be kind", "5", "6", "7", "8"]
     assert (context.report.before_window, context.report.not_read) == (6, 5)
 

@@ -121,8 +121,8 @@ def test_an_ephemeral_message_costs_no_more_of_the_prefix_than_the_turn_it_is_in
 @pytest.mark.parametrize("field", ["max_turns", "max_messages"])
 def test_counts_are_cut_in_blocks_when_asked(field: str) -> None:
     entries = log(*(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 401)))
-    policy = WindowPolicy(**{field: 40}, count_retention_ratio=0.75)  # type: ignore[arg-type]
-    exact = WindowPolicy(**{field: 40})  # type: ignore[arg-type]
+    policy = WindowPolicy(for_request=True, **{field: 40}, count_retention_ratio=0.75)  # type: ignore[arg-type]
+    exact = WindowPolicy(for_request=True, **{field: 40})  # type: ignore[arg-type]
     for chosen, most_cuts in ((policy, 50), (exact, 200)):
         windows = [context.messages for context in contexts(entries, turn_ends(entries), chosen)]
         pairs = zip(windows[1:], windows, strict=False)
@@ -132,8 +132,14 @@ def test_counts_are_cut_in_blocks_when_asked(field: str) -> None:
 
 def test_a_window_that_slides_has_no_stable_prefix_but_its_head() -> None:
     entries = log(*(user(f"question {n}") for n in range(9)))
-    assert build_window(entries, WindowPolicy(max_messages=4), cost=words).report.stable_prefix == 0
-    assert build_window(entries, WindowPolicy(max_messages=9), cost=words).report.stable_prefix == 9
+    assert (
+        build_window(entries, WindowPolicy(for_request=True, max_messages=4), cost=words).report.stable_prefix
+        == 0
+    )
+    assert (
+        build_window(entries, WindowPolicy(for_request=True, max_messages=9), cost=words).report.stable_prefix
+        == 9
+    )
 
 
 class TestCut:

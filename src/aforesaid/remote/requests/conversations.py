@@ -317,11 +317,13 @@ class ConversationCalls(Calls):
         *,
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
+        for_request: bool = False,
     ) -> Call[Context]:
         if policy is not None and not isinstance(policy, WindowPolicy):
             raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
-        wanted = self._effective_policy(policy)
+        wanted = self._effective_policy(policy, for_request=for_request)
         body = {
+            "for_request": for_request,
             "agent_name": agent_name if self.config.enable_agent_filtering else None,
             **self._context_body(wanted, pending),
         }
@@ -333,7 +335,13 @@ class ConversationCalls(Calls):
             read=context_of,
             body=body,
             deadline=float(self.config.context_deadline) or None,
-            fallback=lambda error: self._degraded(conversation_id, wanted, agent_name, pending, error),
+            fallback=lambda error: self._degraded(
+                conversation_id,
+                wanted or self._default_policy(for_request=for_request),
+                agent_name,
+                pending,
+                error,
+            ),
         )
 
     def first_context(
@@ -343,7 +351,7 @@ class ConversationCalls(Calls):
             "POST",
             "context",
             read=context_of,
-            body=self._context_body(self._effective_policy(policy), pending),
+            body=self._context_body(self._effective_policy(policy, for_request=True), pending),
         )
 
     def _context_body(self, policy: WindowPolicy | None, pending: Sequence[Message]) -> dict[str, Any]:
@@ -353,26 +361,30 @@ class ConversationCalls(Calls):
             "counter": None if self.counter is None else self.counter.name,
         }
 
-    def _effective_policy(self, policy: WindowPolicy | None) -> WindowPolicy | None:
+    def _effective_policy(self, policy: WindowPolicy | None, *, for_request: bool) -> WindowPolicy | None:
         """Complete the policy from the caller's settings; without settings the server completes it."""
         config = self.client_config
         if config is None:
             return policy
-        wanted = policy or WindowPolicy(max_messages=config.context_window_size)
+        wanted = policy or self._default_policy(for_request=for_request)
         return (
             wanted if wanted.notes_tokens is not None else replace(wanted, notes_tokens=config.notes_tokens)
         )
 
+    def _default_policy(self, *, for_request: bool) -> WindowPolicy:
+        if for_request:
+            return WindowPolicy(max_tokens=self.config.request_tokens or None, for_request=True)
+        return WindowPolicy(max_messages=self.config.context_window_size)
+
     def _degraded(
         self,
         conversation_id: str,
-        policy: WindowPolicy | None,
+        policy: WindowPolicy,
         agent_name: str | None,
         pending: Sequence[Message],
         error: StoreError,
     ) -> Context:
         """Return a window over the pending messages, the only ones available without the server."""
-        policy = policy or WindowPolicy(max_messages=self.config.context_window_size)
         if agent_name is not None and self.config.enable_agent_filtering:
             policy = replace(policy, agent_name=agent_name)
         context = pending_window(
@@ -389,7 +401,9 @@ class ConversationCalls(Calls):
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
     ) -> Call[Request]:
-        context = self.load_context(conversation_id, agent_name, policy=policy, pending=pending)
+        context = self.load_context(
+            conversation_id, agent_name, policy=policy, pending=pending, for_request=True
+        )
         return context.map(lambda loaded: write_request(loaded, dialect))
 
 

@@ -41,10 +41,11 @@ class ContextLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @routes.get("/conversations/{conversation_id}/context", response=ContextBody | RequestBody)
 async def get_context(call: Call[NoBody, ContextLimits]) -> Reply:
-    """Return the context for a model: the latest messages that fit.
+    """Return the context for a model: by default exactly the most recent messages.
 
-    The messages always form a valid request. With `dialect`, they have the format of that provider. An
-    unknown conversation has an empty context; the report says so.
+    With `dialect`, the messages form a valid request in the format of that provider, by default within the
+    token budget of the settings. With `max_turns` or `max_tokens`, they also form a valid request. An unknown
+    conversation has an empty context; the report says so.
     """
     query = call.query
     limits = {name: getattr(query, name) for name in ("max_messages", "max_turns", "max_tokens")}
@@ -64,9 +65,10 @@ async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
     body = call.body
     policy = policy_of(body.policy)
     pending = read(list(body.pending)) if body.pending else []
-    return await _context(
-        call, body.dialect, body.counter, agent_name=body.agent_name, policy=policy, pending=pending
-    )
+    options: dict[str, Any] = {"agent_name": body.agent_name, "policy": policy, "pending": pending}
+    if body.dialect is None:
+        options["for_request"] = body.for_request
+    return await _context(call, body.dialect, body.counter, **options)
 
 
 @routes.post("/context", response=ContextBody, scope="read", route_class="read")
