@@ -13,12 +13,20 @@ class BoundedDict(MutableMapping[K, V]):
     """A dictionary that evicts the least recently used items beyond `limit`.
 
     The limit is a number of items or, with `size`, a sum of sizes. The most recent item stays, even if it
-    exceeds the limit alone. Assigning and `use` mark an item as used; reading does not.
+    exceeds the limit alone. Assigning and `use` mark an item as used; reading does not. `on_evict` is called
+    after an eviction, not after a deletion.
     """
 
-    def __init__(self, limit: int, *, size: Callable[[V], int] | None = None) -> None:
+    def __init__(
+        self,
+        limit: int,
+        *,
+        size: Callable[[V], int] | None = None,
+        on_evict: Callable[[K, V], None] | None = None,
+    ) -> None:
         self.limit = limit
         self._size = size
+        self._on_evict = on_evict
         self._items: OrderedDict[K, V] = OrderedDict()
         self._sizes: dict[K, int] = {}
         self._total = 0
@@ -70,9 +78,16 @@ class BoundedDict(MutableMapping[K, V]):
             self._sizes[key] = size
 
     def _evict(self) -> None:
-        while len(self._items) > 1 and self._used() > self.limit:
-            # Another thread may have removed the item meanwhile.
-            self.pop(next(iter(self._items)), None)
+        while len(self._items) > 1 and self.used > self.limit:
+            key = next(iter(self._items))
+            try:
+                value = self.pop(key)
+            except KeyError:  # another thread has removed the item meanwhile
+                continue
+            if self._on_evict is not None:
+                self._on_evict(key, value)
 
-    def _used(self) -> int:
+    @property
+    def used(self) -> int:
+        """The part of the limit in use: the number of items, or the sum of their sizes."""
         return len(self._items) if self._size is None else self._total

@@ -88,3 +88,16 @@ def test_the_total_never_exceeds_the_limit(assigned: list[tuple[int, int]], limi
         sizes[key] = value
         assert sizes[key] == value
         assert sum(sizes.values()) <= limit or len(sizes) == 1
+
+
+def test_an_eviction_is_reported_and_a_deletion_is_not() -> None:
+    evicted: list[tuple[str, str]] = []
+    texts: BoundedDict[str, str] = BoundedDict(
+        5, size=len, on_evict=lambda key, value: evicted.append((key, value))
+    )
+    texts["a"] = "12"
+    texts["b"] = "34"
+    del texts["a"]
+    texts["c"] = "5678"
+    assert evicted == [("b", "34")]
+    assert texts.used == 4

@@ -5,11 +5,12 @@ answers of an owner are built into an `OwnerData`, which answers as a store does
 loop.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Appended, Document, Entry, LogEnd, Place, Position
 from aforesaid.errors import ConversationNotFound
 from aforesaid.layers._sizes import OVERHEAD, is_immutable, private_copies, size_of
@@ -113,6 +114,20 @@ class _ConversationState:
         self.parts: deque[tuple[Part, int]] = deque()
         self.bytes = OVERHEAD
 
+    def add(self, part: Part, size: int) -> None:
+        self.parts.append((part, size))
+        self.bytes += size
+        if len(self.parts) > MAX_PARTS:
+            self.bytes -= self.parts.popleft()[1]
+
+    def clear(self) -> None:
+        self.bytes -= sum(size for _, size in self.parts)
+        self.parts.clear()
+
+    def set_head(self, entries: list[Entry]) -> None:
+        self.bytes += _size(entries) - _size(self.head)
+        self.head = entries
+
 
 Subject = str | Place | None
 """The subject of a call: a conversation or a document; None for all data of the owner."""
@@ -132,21 +147,24 @@ class LastKnownState:
     """Recorded answers about all owners; the least recently used are evicted."""
 
     def __init__(self, *, limit: int = MAX_BYTES) -> None:
-        self._limit = limit
-        self._states: OrderedDict[tuple[str, str], _ConversationState] = OrderedDict()
+        self._states: BoundedDict[tuple[str, str], _ConversationState] = BoundedDict(
+            limit, size=lambda state: state.bytes, on_evict=lambda key, _: self._unlist(*key)
+        )
         self._conversations: dict[str, dict[str, None]] = {}
-        self._sessions: dict[str, dict[str, str]] = {}
-        self._documents: dict[str, dict[Place, Document]] = {}
-        self._document_sizes: OrderedDict[tuple[str, Place], int] = OrderedDict()
-        self._document_bytes = 0
+        self._sessions: dict[str, BoundedDict[str, str]] = {}
+        self._documents: BoundedDict[tuple[str, Place], Document] = BoundedDict(
+            limit // 4,
+            size=lambda document: OVERHEAD + len(document.data),
+            on_evict=lambda key, _: self._unlist_document(*key),
+        )
+        self._places: dict[str, set[Place]] = {}
         self._views: dict[str, View] = {}
         self._calls: dict[str, set[TrackedCall]] = {}
-        self._bytes = 0
 
     @property
     def size(self) -> int:
         """The approximate number of bytes."""
-        return self._bytes + self._document_bytes
+        return self._states.used + self._documents.used
 
     # Calls in progress
 
@@ -172,7 +190,8 @@ class LastKnownState:
     # Recording
 
     def record(self, owner: str, record: Conversation) -> None:
-        self._state_of(owner, record.id).record = record
+        with self._changed_state(owner, record.id) as state:
+            state.record = record
 
     def records(self, owner: str, records: Iterable[Conversation]) -> None:
         for record in records:
@@ -184,64 +203,59 @@ class LastKnownState:
 
     def bind_session(self, owner: str, session_id: str, conversation_id: str) -> None:
         self._views.pop(owner, None)
-        sessions = self._sessions.setdefault(owner, {})
-        sessions.pop(session_id, None)
-        sessions[session_id] = conversation_id
-        if len(sessions) > MAX_SESSIONS:
-            del sessions[next(iter(sessions))]
+        self._sessions.setdefault(owner, BoundedDict(MAX_SESSIONS))[session_id] = conversation_id
 
     def unbind_session(self, owner: str, session_id: str) -> None:
-        self._sessions.get(owner, {}).pop(session_id, None)
+        if owner in self._sessions:
+            self._sessions[owner].pop(session_id, None)
         self._views.pop(owner, None)
 
     def document(self, owner: str, document: Document) -> None:
         """Record a document of the owner."""
         place = Place(document.kind, document.key)
-        self._remove_document(owner, place)
-        self._documents.setdefault(owner, {})[place] = document
-        self._document_sizes[owner, place] = OVERHEAD + len(document.data)
-        self._document_bytes += OVERHEAD + len(document.data)
-        while self._document_bytes > self._limit // 4:
-            self._remove_document(*next(iter(self._document_sizes)))
+        self._views.pop(owner, None)
+        self._places.setdefault(owner, set()).add(place)
+        self._documents[owner, place] = document
 
     def drop_document(self, owner: str, place: Place) -> None:
         """Drop the document, because it was deleted or changed."""
         self._mark_outdated(owner, place)
-        self._remove_document(owner, place)
+        if self._documents.pop((owner, place), None) is not None:
+            self._unlist_document(owner, place)
 
-    def _remove_document(self, owner: str, place: Place) -> None:
+    def _unlist_document(self, owner: str, place: Place) -> None:
         self._views.pop(owner, None)
-        size = self._document_sizes.pop((owner, place), None)
-        if size is not None:
-            self._document_bytes -= size
-            del self._documents[owner][place]
+        places = self._places[owner]
+        places.remove(place)
+        if not places:
+            del self._places[owner]
 
     def add_turn(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
         if not all(map(is_immutable, turn)):
             what = Appended(conversation=what.conversation, new=tuple(private_copies(what.new)))
-        self._add(self._state_of(owner, conversation_id), what, size_of(turn))
+        with self._changed_state(owner, conversation_id) as state:
+            state.add(what, size_of(turn))
 
     def tail(self, owner: str, conversation_id: str, entries: list[Entry], *, is_whole: bool) -> None:
         """Record the last entries of the log, or all of them."""
-        state = self._state_of(owner, conversation_id)
-        if is_whole:
-            self._clear(state)
-            self._set_head(state, [])
-        elif len(entries) >= max((len(part) for part, _ in state.parts if isinstance(part, list)), default=0):
-            self._clear(state)
-        self._add(state, private_copies(entries), _size(entries))
+        with self._changed_state(owner, conversation_id) as state:
+            tails = [len(part) for part, _ in state.parts if isinstance(part, list)]
+            if is_whole:
+                state.clear()
+                state.set_head([])
+            elif len(entries) >= max(tails, default=0):
+                state.clear()
+            state.add(private_copies(entries), _size(entries))
 
     def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
         """Record the end of the log."""
-        self._add(self._state_of(owner, conversation_id), end, OVERHEAD)
+        with self._changed_state(owner, conversation_id) as state:
+            state.add(end, OVERHEAD)
 
     def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """Record the first entries of the log."""
-        self._set_head(self._state_of(owner, conversation_id), private_copies(entries))
-
-    def _set_head(self, state: _ConversationState, entries: list[Entry]) -> None:
-        before, state.head = state.head, entries
-        self._resize(state, _size(entries) - _size(before))
+        with self._changed_state(owner, conversation_id) as state:
+            state.set_head(private_copies(entries))
 
     def replace_log(self, owner: str, conversation_id: str, what: Appended) -> None:
         self.drop(owner, conversation_id)
@@ -251,16 +265,15 @@ class LastKnownState:
         """Drop the conversation, because it was deleted or changed; return how many were known."""
         self._mark_outdated(owner, conversation_id)
         self._views.pop(owner, None)
-        state = self._states.pop((owner, conversation_id), None)
-        if state is None:
+        if self._states.pop((owner, conversation_id), None) is None:
             return 0
-        self._evicted(owner, conversation_id, state)
+        self._unlist(owner, conversation_id)
         return 1
 
     def forget(self, owner: str) -> int:
         """Drop everything of this owner; return the number of conversations and documents."""
         conversations = list(self._conversations.get(owner, ()))
-        documents = list(self._documents.get(owner, ()))
+        documents = list(self._places.get(owner, ()))
         self._mark_outdated(owner)
         for conversation_id in conversations:
             self.drop(owner, conversation_id)
@@ -270,44 +283,21 @@ class LastKnownState:
         return len(conversations) + len(documents)
 
     def clear(self) -> None:
-        for owner in {*self._conversations, *self._documents}:
+        for owner in {*self._conversations, *self._places}:
             self.forget(owner)
 
-    def _state_of(self, owner: str, conversation_id: str) -> _ConversationState:
+    @contextmanager
+    def _changed_state(self, owner: str, conversation_id: str) -> Iterator[_ConversationState]:
+        """Yield the state of a conversation for a change. Assigning it afterwards measures it again."""
         self._views.pop(owner, None)
         key = owner, conversation_id
-        state = self._states.get(key)
-        if state is not None:
-            self._states.move_to_end(key)
-            return state
-        state = self._states[key] = _ConversationState()
+        state = self._states.get(key) or _ConversationState()
+        yield state
         self._conversations.setdefault(owner, {})[conversation_id] = None
-        self._bytes += state.bytes
-        self._evict()
-        return state
+        self._states[key] = state
 
-    def _add(self, state: _ConversationState, part: Part, size: int) -> None:
-        state.parts.append((part, size))
-        if len(state.parts) > MAX_PARTS:
-            size -= state.parts.popleft()[1]
-        self._resize(state, size)
-
-    def _clear(self, state: _ConversationState) -> None:
-        self._resize(state, -sum(size for _, size in state.parts))
-        state.parts.clear()
-
-    def _resize(self, state: _ConversationState, amount: int) -> None:
-        state.bytes += amount
-        self._bytes += amount
-        self._evict()
-
-    def _evict(self) -> None:
-        while self._bytes > self._limit and len(self._states) > 1:
-            (owner, conversation_id), gone = self._states.popitem(last=False)
-            self._evicted(owner, conversation_id, gone)
-
-    def _evicted(self, owner: str, conversation_id: str, state: _ConversationState) -> None:
-        self._bytes -= state.bytes
+    def _unlist(self, owner: str, conversation_id: str) -> None:
+        self._views.pop(owner, None)
         conversations = self._conversations[owner]
         del conversations[conversation_id]
         if not conversations:
@@ -337,11 +327,12 @@ class LastKnownState:
                 owner_data.logs[conversation_id] = log
                 heads[conversation_id] = state.head
                 ends |= {conversation_id} if is_end_known else set()
-        bind_session = self._sessions.get(owner, {})
         owner_data.sessions = {
-            session: where for session, where in bind_session.items() if where in owner_data.logs
+            session: where
+            for session, where in self._sessions.get(owner, {}).items()
+            if where in owner_data.logs
         }
-        owner_data.documents = self._documents.get(owner, {}).copy()
+        owner_data.documents = {place: self._documents[owner, place] for place in self._places.get(owner, ())}
         return View(owner_data, heads, ends)
 
 

@@ -6,11 +6,11 @@ connection since, or if the rows, read again, are equal. So it is never stale.
 """
 
 import threading
-from collections import OrderedDict
 from typing import NamedTuple
 
 import apsw
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Entry, Listing, LogSnapshot
 from aforesaid.model.messages import Message
 from aforesaid.stores._sql_files import queries
@@ -71,9 +71,9 @@ class SnapshotCache:
     """The cache of snapshots, shared by the reader threads."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._cached: OrderedDict[SnapshotQuery, _CachedSnapshot] = OrderedDict()
-        self._size = 0
+        self._cached: BoundedDict[SnapshotQuery, _CachedSnapshot] = BoundedDict(
+            max_bytes, size=lambda cached: cached.size
+        )
         self._lock = threading.Lock()
 
     def read_snapshot(self, db: apsw.Connection, query: SnapshotQuery, now: int) -> LogSnapshot | None:
@@ -106,16 +106,9 @@ class SnapshotCache:
         shared = {row: entry for row, entry in entries.items() if _is_immutable(entry.message)}
         size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
         cached = _CachedSnapshot(found, shared, snapshot, len(shared) == len(entries), size, {})
-        self._store(query, cached)
-        return cached
-
-    def _store(self, query: SnapshotQuery, cached: _CachedSnapshot) -> None:
         with self._lock:
-            before = self._cached.pop(query, None)
             self._cached[query] = cached
-            self._size += cached.size - (0 if before is None else before.size)
-            while self._size > self._max_bytes:
-                self._size -= self._cached.popitem(last=False)[1].size
+        return cached
 
 
 def _is_immutable(message: Message) -> bool:
