@@ -11,8 +11,7 @@ import pytest
 
 from aforesaid.stores.sqlite.connections import LockWait, connect, create, prepare
 from aforesaid.stores.sqlite.index_rewrite import IndexRewrite, Level, levels_of, merges_into_last
-from aforesaid.stores.sqlite.scrubbing import Scrubber
-from aforesaid.stores.sqlite.unused_space import PageFile, unused_regions
+from aforesaid.stores.sqlite.scrubbing import PageFile, Scrubber, unused_regions
 
 OWNER = "0123456789abcde"
 TERMS = (1, 3, 10, 40)

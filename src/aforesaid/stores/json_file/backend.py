@@ -12,9 +12,17 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from aforesaid._internal.files import Held, Lock
+from aforesaid._internal.files import (
+    PRIVATE_FILE,
+    Held,
+    Lock,
+    link_or_copy,
+    removed_on_error,
+    sync_folder,
+    write_new,
+)
 from aforesaid._internal.threads import to_the_end
 from aforesaid.contracts import JOURNAL, Backend
 from aforesaid.errors import (
@@ -29,7 +37,6 @@ from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.ids import parse_name
 from aforesaid.stores._worker import WAIT_SECONDS, Job, Jobs, WorkerThreads, batches, deliver
 from aforesaid.stores.json_file.document import OwnersData, read_document, write_document
-from aforesaid.stores.json_file.files import NotSynced, ReplacedFile
 from aforesaid.stores.json_file.store import JsonFileStore
 from aforesaid.stores.owner_data import OwnerData
 
@@ -155,7 +162,7 @@ class JsonFileBackend(Backend):
             timeout=WAIT_SECONDS,
         )
 
-    def _load(self, file: ReplacedFile) -> dict[str, OwnerData]:
+    def _load(self, file: "ReplacedFile") -> dict[str, OwnerData]:
         text = file.read()
         if text is None:
             owners_data = self._start(file)
@@ -164,7 +171,7 @@ class JsonFileBackend(Backend):
             file.tidy()
         return owners_data
 
-    def _start(self, file: ReplacedFile) -> dict[str, OwnerData]:
+    def _start(self, file: "ReplacedFile") -> dict[str, OwnerData]:
         """Write an empty document, so that a read-only folder is detected at once."""
         if file.backup.exists():
             raise StoreDamaged(
@@ -175,7 +182,7 @@ class JsonFileBackend(Backend):
         file.replace(write_document({}))
         return {}
 
-    def _read(self, text: bytes, file: ReplacedFile) -> dict[str, OwnerData]:
+    def _read(self, text: bytes, file: "ReplacedFile") -> dict[str, OwnerData]:
         try:
             return read_document(text, where=self.path)
         except StoreForeign as error:
@@ -183,7 +190,7 @@ class JsonFileBackend(Backend):
         except StoreDamaged as error:
             raise StoreDamaged(f"{error}. It was left as it is. {self._recovery_hint(file)}") from error
 
-    def _recovery_hint(self, file: ReplacedFile) -> str:
+    def _recovery_hint(self, file: "ReplacedFile") -> str:
         if file.backup.exists():
             return f"The version before it is {file.backup}: copy it to {self.path} to go back to it."
         return f"There is no backup {file.backup}."
@@ -237,7 +244,7 @@ class JsonFileBackend(Backend):
                 raise
             self._check_lock()
 
-    def _check_files(self, file: ReplacedFile) -> None:
+    def _check_files(self, file: "ReplacedFile") -> None:
         """Raise `StoreReplaced` rather than overwrite a document that another process or an operator
         wrote."""
         self._check_lock()
@@ -291,3 +298,98 @@ def _translated(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(f"{what}: {error.strerror or error}") from error
+
+
+# The file
+
+
+class Version(NamedTuple):
+    """Identity and state of a file. A write by another process changes it."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> "Version":
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+class NotSynced(OSError):
+    """The file was replaced, but the rename may be lost in a power failure."""
+
+
+class ReplacedFile:
+    """A file that is replaced as a whole by one process at a time.
+
+    At any moment the path has either the complete old document or the complete new one. Next to it are the
+    previous version (`.backup`) and, during a write, the new one (`.unfinished`).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.backup = path.with_name(f"{path.name}.backup")
+        self._last_version: Version | None = None
+        self._unfinished = path.with_name(f"{path.name}.unfinished")
+        self._unfinished_backup = path.with_name(f"{path.name}.backup.unfinished")
+
+    def read(self) -> bytes | None:
+        """Return the content; None if there is no file."""
+        try:
+            with self.path.open("rb") as file:
+                self._last_version = Version.of(os.fstat(file.fileno()))
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def is_replaced(self) -> bool:
+        """Return whether the file differs from the version last read or written. A missing file does not
+        count: the next write restores all of it."""
+        try:
+            return Version.of(self.path.stat()) != self._last_version
+        except FileNotFoundError:
+            return False
+
+    def tidy(self) -> None:
+        """Remove leftovers of a killed process and restrict permissions."""
+        for left_over in (self._unfinished, self._unfinished_backup):
+            left_over.unlink(missing_ok=True)
+        for file in (self.path, self.backup):
+            if file.exists():
+                file.chmod(PRIVATE_FILE)
+
+    def replace(self, document: bytes, *, forget: bool = False) -> None:
+        """Replace the document durably. The old document becomes the backup.
+
+        With `forget`, the backup gets the new document too, because the old one contains deleted data. When
+        this raises anything but `NotSynced`, the file holds the old document.
+        """
+        # Each system call can take milliseconds longer under load, because the thread must reacquire the
+        # interpreter lock. So the usual path makes few calls.
+        with removed_on_error(self._unfinished, self._unfinished_backup):
+            version = _write(self._unfinished, document)
+            if forget:
+                _write(self._unfinished_backup, document)
+                os.replace(self._unfinished_backup, self.backup)
+            else:
+                self._back_up()
+            os.replace(self._unfinished, self.path)
+            self._last_version = version
+        try:
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise NotSynced(*error.args) from error
+
+    def _back_up(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # there is no previous version yet
+            link_or_copy(self.path, self._unfinished_backup)
+            os.replace(self._unfinished_backup, self.backup)
+
+
+def _write(path: Path, content: bytes) -> Version:
+    descriptor = write_new(path, content)
+    try:
+        return Version.of(os.fstat(descriptor))
+    finally:
+        os.close(descriptor)

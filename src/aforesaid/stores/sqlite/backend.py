@@ -23,6 +23,7 @@ from aforesaid.stores.sqlite.connections import (
     PACKAGE,
     SYNCHRONOUS,
     LockWait,
+    OpenFiles,
     check_lock_timeout,
     connect,
     create,
@@ -30,7 +31,6 @@ from aforesaid.stores.sqlite.connections import (
     schema_version,
     translated,
 )
-from aforesaid.stores.sqlite.identity import OpenFiles
 from aforesaid.stores.sqlite.index_rewrite import IndexRewrite, residue_count
 from aforesaid.stores.sqlite.logs import LogAppender
 from aforesaid.stores.sqlite.rows import names_text

@@ -1,6 +1,8 @@
 """Append turns to logs: all waiting turns with one statement, or one by one.
 
-Everything here runs on the writer thread.
+Everything here runs on the writer thread. The usual path is `LogAppender.append_all`: it reads the record of
+each conversation from its cache, computes the rows of all turns, and executes one statement, whose triggers
+(`append_turns.sql`) insert the messages and update the records.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Appended, Entry, check_head, check_not_partly_stored, check_same_content
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import Clock, to_micros
@@ -73,7 +76,7 @@ class LogAppender:
     def __init__(self, clock: Clock, *, on_stored: Callable[[int], None]) -> None:
         self._clock = clock
         self._on_stored = on_stored
-        self._rows: dict[tuple[str, str], rows.Row] = {}
+        self._rows: BoundedDict[tuple[str, str], rows.Row] = BoundedDict(MAX_CACHED)
         self._version: int | None = None
 
     @staticmethod
@@ -129,24 +132,21 @@ class LogAppender:
         run.
         """
         try:
-            results, values = self._prepare_rows(db, turns)
-            self._put_rows(db, values, before_write)
+            results, values = self._rows_of(db, turns)
+            statement = _padded_statement(values)
+            before_write()
+            before = db.total_changes()
+            # The statement stores nothing if the file has another version than the cached records.
+            db.execute(statement, (*values, self._version))
+            if db.total_changes() == before:
+                raise ConcurrentWriteError
         except BaseException:
             self.clear_cache()  # the cache is ahead of the file
             raise
         self._on_stored(sum(len(turn.messages) for turn in turns))
         return results
 
-    def _put_rows(self, db: apsw.Connection, values: list[Any], before_write: Callable[[], None]) -> None:
-        statement = _padded_statement(values)
-        values.append(self._version)
-        before_write()
-        before = db.total_changes()
-        db.execute(statement, values)
-        if db.total_changes() == before:
-            raise ConcurrentWriteError
-
-    def _prepare_rows(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
+    def _rows_of(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
         """Return the results of the turns and the values of their rows."""
         if self._version is None:
             self._version = int(db.execute("PRAGMA data_version").get)
@@ -158,14 +158,9 @@ class LogAppender:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
             check_head(turn.conversation_id, log.revision, log.row[rows.HEAD], turn.seen)
             values += log.row_values(turn.messages, turn.bodies, turn.head)
-            self._cache_row(turn.owner, log.row)
+            self._rows[turn.owner, turn.conversation_id] = log.row
             results.append(Appended(conversation=log.record, new=log.entries))
         return results, values
-
-    def _cache_row(self, owner: str, row: rows.Row) -> None:
-        if len(self._rows) >= MAX_CACHED:
-            self._rows.clear()
-        self._rows[owner, row[rows.ID]] = row
 
 
 class Log:

@@ -12,8 +12,7 @@ import apsw
 from aforesaid.contracts import Appended
 from aforesaid.errors import AforesaidError, StoreBusy
 from aforesaid.stores._worker import WAIT_SECONDS, Job, Jobs, WorkerThreads, deliver
-from aforesaid.stores.sqlite.connections import LockWait, translate_error
-from aforesaid.stores.sqlite.identity import OpenFiles
+from aforesaid.stores.sqlite.connections import LockWait, OpenFiles, translate_error
 from aforesaid.stores.sqlite.logs import ConcurrentWriteError, LogAppender, Turn
 
 log = logging.getLogger("aforesaid.stores.sqlite")
