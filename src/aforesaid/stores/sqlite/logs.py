@@ -136,13 +136,13 @@ class LogAppender:
             statement = _padded_statement(values)
             before_write()
             before = db.total_changes()
-            # The statement stores nothing if the file has another version than the cached records.
             db.execute(statement, (*values, self._version))
-            if db.total_changes() == before:
-                raise ConcurrentWriteError
         except BaseException:
             self.clear_cache()  # the cache is ahead of the file
             raise
+        if db.total_changes() == before:  # the file has another version than the cached records
+            self.clear_cache()
+            raise ConcurrentWriteError
         self._on_stored(sum(len(turn.messages) for turn in turns))
         return results
 
