@@ -184,7 +184,8 @@ def _await_answer(port: int, process: "subprocess.Popen[bytes]", home: Path) -> 
             raise RuntimeError(f"the server ended: {(home / f'server-{port}.log').read_text()[-2000:]}")
         try:
             with client(port) as probe:
-                return bool(probe.ping())
+                # Another run may have taken the port since it was chosen, and its server answers too.
+                return bool(probe.info("server")["process_id"] == process.pid)
         except redis.AuthenticationError:
             return True
         except redis.ConnectionError:

@@ -415,9 +415,9 @@ class TestLosses:
         refused = [result for result in results if isinstance(result, BaseException)]
         assert all(isinstance(error, StoreClosed) for error in refused)
         async with opened(redis_url) as again:
-            stored = await again.of(store._owner).page(record.id, limit=99)
+            stored = await again.of(store._connection.owner).page(record.id, limit=99)
             assert len(stored) == 2 * (len(results) - len(refused))
-            await again.of(store._owner).delete(record.id)
+            await again.of(store._connection.owner).delete(record.id)
 
     async def test_who_is_cancelled_while_closing_leaves_no_connection(self) -> None:
         with running() as port, client(port) as admin:

@@ -17,7 +17,6 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.conversation_index import BATCH
-from aforesaid.stores.redis.keys import hash_name
 from aforesaid.stores.redis.store import RedisStore
 from aforesaid.testing import FixedClock
 
@@ -292,7 +291,7 @@ class TestCrashes:
     async def consistent(self, backend: RedisBackend, store: RedisStore, record: Conversation) -> bool:
         there = await store.get(record.id) is not None
         assert (record.id in await listed(store)) == there
-        owner = store._owner
+        owner = store._connection.owner
         assert (owner in [name async for name in backend.owners()]) == bool(await listed(store))
         return there
 
@@ -307,6 +306,7 @@ class TestCrashes:
     async def test_deleting(
         self, backend: RedisBackend, store: RedisStore, observer: Observer, step: int, late: bool
     ) -> None:
+        before = observer.all_keys()
         record = await store.resume("chat", started(new_id(), now=store.now()))
         with CutLine(backend, after=step, late=late):
             await asyncio.gather(store.delete(record.id), return_exceptions=True)
@@ -314,7 +314,8 @@ class TestCrashes:
         await store.delete(record.id)
         assert await store.session("chat") is None
         assert not await self.consistent(backend, store, record)
-        assert [key for key in observer.all_keys() if hash_name(store._owner).encode() in key] == []
+        leftover = observer.all_keys() - before
+        assert leftover <= {b"aforesaid:owners"}, leftover
 
     async def test_resuming(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
         record = started(new_id(), now=store.now())
@@ -394,7 +395,10 @@ async def test_an_index_that_is_ahead_is_put_right_by_reading(
     second = await new(store)
     observer.client.zadd(store._keys.index, {first.id: 2e15})
     assert await listed(store) == [second.id, first.id]
-    assert observer.client.zrevrange(store._keys.index, 0, -1) == [second.id.encode(), first.id.encode()]
+    assert observer.client.zrevrange(store._keys.index, 0, -1) == [
+        second.id.encode(),
+        first.id.encode(),
+    ]
 
 
 async def test_a_conversation_whose_score_is_corrected_during_a_listing_is_listed_once(
@@ -420,17 +424,20 @@ class TestListingDuringATurn:
         clock.advance(timedelta(seconds=1))
         with Meanwhile(backend, first.id, listed(store), before=True):
             await store.append(first.id, [said("hello")])
-        assert observer.client.zrevrange(store._keys.index, 0, -1) == [first.id.encode(), second.id.encode()]
+        assert observer.client.zrevrange(store._keys.index, 0, -1) == [
+            first.id.encode(),
+            second.id.encode(),
+        ]
 
     async def test_that_ends_after_the_turn(
         self, store: RedisStore, observer: Observer, clock: FixedClock
     ) -> None:
         record = await new(store)
         clock.advance(timedelta(seconds=1))
-        announced = await store._index.touch(record.id, clock())
+        announced = await store._index.raise_score(record.id, clock())
         assert announced is not None
         await store.append(record.id, [said("hello")])
-        await store._index.settle(record, announced)
+        await store._index.correct_score(record, announced)
         assert observer.client.zscore(store._keys.index, record.id) == float(announced)
 
 
@@ -450,6 +457,20 @@ async def test_a_write_that_is_refused_does_not_move_the_conversation_in_the_ind
         with pytest.raises(Conflict):
             await refused
         assert observer.client.zscore(store._keys.index, record.id) == before
+
+
+async def test_a_session_of_a_conversation_that_is_deleted_meanwhile_leaves_no_name(
+    store: RedisStore, backend: RedisBackend, observer: Observer
+) -> None:
+    before = observer.all_keys()
+    record = await new(store)
+    with Meanwhile(backend, record.id, store.delete(record.id)), pytest.raises(ConversationNotFound):
+        await store.bind("kitchen", record.id)
+    assert observer.all_keys() - before <= {b"aforesaid:owners"}
+    fresh = started(new_id(), now=store.now())
+    with Meanwhile(backend, fresh.id, store.clear()):
+        assert await store.resume("kitchen", fresh) == fresh
+    assert observer.client.hlen(store._keys.sessions) == 0
 
 
 async def test_what_was_made_for_another_session_is_not_taken_up(store: RedisStore) -> None:
@@ -552,7 +573,7 @@ class TestComparing:
     async def somebody_else(self, url: str, store: RedisStore) -> AsyncIterator[RedisStore]:
         backend = RedisBackend(url, clock=store.now)
         await backend.open()
-        yield backend.of(store._owner)
+        yield backend.of(store._connection.owner)
         await backend.close()
 
 

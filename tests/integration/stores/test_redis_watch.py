@@ -13,7 +13,9 @@ from aforesaid.model.conversations import Changes, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
+from aforesaid.stores.redis.connections import parse_info
 from aforesaid.stores.redis.store import RedisStore
+from tests.servers.redis import running
 
 PATIENCE = 120
 
@@ -57,19 +59,87 @@ def said(content: str) -> list[Message]:
 async def test_every_kind_of_change_is_told(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
     assert isinstance(here, Watchable)
-    async with here.watch() as changes:
+    async with here.watch() as changes, here.watch() as later:
         record = await there.create(started(new_id(), now=there.now()))
+        assert await take(changes, 1) == [(record.id, 0)]
         await there.append(record.id, said("hello"))
+        assert await take(changes, 1) == [(record.id, 1)]
         await there.update(record.id, Changes(subject="roof"))
+        assert await take(changes, 1) == [(record.id, 2)]
         await there.rewrite(record.id, said("other"))
+        assert await take(changes, 1) == [(record.id, 3)]
+        assert await take(later, 1) == [(record.id, 3)]  # all changes up to here, as one
         await there.delete(record.id)
-        assert await take(changes, 5) == [
-            (record.id, 0),
-            (record.id, 1),
-            (record.id, 2),
-            (record.id, 3),
-            (record.id, None),
-        ]
+        assert await take(changes, 1) == [(record.id, None)]
+        assert await take(later, 1) == [(record.id, None)]
+
+
+async def test_a_conversation_from_before_the_watch_is_reported_as_removed(
+    pair: tuple[RedisStore, RedisStore],
+) -> None:
+    here, there = pair
+    record = await there.create(started(new_id(), now=there.now()))
+    async with here.watch() as changes, here.watch(record.id) as its_own:
+        await there.delete(record.id)
+        assert await take_after(changes, 0) == (record.id, None)
+        assert await take_after(its_own, 0) == (record.id, None)
+
+
+async def test_forged_hints_report_nothing_that_is_not_so(redis_url: str) -> None:
+    """Every client with access to the server can publish on the channel."""
+    backend = RedisBackend(redis_url)
+    await backend.open()
+    store = backend.of(f"watched-{new_id()}")
+    record = await store.create(started(new_id(), now=store.now()))
+    other: Any = Redis.from_url(redis_url)
+    async with store.watch() as changes, store.watch(record.id) as its_own:
+        for payload in (f"{record.id}:7", f"{record.id}:", f"{new_id()}:3", f"{new_id()}:"):
+            await other.publish(store._keys.changes, payload)
+        assert await take(changes, 1) == [(record.id, 0)]  # which is so
+        await store.append(record.id, said("hello"))
+        assert await take(its_own, 1) == [(record.id, 1)]
+        assert await take(changes, 1) == [(record.id, 1)]
+        await store.delete(record.id)
+        assert await take(changes, 1) == [(record.id, None)]
+        assert await take(its_own, 1) == [(record.id, None)]
+    await other.aclose()
+    await backend.close()
+
+
+async def test_a_silent_connection_is_checked(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aforesaid.stores.redis.connections.HEARTBEAT_SECONDS", 0.01)
+    backend = RedisBackend(redis_url)
+    await backend.open()
+    store = backend.of(f"watched-{new_id()}")
+    before = await _pings(backend)
+    async with store.watch() as changes:
+        waiting = asyncio.ensure_future(anext(changes))
+        async with asyncio.timeout(PATIENCE):
+            while await _pings(backend) < before + 5:
+                continue  # each is a round trip
+        record = await store.create(started(new_id(), now=store.now()))
+        change = await asyncio.wait_for(waiting, PATIENCE)
+        assert (change.conversation_id, change.revision) == (record.id, 0)
+    await store.delete(record.id)
+    await backend.close()
+
+
+async def _pings(backend: RedisBackend) -> int:
+    found = parse_info(await backend.connections.call("INFO", "commandstats")).get("cmdstat_ping", "")
+    return int(found.partition("calls=")[2].partition(",")[0] or 0)
+
+
+async def test_a_server_that_no_longer_answers_ends_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection stays open, as behind a firewall that drops packets."""
+    monkeypatch.setattr("aforesaid.stores.redis.connections.HEARTBEAT_SECONDS", 0.01)
+    with running() as port:
+        backend = RedisBackend(f"redis://127.0.0.1:{port}/0", timeout=2)
+        await backend.open()
+        async with backend.of("watcher").watch() as changes:
+            await backend.connections.call("CLIENT", "PAUSE", PATIENCE * 1000, "ALL")
+            with pytest.raises(StoreUnavailable, match="did not answer in time"):
+                await asyncio.wait_for(anext(changes), PATIENCE)
+        await backend.close()
 
 
 async def test_what_changes_nothing_is_not_told(pair: tuple[RedisStore, RedisStore]) -> None:

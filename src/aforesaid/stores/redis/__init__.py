@@ -1,12 +1,9 @@
 """The Redis store: one server or a cluster, shared by many processes and machines.
 
-- `addresses` parses URLs and creates clients.
-- `connections` sends commands and translates errors.
-- `scripts` loads the Lua files.
-- `keys` names the keys.
-- `values` encodes and decodes stored values.
-- `turns`, `conversation_index`, `documents` and `watch` are parts of `store`, one owner's view.
-- `backend` combines them.
+- `backend` opens the server; `addresses` parses URLs and `connections` sends commands.
+- `store` is one owner's part. It consists of `records`, `log` (with `turns`), `sessions`, `documents`,
+  `watch` and `conversation_index`, which share an `owner_connection`.
+- `keys` names the keys, `values` encodes what they contain, `scripts` loads the scripts in `lua/`.
 
 `docs/stores/redis.md` describes the keys and the recovery after a crash between two of them.
 """

@@ -34,6 +34,8 @@ Command = Sequence[Any]
 
 MAX_WAITING = 10_000
 """Commands that may wait for a slot; further ones are refused at once."""
+HEARTBEAT_SECONDS = 30.0
+"""Seconds of silence after which a subscribed connection is checked."""
 Server: TypeAlias = Callable[..., Awaitable[Any]]
 """Sends a command to one server."""
 
@@ -163,12 +165,25 @@ class Connections(ABC):
         while True:
             try:
                 with translated(self.name):
-                    kind, *_, payload = await _next_push(connection)
+                    reply = await self._next_reply(connection)
             except StoreUnavailable:
                 self._check_open()
                 raise
-            if kind == b"message":
-                yield payload
+            if isinstance(reply, list) and reply[0] == b"message":  # others are replies to PING
+                yield reply[-1]
+
+    async def _next_reply(self, connection: Any) -> Any:
+        """Return the next reply on a subscribed connection. Raise when a silent server does not answer.
+
+        A connection that a router or firewall dropped is as silent as a channel without messages.
+        """
+        reply = await _next_push(connection, seconds=HEARTBEAT_SECONDS)
+        if reply is None:
+            await connection.send_command("PING")
+            reply = await _next_push(connection, seconds=self._bounds.seconds)
+            if reply is None:
+                raise TimeoutError
+        return reply
 
     @abstractmethod
     def servers(self) -> list["Server"]:
@@ -358,8 +373,9 @@ def _as_text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-async def _next_push(connection: Any) -> Any:
-    return await connection.read_response(disable_decoding=True, push_request=True)
+async def _next_push(connection: Any, *, seconds: float | None = None) -> Any:
+    """Return the next reply on a subscribed connection; None after this time without one."""
+    return await connection.read_response(disable_decoding=True, push_request=True, timeout=seconds)
 
 
 async def _reply_or_error(connection: Any) -> Any:

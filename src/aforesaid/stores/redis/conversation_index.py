@@ -16,9 +16,8 @@ from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Page, Query, cursor_of, is_expired, parse_cursor
 from aforesaid.stores.redis import values
-from aforesaid.stores.redis.connections import Connections
-from aforesaid.stores.redis.keys import OwnerKeys, owners_key
-from aforesaid.stores.redis.scripts import OWNER_SCRIPTS
+from aforesaid.stores.redis.keys import owners_key
+from aforesaid.stores.redis.owner_connection import OwnerConnection
 
 BATCH = 100
 _EXACT = 2.0**53
@@ -44,17 +43,17 @@ class IndexEntry(NamedTuple):
         return score > self.score
 
 
-class Index:
-    """One owner's index."""
+class ConversationIndex:
+    """One owner's index: a sorted set of conversation ids, scored by their last activity."""
 
-    def __init__(self, connections: Connections, keys: OwnerKeys, owner: str) -> None:
-        self._connections = connections
-        self._keys = keys
-        self._owner = owner
+    def __init__(self, connection: OwnerConnection) -> None:
+        self._connection = connection
+        self._keys = connection.keys
+        self._owner = connection.owner
 
     async def add(self, conversation_id: str, activity: datetime) -> None:
         """Add the conversation to the index, and its owner to the set of owners."""
-        await self._connections.many(
+        await self._connection.connections.many(
             [
                 ("ZADD", owners_key(self._keys.prefix), 0, self._owner),
                 ("ZADD", self._keys.index, "GT", values.score_text(to_micros(activity)), conversation_id),
@@ -63,50 +62,50 @@ class Index:
 
     async def register_owner(self) -> None:
         """Add the owner to the set of owners."""
-        await self._connections.call("ZADD", owners_key(self._keys.prefix), 0, self._owner)
+        await self._connection.call("ZADD", owners_key(self._keys.prefix), 0, self._owner)
 
-    async def touch(self, conversation_id: str, activity: datetime) -> str | None:
+    async def raise_score(self, conversation_id: str, activity: datetime) -> str | None:
         """Raise the conversation's score to at least this activity, before or after a write. Return the
         resulting score, None if it is not listed."""
         score = values.score_text(to_micros(activity))
-        listed_score = await self._connections.run(
-            OWNER_SCRIPTS["touch"], [self._keys.index], score, conversation_id
+        listed_score = await self._connection.run_for_owner(
+            "raise_score", [self._keys.index], score, conversation_id
         )
         return listed_score.decode() if listed_score else None
 
     async def follow(self, record: Conversation) -> None:
         """Correct the index after a turn.
 
-        The score may be too low: a reader may have corrected it between `touch` and the turn.
+        The score may be too low: a reader may have corrected it between `raise_score` and the turn.
         """
-        listed_score = await self.touch(record.id, record.last_activity)
+        listed_score = await self.raise_score(record.id, record.last_activity)
         if listed_score is None:
             await self.add(record.id, record.last_activity)
         else:
-            await self.settle(record, listed_score)
+            await self.correct_score(record, listed_score)
 
     async def correct(self, conversation_id: str) -> None:
-        """Correct the score after a write that was announced by `touch` and then refused."""
+        """Correct the score after a write that was announced by `raise_score` and then refused."""
         for _, found in await self.stored([conversation_id]):
             if found is not None:
                 await self.follow(found.record)
 
-    async def settle(self, record: Conversation, listed_score: str) -> None:
+    async def correct_score(self, record: Conversation, listed_score: str) -> None:
         """Correct a wrong score, unless it was changed since it was read.
 
         The score may belong to a turn that is being stored right now. So read the record again after the
-        correction; the writer, for the same reason, calls `touch` again after storing.
+        correction; the writer, for the same reason, calls `raise_score` again after storing.
         """
         activity = to_micros(record.last_activity)
         if float(listed_score) == values.score(activity):
             return
         right = values.score_text(activity)
-        await self._connections.run(
-            OWNER_SCRIPTS["settle"], [self._keys.index], record.id, listed_score, right
+        await self._connection.run_for_owner(
+            "correct_score", [self._keys.index], record.id, listed_score, right
         )
         for _, found in await self.stored([record.id]):
             if found is not None:
-                await self.touch(record.id, found.record.last_activity)
+                await self.raise_score(record.id, found.record.last_activity)
 
     async def remove(self, conversation_id: str, *, bound: str = "", names: Sequence[bytes] = ()) -> int:
         """Remove the conversation and its sessions, and the owner after the last conversation. Return the
@@ -115,8 +114,9 @@ class Index:
         Another caller may be creating a conversation with this id, listed but not yet written. So read the
         record again after the removal; the creator, for the same reason, adds it again after writing.
         """
-        left, sessions = await self._connections.run(
-            OWNER_SCRIPTS["unlist"], [self._keys.index, self._keys.sessions], conversation_id, bound, *names
+        keys = [self._keys.index, self._keys.sessions]
+        left, sessions = await self._connection.run_for_owner(
+            "remove_from_index", keys, conversation_id, bound, *names
         )
         if not left:
             await self.unregister_if_empty()
@@ -129,24 +129,25 @@ class Index:
         """Remove the owner's name if no data is left; check twice, as `remove` does."""
         if await self._lists_anything():
             return
-        await self._connections.call("ZREM", owners_key(self._keys.prefix), self._owner)
+        await self._connection.call("ZREM", owners_key(self._keys.prefix), self._owner)
         if await self._lists_anything():
             await self.register_owner()
 
     async def _lists_anything(self) -> bool:
         keys = (self._keys.index, self._keys.documents)
-        return any(await self._connections.many([("ZCARD", key) for key in keys]))
+        return any(await self._connection.connections.many([("ZCARD", key) for key in keys]))
 
     async def stored(self, conversation_ids: Sequence[str]) -> list[tuple[str, values.Stored | None]]:
         """Read the records of these conversations; None for a missing one. Log and skip a damaged record."""
         commands = [("HMGET", self._keys.of(one).record, *values.FIELDS) for one in conversation_ids]
+        connections = self._connection.connections
         found = []
-        for one, reply in zip(conversation_ids, await self._connections.many(commands), strict=True):
+        for one, reply in zip(conversation_ids, await connections.many(commands), strict=True):
             try:
                 found.append((one, values.stored(one, reply)))
             except StoreDamaged:
                 # The error's text would quote stored data.
-                log.error("%s: the record of conversation %s is damaged", self._connections.name, one)  # noqa: TRY400
+                log.error("%s: the record of conversation %s is damaged", connections.name, one)  # noqa: TRY400
         return found
 
     async def batches(
@@ -156,7 +157,9 @@ class Index:
         ties: set[str] = set()
         while True:
             wanted = BATCH + len(ties)
-            flat = await self._connections.run(OWNER_SCRIPTS["listed"], [self._keys.index], ceiling, wanted)
+            flat = await self._connection.run_for_owner(
+                "list_conversations", [self._keys.index], ceiling, wanted
+            )
             listed = [
                 IndexEntry(one.decode(), score.decode())
                 for one, score in zip(flat[::2], flat[1::2], strict=True)
@@ -181,7 +184,7 @@ class Index:
                 await self.remove(one)
                 continue
             records.append(stored.record)
-            await self.settle(stored.record, scores[one])
+            await self.correct_score(stored.record, scores[one])
         return records
 
     async def has_conversations(self) -> bool:
@@ -210,15 +213,15 @@ class Index:
 
     async def every_id(self) -> AsyncIterator[list[str]]:
         """Yield the ids of all listed conversations, unordered and possibly repeated."""
-        async for pairs in scan(self._connections, "ZSCAN", self._keys.index):
+        async for pairs in scan(self._connection, "ZSCAN", self._keys.index):
             yield [conversation_id.decode() for conversation_id, _ in pairs]
 
 
-async def scan(connections: Connections, how: str, key: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+async def scan(connection: OwnerConnection, how: str, key: str) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """Yield all pairs of a hash or a sorted set, by a complete scan."""
     cursor = b"0"
     while True:
-        cursor, flat = await connections.run(OWNER_SCRIPTS["scan"], [key], how, cursor, BATCH)
+        cursor, flat = await connection.run_for_owner("scan_key", [key], how, cursor, BATCH)
         yield list(zip(flat[::2], flat[1::2], strict=True))
         if cursor == b"0":
             return

@@ -42,7 +42,7 @@ class Documents:
         return [_document(member, listing.conversation_id) for member in members]
 
     async def kinds(self) -> list[str]:
-        _, kinds = await self._call("list_kinds")
+        _, kinds = await self._call("list_document_kinds")
         return [kind.decode() for kind in kinds]
 
     async def delete(self, place: Place, *, expected: int | None) -> bool:

@@ -22,7 +22,7 @@ def _script(text: str) -> Script:
 
 
 def _text(name: str) -> str:
-    return files(PACKAGE).joinpath(f"{name}.lua").read_text(encoding="utf-8")
+    return files(PACKAGE).joinpath("lua", f"{name}.lua").read_text(encoding="utf-8")
 
 
 def _preamble() -> str:
@@ -38,12 +38,12 @@ CONVERSATION_SCRIPTS = {
     name: _script(_preamble() + _text(name))
     for name in (
         "append",
-        "bind",
+        "bind_session",
         "create",
         "delete",
         "exchange_head",
-        "find",
-        "read",
+        "find_message",
+        "read_log",
         "replace",
         "reseal",
         "restore",
@@ -53,18 +53,24 @@ CONVERSATION_SCRIPTS = {
 }
 """Scripts with the keys of one conversation."""
 
-_DOCUMENT_SCRIPTS = ("delete_document", "list_kinds", "put_document", "read_documents", "restore_documents")
+_DOCUMENT_SCRIPTS = (
+    "delete_document",
+    "list_document_kinds",
+    "put_document",
+    "read_documents",
+    "restore_documents",
+)
 
 _OWNER_PREAMBLE = """
 local DOCUMENTS = KEYS[1]
-local function settle() end
+local function match_lifetime() end
 """
 
 _CONVERSATION_PREAMBLE = """
 local DOCUMENTS = KEYS[5]
 if not unexpired_record(ARGV[1]) then return {'missing'} end
 -- Documents live as long as their conversation.
-local function settle()
+local function match_lifetime()
   local remaining = redis.call('PTTL', KEYS[1])
   if remaining > 0 then redis.call('PEXPIRE', DOCUMENTS, remaining) end
 end
@@ -81,6 +87,14 @@ CONVERSATION_SCRIPTS |= {
 }
 
 OWNER_SCRIPTS = {
-    name: _script(_text(name)) for name in ("listed", "scan", "settle", "swap", "touch", "unlist")
+    name: _script(_text(name))
+    for name in (
+        "correct_score",
+        "list_conversations",
+        "raise_score",
+        "remove_from_index",
+        "scan_key",
+        "swap_session",
+    )
 } | {"count_documents": _script(_text("counting") + _text("count_documents"))}
 """Scripts with other keys of an owner."""

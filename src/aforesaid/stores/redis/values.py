@@ -162,6 +162,13 @@ def stored(conversation_id: str, values: Sequence[bytes | None]) -> Stored | Non
         raise _damaged(conversation_id, values) from error
 
 
+def record(conversation_id: str, fields: Sequence[bytes | None]) -> Conversation:
+    """Decode the record in a script's reply."""
+    found = stored(conversation_id, fields)
+    assert found is not None, "the script answers with a record"
+    return found.record
+
+
 def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
     return Conversation(
         id=conversation_id,

@@ -8,5 +8,5 @@ if expected ~= '' and tonumber(expected) ~= version then
   return {'conflict', string.format('%.0f', version)}
 end
 store(place, version + 1, now, data)
-settle()
+match_lifetime()
 return {'done', string.format('%.0f', version + 1)}

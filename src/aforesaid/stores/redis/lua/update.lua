@@ -6,7 +6,7 @@ local now, expected, channel, id, duration = unpack(ARGV, 1, 5)
 local record = unexpired_record(now)
 if not record then return {'missing'} end
 local revision = record[AT.revision]
-if expected ~= '' and expected ~= revision then return {'moved', revision} end
+if expected ~= '' and expected ~= revision then return {'conflict', revision} end
 local changes = cmsgpack.unpack(ARGV[6])
 for place = 1, #changes, 2 do
   if changes[place + 1] then

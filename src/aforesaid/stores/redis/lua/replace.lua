@@ -1,12 +1,12 @@
 -- Replace an entry if it is unchanged since the caller read it.
 -- ARGV: now, expected revision or '', channel, id, the member that was read, its position, its storing time, body,
 --   '1' to keep derived documents or '', and the new head of the log or ''
--- Returns 'missing', 'moved' with the revision, 'changed', or 'done' with the new revision.
+-- Returns 'missing', 'conflict' with the revision, 'changed', or 'done' with the new revision.
 
 local now, expected, channel, id, seen, position, stored_at, body, same, head = unpack(ARGV, 1, 10)
 local record = unexpired_record(now)
 if not record then return {'missing'} end
-if expected ~= '' and expected ~= record[AT.revision] then return {'moved', record[AT.revision]} end
+if expected ~= '' and expected ~= record[AT.revision] then return {'conflict', record[AT.revision]} end
 if not redis.call('ZSCORE', KEYS[2], seen) then return {'changed'} end
 local revision = string.format('%.0f', tonumber(record[AT.revision]) + 1)
 -- Add first: a key that becomes empty is deleted and loses its expiry.

@@ -4,5 +4,5 @@
 for at = 2, #ARGV, 4 do
   store(ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3])
 end
-settle()
+match_lifetime()
 return {'done'}

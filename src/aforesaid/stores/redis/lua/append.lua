@@ -4,21 +4,21 @@
 --   new head of the log or '', '1' and the expected head or '', messages
 -- A message is: its id or '', its time or '', role, body, and the position of an equal message with this id that the
 --   caller has compared, or ''
--- Returns 'missing', 'moved' with the revision,
---   'part' if there is a head and only some of the messages are new,
+-- Returns 'missing', 'conflict' with the revision,
+--   'partial' if there is a head and only some of the messages are new,
 --   'known' with the record and the stored messages with these ids, which the caller must compare,
 --   'done' with the record, the time and the sequence of the first new message, and the known positions.
 
-local now, ahead, mode, expected, only_look, channel, id, head, seen = unpack(ARGV, 1, 9)
+local now, ahead, mode, expected, only_compare, channel, id, head, seen = unpack(ARGV, 1, 9)
 local messages = cmsgpack.unpack(ARGV[10])
 local record = unexpired_record(now)
 if not record then return {'missing'} end
 local rewriting = mode == 'rewrite'
-local has_moved = expected ~= '' and expected ~= record[AT.revision]
-if seen ~= '' and string.sub(seen, 2) ~= (redis.call('HGET', KEYS[1], 'head') or '') then has_moved = true end
-if rewriting and has_moved then return {'moved', record[AT.revision]} end
+local is_conflict = expected ~= '' and expected ~= record[AT.revision]
+if seen ~= '' and string.sub(seen, 2) ~= (redis.call('HGET', KEYS[1], 'head') or '') then is_conflict = true end
+if rewriting and is_conflict then return {'conflict', record[AT.revision]} end
 
-local known, fresh, unsure = {}, #messages, only_look == '1'
+local known, fresh, unsure = {}, #messages, only_compare == '1'
 if not rewriting then
   for place, message in ipairs(messages) do
     local position = message[1] ~= '' and redis.call('HGET', KEYS[3], message[1])
@@ -39,8 +39,8 @@ if unsure then
   end
   return {'known', record, stored}
 end
-if head ~= '' and fresh > 0 and fresh < #messages then return {'part'} end
-if has_moved and (fresh > 0 or #messages == 0) then return {'moved', record[AT.revision]} end
+if head ~= '' and fresh > 0 and fresh < #messages then return {'partial'} end
+if is_conflict and (fresh > 0 or #messages == 0) then return {'conflict', record[AT.revision]} end
 
 local stamp, first = now, tonumber(record[AT.next_sequence])
 local positions = {}

@@ -1,0 +1,197 @@
+"""The log of a conversation: append, read, replace, and what an encrypting layer needs."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from aforesaid.contracts import (
+    Appended,
+    Entry,
+    LogEnd,
+    Position,
+    check_position,
+    replaced_entry,
+    replaced_id,
+    replacement_message,
+    same_content,
+    split_head,
+    without_head,
+)
+from aforesaid.errors import Conflict, MessageNotFound, TurnPartlyStored
+from aforesaid.model.clock import to_micros
+from aforesaid.model.conversations import CLOCK_SKEW, check_count, is_expired
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.stores.redis import values
+from aforesaid.stores.redis.conversation_index import ConversationIndex
+from aforesaid.stores.redis.owner_connection import OwnerConnection, revision_conflict, revision_text
+from aforesaid.stores.redis.turns import Draft, pack_members
+from aforesaid.stores.redis.values import moment_of
+
+
+class Log:
+    """The logs of one owner's conversations."""
+
+    def __init__(self, connection: OwnerConnection, index: ConversationIndex) -> None:
+        self._connection = connection
+        self._index = index
+
+    async def extend(
+        self, mode: str, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
+        """Store a turn; `mode` is `append` or `rewrite`.
+
+        On one server the script also updates the index. On a cluster the index is in another slot, so it is
+        updated before and after.
+        """
+        messages, head = without_head(messages)
+        draft = Draft(conversation_id, messages, head=head)
+        now = self._connection.now()
+        arguments = (*_moments(now), mode, revision_text(expected_revision))
+        if not self._connection.clustered:
+            index = self._connection.keys.index
+            return await self._store(conversation_id, draft, arguments, expected_revision, also=(index,))
+        activity = draft.activity(now)
+        if activity is not None:
+            await self._index.raise_score(conversation_id, activity)
+        try:
+            appended = await self._store(conversation_id, draft, arguments, expected_revision)
+        except Conflict:
+            await self._index.correct(conversation_id)
+            raise
+        await self._index.follow(appended.conversation)
+        return appended
+
+    async def _store(
+        self,
+        conversation_id: str,
+        draft: Draft,
+        arguments: tuple[str, ...],
+        expected_revision: int | None,
+        *,
+        also: Sequence[str] = (),
+    ) -> Appended:
+        """Run `append.lua` until no message id needs to be compared; see `turns`."""
+        changes = self._connection.keys.changes
+        while True:
+            only_compare = "1" if draft.has_conflict else ""
+            sealed, seen = split_head(draft.head)
+            heads = (sealed or "", "" if seen is None else f"1{seen}")
+            rest = (only_compare, changes, conversation_id, *heads, draft.packed())
+            status, *reply = await self._connection.run(
+                "append", conversation_id, *arguments, *rest, also=also
+            )
+            if status == b"conflict":
+                raise revision_conflict(conversation_id, expected_revision, reply)
+            if status == b"partial":
+                raise TurnPartlyStored(conversation_id)
+            record = values.record(conversation_id, reply[0])
+            if status == b"done":
+                return draft.done(record, *reply[1:])
+            draft.compare(reply[1])
+            if draft.is_known:
+                return draft.unchanged(record)
+
+    # Reading
+
+    async def tail(self, conversation_id: str, limit: int, before: Position | None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_position(before)
+        if not limit:
+            return await self._entries(conversation_id, "none")
+        if before is None:
+            newest_first = await self._entries(conversation_id, "tail", limit - 1)
+        else:
+            newest_first = await self._entries(conversation_id, "before", values.position_text(before), limit)
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, limit: int, offset: int) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        if not limit:
+            return await self._entries(conversation_id, "none")
+        return await self._entries(conversation_id, "page", offset, offset + limit - 1)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        member = await self._member(conversation_id, message_id)
+        return values.entry(conversation_id, member) if member else None
+
+    async def _entries(self, conversation_id: str, *which: str | int) -> list[Entry]:
+        now = moment_of(self._connection.now())
+        _, members = await self._connection.run("read_log", conversation_id, now, *which)
+        return [values.entry(conversation_id, member) for member in members]
+
+    async def _member(self, conversation_id: str, message_id: str) -> bytes:
+        """Return the log member of the message with this id; empty if it is missing."""
+        now = moment_of(self._connection.now())
+        _, member = await self._connection.run("find_message", conversation_id, now, message_id)
+        return bytes(member)
+
+    # Replacing
+
+    async def replace(self, conversation_id: str, message: Message, expected_revision: int | None) -> Entry:
+        (message,), head = without_head([message])
+        encode_message(message)  # raises for a message that cannot be stored
+        while True:
+            member = await self._member(conversation_id, replaced_id(message))
+            if not member:
+                raise MessageNotFound(conversation_id, replaced_id(message))
+            done = await self._replace(conversation_id, member, message, expected_revision, head)
+            if done is not None:
+                return done
+
+    async def _replace(
+        self,
+        conversation_id: str,
+        member: bytes,
+        message: Message,
+        expected_revision: int | None,
+        head: str | None,
+    ) -> Entry | None:
+        """Replace the member that was read; return None if it has changed since."""
+        old = values.entry(conversation_id, member)
+        new = replacement_message(old, message)
+        status, *reply = await self._connection.run(
+            "replace",
+            conversation_id,
+            moment_of(self._connection.now()),
+            revision_text(expected_revision),
+            self._connection.keys.changes,
+            conversation_id,
+            member,
+            values.position_text(old.position),
+            moment_of(old.stored_at),
+            encode_message(new),
+            "1" if same_content(old, message) else "",
+            head or "",
+        )
+        if status == b"conflict":
+            raise revision_conflict(conversation_id, expected_revision, reply)
+        if status == b"changed":
+            return None
+        return replaced_entry(old, new, revision=int(reply[0]))
+
+    # Sealing
+
+    async def end(self, conversation_id: str) -> LogEnd | None:
+        key = self._connection.keys.of(conversation_id).record
+        *fields, head = await self._connection.call("HMGET", key, *values.FIELDS, "head")
+        found = values.stored(conversation_id, fields)
+        if found is None or is_expired(found.record, now=self._connection.now()):
+            return None
+        record, sealed = found.record, None if head is None else head.decode()
+        return LogEnd(record.revision, values.next_sequence(fields), record.last_message_at, sealed)
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        now = moment_of(self._connection.now())
+        _, exchanged = await self._connection.run("reseal", conversation_id, now, pack_members(entries))
+        return int(exchanged)
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        now = moment_of(self._connection.now())
+        _, exchanged = await self._connection.run("exchange_head", conversation_id, now, old or "", new)
+        return bool(exchanged)
+
+
+def _moments(now: datetime) -> tuple[str, str]:
+    """Return the current time, and the latest last-message time that a new message may follow."""
+    return moment_of(now), values.moment(to_micros(now) + CLOCK_SKEW // timedelta(microseconds=1))
