@@ -54,6 +54,7 @@ chaos: setup ## Kill processes, servers and connections, and check that nothing 
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.outages --outages $(OUTAGES)
 	$(BIN)/python -m tests.chaos.whole_data --rounds $(ROUNDS)
+	$(BIN)/python -m tests.chaos.killed_operations --kills $(KILLS)
 
 HISTORIES ?= 2000
 residue: setup ## Play HISTORIES random histories, and search the raw files for every removed word (half an hour)

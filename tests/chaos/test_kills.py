@@ -75,3 +75,11 @@ def test_the_checker_sees_what_is_wrong(
     acknowledged: set[int], contents: list[int], expected: Verdict
 ) -> None:
     assert judge(acknowledged, contents) == expected
+
+
+@pytest.mark.slow
+def test_operations_that_need_all_data_survive_kills() -> None:
+    shown = run("tests.chaos.killed_operations", "--kills", "16", "--stores", "sqlite,file")
+    assert "kills {'sqlite': 8}" in shown
+    assert "kills {'file': 8}" in shown
+    assert shown.count("wrong 0 []") == 2
