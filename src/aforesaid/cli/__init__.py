@@ -3,7 +3,8 @@
 app      the Typer application with all commands
 runtime  shared options, opening the store, errors and exit codes
 render   terminal output of values
-lean     option parsing for `serve` without Typer
+
+The other modules have the commands, several in one where they share a noun.
 """
 
 import errno
@@ -38,8 +39,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["serve"]:
-        from aforesaid.cli.lean import run_lean
-        from aforesaid.cli.serve import serve
+        from aforesaid.cli.serve import run_lean, serve
 
         if run_lean(serve, arguments[1:]):
             return

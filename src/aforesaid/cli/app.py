@@ -6,28 +6,18 @@ from aforesaid.cli.archive import archive, archives, restore
 from aforesaid.cli.audit import audit
 from aforesaid.cli.chat import chat
 from aforesaid.cli.clients import clients
-from aforesaid.cli.config import config
 from aforesaid.cli.context import context
-from aforesaid.cli.conversations import conversations
-from aforesaid.cli.copy import copy
+from aforesaid.cli.conversations import conversations, show, stats
 from aforesaid.cli.demo import demo
-from aforesaid.cli.doctor import doctor
-from aforesaid.cli.erase import erase
-from aforesaid.cli.export import export
-from aforesaid.cli.import_ import import_
+from aforesaid.cli.doctor import config, doctor
 from aforesaid.cli.keys import keys
 from aforesaid.cli.loadgen import loadgen
-from aforesaid.cli.migrate import migrate
+from aforesaid.cli.migrate import migrate, postgres
 from aforesaid.cli.notes import notes
-from aforesaid.cli.postgres import postgres
-from aforesaid.cli.purge import purge
-from aforesaid.cli.redact import redact
-from aforesaid.cli.reindex import reindex
-from aforesaid.cli.retention import retention
-from aforesaid.cli.search import search
+from aforesaid.cli.retention import erase, purge, redact, retention
+from aforesaid.cli.search import reindex, search
 from aforesaid.cli.serve import serve
-from aforesaid.cli.show import show
-from aforesaid.cli.stats import stats
+from aforesaid.cli.transfer import copy, export, import_
 
 app = typer.Typer(
     name="aforesaid",

@@ -8,12 +8,13 @@ from rich.markup import escape
 from rich.table import Table
 
 import aforesaid
-from aforesaid.cli.confirm import YesOption, confirm
 from aforesaid.cli.render import ago, console, counted, errors_console, readable
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
     UrlOption,
+    YesOption,
+    confirm,
     find_conversation,
     managers,
     memory_at,

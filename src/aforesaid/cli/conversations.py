@@ -1,11 +1,27 @@
-"""`aforesaid conversations`: list conversations."""
+"""`aforesaid conversations`, `show` and `stats`: list, show and count conversations."""
 
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from aforesaid.cli.render import console, conversations_table
-from aforesaid.cli.runtime import JsonOption, OwnerOption, UrlOption, managers, memory_at, print_json, run
+from aforesaid.cli.render import ago, console, conversations_table, message_line, readable
+from aforesaid.cli.runtime import (
+    JsonOption,
+    OwnerOption,
+    UrlOption,
+    find_conversation,
+    managers,
+    memory_at,
+    print_json,
+    run,
+)
+from aforesaid.contracts import Entry, unreadable_reason
+from aforesaid.contracts.listing import check_complete
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
 
 
@@ -40,3 +56,102 @@ def conversations(
         console().print(conversations_table(rows))
     else:
         console().print("[dim]No conversations.[/]")
+
+
+# One conversation
+
+
+def show(
+    conversation_id: Annotated[str, typer.Argument(metavar="ID")],
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.")] = 100,
+    offset: Annotated[int, typer.Option(help="Number of oldest messages to skip.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the record and the messages of one conversation."""
+
+    async def work() -> tuple[str, Conversation, list[Entry]]:
+        async with memory_at(url) as memory:
+            name, manager, record = await find_conversation(memory, owner, conversation_id)
+            return name, record, await manager.entries(record.id, limit, offset)
+
+    name, record, entries = run(work)
+    if as_json:
+        print_json({"owner": name, **record.to_dict(), "messages": [_document(entry) for entry in entries]})
+        return
+    out = console()
+    _print_record(out, name, record)
+    for entry in entries:
+        out.print(message_line(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
+    rest = record.message_count - offset - len(entries)
+    if rest > 0:
+        out.print(f"[dim]… {rest:,} more; continue with --offset {offset + len(entries)}[/]")
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    why = unreadable_reason(entry)
+    return entry.message.to_dict() if why is None else {"sequence": entry.sequence, "unreadable": why}
+
+
+def _unreadable(entry: Entry) -> str:
+    return (
+        f"[red]message {entry.sequence} cannot be read: {escape(readable(unreadable_reason(entry) or ''))}[/]"
+    )
+
+
+def _print_record(out: Console, owner: str, record: Conversation) -> None:
+    out.print(f"[bold]{escape(readable(record.subject or 'Conversation'))}[/]  [dim]{record.id}[/]")
+    facts = [escape(readable(owner)), record.channel, record.status, f"{record.priority} priority"]
+    facts += [escape(readable(record.client_name))] if record.client_name else []
+    facts += [f"#{escape(readable(tag))}" for tag in record.tags]
+    facts += [f"{record.message_count:,} messages", f"last {ago(record.last_activity)}"]
+    out.print(f"[dim]{' · '.join(facts)}[/]\n")
+
+
+# Counts
+
+
+def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption = False) -> None:
+    """Count owners, conversations and messages."""
+
+    async def work() -> dict[str, Any]:
+        totals: Counter[str] = Counter()
+        by: dict[str, Counter[str]] = {"status": Counter(), "channel": Counter()}
+        last = None
+        async with memory_at(url) as memory:
+            async for _, manager in managers(memory, owner):
+                totals["owners"] += 1
+                for record in await _all_records(manager):
+                    totals["conversations"] += 1
+                    totals["messages"] += record.message_count
+                    totals["unread"] += record.unread_count
+                    by["status"][record.status] += 1
+                    by["channel"][record.channel] += 1
+                    last = max(last or record.last_activity, record.last_activity)
+        names = ("owners", "conversations", "messages", "unread")
+        return {**{name: totals[name] for name in names}, **by, "last_activity": last}
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in ("owners", "conversations", "messages", "unread"):
+        table.add_row(name, f"{found[name]:,}", style="bold" if name == "messages" else "")
+    for name in ("status", "channel"):
+        counts = ", ".join(f"{count:,} {value}" for value, count in found[name].most_common())
+        table.add_row(name, counts or "none")
+    table.add_row("last activity", ago(found["last_activity"]))
+    console().print(table)
+
+
+async def _all_records(manager: ConversationManager) -> list[Conversation]:
+    records: list[Conversation] = []
+    after: str | None = None
+    while True:
+        page = check_complete(await manager.list(limit=500, after=after))
+        records += page.conversations
+        after = page.next
+        if after is None:
+            return records

@@ -1,13 +1,307 @@
-"""`aforesaid doctor`: print the findings of all checks with advice."""
+"""`aforesaid doctor` and `config`: check an installation, and print its settings. Nothing is repaired."""
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
 
 import typer
+from msgspec import Struct
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.checkup import Finding, checkup
 from aforesaid.cli.render import console, readable
-from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, store_url
-from aforesaid.settings import Settings
+from aforesaid.cli.runtime import ConfigOption, JsonOption, UrlOption, print_json, run, store_url
+from aforesaid.contracts import Backend, FileBacked, Migratable, capability
+from aforesaid.errors import AforesaidError, StoreUnavailable
+from aforesaid.layers.build import resilience_in, spool_folder
+from aforesaid.layers.resilient import Resilience
+from aforesaid.layers.resilient.inspect import SpoolState, spool_state
+from aforesaid.layers.resilient.options import why_not_writable
+from aforesaid.model.clock import Clock, system_clock
+from aforesaid.model.conversations import CLOCK_SKEW, Query
+from aforesaid.settings import ENVIRONMENT, SECRETS, Setting, Settings, every_setting, masked_url
+from aforesaid.stores.urls import backend_for
+
+# Checks
+
+
+State = Literal["well", "warning", "problem"]
+
+EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+"""An earlier date means that the clock was reset."""
+LOW_DISK, FULL_DISK = 1024**3, 100 * 1024**2
+"""Free bytes: less than the first is a warning, less than the second a problem."""
+OWNERS_SAMPLED = 20
+DEADLINE = 15.0
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """The result of one check, with advice if something is wrong."""
+
+    about: str
+    state: State
+    found: str
+    advice: str | None = None
+
+
+async def checkup(url: str, settings: Settings, *, clock: Clock = system_clock) -> list[Finding]:
+    """Run all checks and return their findings."""
+    findings = [finding async for finding in _store(url, settings, clock)]
+    findings += await asyncio.to_thread(_local, url, settings, clock())
+    return findings
+
+
+# The store
+
+
+async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
+    backend = backend_for(url, clock=clock)
+    where = masked_url(url)
+    file = _file_of(backend)
+    if file is not None and not await asyncio.to_thread(file.exists):
+        yield Finding(about="store", state="well", found=f"{where}: no file yet; the first turn creates it")
+        return
+    try:
+        async with asyncio.timeout(DEADLINE):
+            schema = await _schema(backend)
+            yield schema
+            if schema.state != "well":
+                yield Finding(about="store", state="well", found=f"{where} answers")
+                return  # opening the store would migrate it
+            await backend.open()
+            try:
+                yield Finding(about="store", state="well", found=f"{where} answers")
+                yield await _future_times(backend, clock())
+                yield await _encryption(backend, settings)
+            finally:
+                await backend.close()
+    except TimeoutError:
+        yield _unreachable(where, f"no answer within {DEADLINE:g} s")
+    except StoreUnavailable as error:
+        yield _unreachable(where, str(error))
+    except AforesaidError as error:
+        yield Finding(
+            about="store", state="problem", found=f"{where}: {error}", advice="see the message above"
+        )
+
+
+def _unreachable(where: str, reason: str) -> Finding:
+    return Finding(
+        about="store",
+        state="problem",
+        found=f"{where} is not usable: {reason}",
+        advice="start the server, or check address, firewall and password; "
+        "until then the resilient layer, if enabled, spools turns",
+    )
+
+
+async def _schema(backend: Backend) -> Finding:
+    migratable = capability(backend, Migratable)
+    if migratable is None:
+        return Finding(about="schema", state="well", found="this store has no schema")
+    version = await migratable.schema_version()
+    if version.found == version.needed:
+        return Finding(about="schema", state="well", found=f"version {version.found}, up to date")
+    return Finding(
+        about="schema",
+        state="warning",
+        found=f"version {version.found}; this release needs {version.needed}",
+        advice="run `aforesaid migrate`; opening the store also migrates it",
+    )
+
+
+async def _future_times(backend: Backend, now: datetime) -> Finding:
+    """Check that no recent conversation has a time in the future, which means that a clock is wrong."""
+    latest = now
+    sampled = 0
+    async for owner in backend.owners():
+        page = await backend.of(owner).find(Query(limit=1))
+        latest = max([latest, *(record.updated_at for record in page.conversations)])
+        sampled += 1
+        if sampled == OWNERS_SAMPLED:
+            break
+    if latest <= now + CLOCK_SKEW:
+        return Finding(about="clock", state="well", found="no stored time lies in the future")
+    return Finding(
+        about="clock",
+        state="problem",
+        found=f"a conversation was stored {latest - now} ahead of this clock",
+        advice="synchronize the clocks of all machines (NTP): lifetimes and order depend on them",
+    )
+
+
+async def _encryption(backend: Backend, settings: Settings) -> Finding:
+    """Check that the master key of the settings decrypts the owners' data keys."""
+    from aforesaid.layers.encrypted import encrypted
+    from aforesaid.layers.options import encryption_in
+
+    try:
+        encryption = await asyncio.to_thread(encryption_in, settings.protection)
+        if encryption is None:
+            return await _without_master_key(backend)
+        if encryption.keyring is not None:
+            await encryption.keyring.open()
+        try:
+            found = await encrypted(backend, encryption).check_master_key(all_of_them=True)
+        finally:
+            if encryption.keyring is not None:
+                await encryption.keyring.close()
+    except AforesaidError as error:
+        return _encryption_problem(f"the master key is not usable: {error}")
+    if found.is_wrong:
+        return _encryption_problem(f"the master key does not decrypt this store: {found.error}")
+    if found.failed:
+        tried = found.opened + found.failed
+        return _encryption_problem(
+            f"the data keys of {found.failed} of {tried} owners cannot be decrypted: {found.error}"
+        )
+    result = f"the master key decrypts the data keys of {found.opened} owners"
+    if not found.opened:
+        result = "nothing is encrypted yet"
+    return Finding(about="encryption", state="well", found=result)
+
+
+def _encryption_problem(found: str) -> Finding:
+    return Finding(
+        about="encryption",
+        state="problem",
+        found=found,
+        advice="set AFORESAID_MASTER_KEY or AFORESAID_MASTER_KEY_FILE to the master key of this store; "
+        "during a rotation, list the new key first and the old key after it",
+    )
+
+
+async def _without_master_key(backend: Backend) -> Finding:
+    from aforesaid.layers.encrypted.keyring import KIND
+
+    sampled = 0
+    async for owner in backend.owners():
+        if await backend.of(owner).get_document(KIND, "data") is not None:
+            return _encryption_problem("the store is encrypted, but no master key is set")
+        sampled += 1
+        if sampled == OWNERS_SAMPLED:
+            break
+    return Finding(about="encryption", state="well", found="off for this store")
+
+
+# This machine
+
+
+def _local(url: str, settings: Settings, now: datetime) -> list[Finding]:
+    findings = [_clock(now)]
+    file = _file_of(backend_for(url))
+    if file is not None:
+        findings += [_permissions(file), _disk("free disk (store)", file.parent)]
+    resilience = resilience_in(settings.resilience, url)
+    if isinstance(resilience, Resilience):
+        folder = spool_folder(url, resilience.folder)
+        findings += [_spool(folder, resilience, now), _writable(folder), _disk("free disk (spool)", folder)]
+    else:
+        findings.append(Finding(about="spool", state="well", found="off for this store"))
+    return findings
+
+
+def _clock(now: datetime) -> Finding:
+    if now >= EARLIEST:
+        return Finding(about="clock", state="well", found=f"{now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC")
+    return Finding(
+        about="clock",
+        state="problem",
+        found=f"the clock shows {now:%Y-%m-%d}",
+        advice="set the clock: message times and lifetimes depend on it",
+    )
+
+
+def _permissions(file: Path) -> Finding:
+    about = "permissions"
+    if not file.exists():
+        problem = why_not_writable(file.parent)
+        if problem is None:
+            return Finding(about=about, state="well", found=f"{file.parent} is writable")
+        return Finding(about=about, state="problem", found=problem, advice="choose another folder")
+    if not os.access(file, os.R_OK | os.W_OK) or not os.access(file.parent, os.W_OK):
+        return Finding(
+            about=about,
+            state="problem",
+            found=f"{file} or its folder is not writable for this user",
+            advice=f"run as the owner of the file, or change the owner of {file.parent}",
+        )
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if os.name != "nt" and mode & 0o077:
+        return Finding(
+            about=about,
+            state="warning",
+            found=f"other users of this machine can read {file} ({mode:o})",
+            advice=f"chmod 600 {file}",
+        )
+    return Finding(about=about, state="well", found=f"only this user can read {file}")
+
+
+def _disk(about: str, folder: Path) -> Finding:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1024**3:,.1f} GB at {folder}"
+    if free >= LOW_DISK:
+        return Finding(about=about, state="well", found=found)
+    state: State = "problem" if free < FULL_DISK else "warning"
+    return Finding(about=about, state=state, found=found, advice="free disk space, or move the data")
+
+
+def _writable(folder: Path) -> Finding:
+    problem = why_not_writable(folder)
+    if problem is None:
+        return Finding(about="permissions (spool)", state="well", found=f"{folder} is writable")
+    return Finding(
+        about="permissions (spool)",
+        state="problem",
+        found=problem,
+        advice="set AFORESAID_SPOOL_FOLDER to a writable folder",
+    )
+
+
+def _spool(folder: Path, resilience: Resilience, now: datetime) -> Finding:
+    try:
+        spool = spool_state(folder)
+    except StoreUnavailable as error:
+        return Finding(about="spool", state="problem", found=str(error), advice="see permissions (spool)")
+    if spool.damaged or spool.dead_letters:
+        return Finding(
+            about="spool",
+            state="problem",
+            found=f"{spool.dead_letters} dead letters and {spool.damaged} damaged files in {folder}",
+            advice="inspect them: each is a write that is missing from the store; then remove them",
+        )
+    if not spool.operations:
+        return Finding(about="spool", state="well", found="empty")
+    return Finding(
+        about="spool",
+        state="problem" if spool.bytes > 0.8 * resilience.spool_limit else "warning",
+        found=_waiting(spool, now),
+        advice="a process with this spool replays them when the store is available again; "
+        "if the spool fills up, raise AFORESAID_SPOOL_LIMIT_MB",
+    )
+
+
+def _waiting(spool: SpoolState, now: datetime) -> str:
+    age = (
+        timedelta(seconds=round((now - spool.oldest).total_seconds())) if spool.oldest else "an unknown time"
+    )
+    return f"{spool.operations:,} operations waiting, {spool.bytes:,} bytes, the oldest for {age}"
+
+
+def _file_of(backend: Backend) -> Path | None:
+    file = capability(backend, FileBacked)
+    return None if file is None else Path(file.path)
+
+
+# The command
+
 
 MARKS = {"well": "[green]well[/]", "warning": "[yellow]warning[/]", "problem": "[bold red]problem[/]"}
 
@@ -38,3 +332,39 @@ def _show(findings: list[Finding]) -> None:
         if finding.advice is not None:
             table.add_row("", "", f"[dim]→ {escape(readable(finding.advice))}[/]")
     console().print(table)
+
+
+# Settings
+
+
+def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Print every setting with its value and source; secrets are masked."""
+
+    async def work() -> list[Setting]:
+        return await asyncio.to_thread(every_setting, file=file)
+
+    settings = [(setting, _masked(setting)) for setting in run(work)]
+    if as_json:
+        print_json(
+            [
+                {"name": one.name, "value": value, "source": one.source, "variable": ENVIRONMENT[one.name]}
+                for one, value in settings
+            ]
+        )
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("setting", "value", "from", "variable"):
+        table.add_column(column, overflow="fold")
+    for one, value in settings:
+        style = "" if one.source == "default" else "bold"
+        shown = str(value).lower() if isinstance(value, bool) else str(value)
+        table.add_row(
+            one.name, escape(readable(shown)), escape(one.source), ENVIRONMENT[one.name], style=style
+        )
+    console().print(table)
+
+
+def _masked(setting: Setting) -> object:
+    if setting.name in SECRETS:
+        return "***" if setting.value else ""
+    return masked_url(setting.value) if setting.name.endswith(("url", "jwks")) else setting.value

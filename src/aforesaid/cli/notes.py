@@ -6,13 +6,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.confirm import YesOption, confirm
 from aforesaid.cli.render import ago, console, counted, readable
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
     JsonOption,
     UrlOption,
+    YesOption,
+    confirm,
     memory_at,
     print_json,
     run,

@@ -1,19 +1,35 @@
-"""`aforesaid retention`: show or change an owner's retention rules."""
+"""`aforesaid retention`, `purge`, `redact` and `erase`: retention rules and permanent removal."""
 
-from typing import Annotated
+from datetime import timedelta
+from typing import Annotated, Any
 
 import msgspec
 import typer
 from msgspec import UNSET
 from rich.markup import escape
+from rich.table import Table
 
-from aforesaid.cli.confirm import YesOption, confirm
-from aforesaid.cli.erase import RequiredOwner
+from aforesaid.cli.archive import FolderOption
 from aforesaid.cli.render import console, counted, readable
-from aforesaid.cli.runtime import JsonOption, UrlOption, memory_at, print_json, run
+from aforesaid.cli.runtime import (
+    JsonOption,
+    OwnerOption,
+    UrlOption,
+    YesOption,
+    confirm,
+    find_conversation,
+    memory_at,
+    print_json,
+    run,
+)
+from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import InvalidInput
 from aforesaid.model.lifetimes import Lifetime, RetentionRules, days, spoken_span
+from aforesaid.model.messages import Message
+from aforesaid.retention.receipts import Receipt
+from aforesaid.retention.rules import Expiring
 
+RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="The owner of the data.")]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(help="NAME=DAYS, as in voice=7; 0 keeps forever, -1 removes the rule. Repeatable."),
@@ -98,3 +114,134 @@ def _rule_rows(rules: RetentionRules) -> list[tuple[str, Lifetime]]:
         *((f"channel {name}", ttl) for name, ttl in rules.channels.items()),
         *general,
     ]
+
+
+# Expired conversations
+
+
+Expirations = list[tuple[str, Expiring]]
+
+
+def purge(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Remove nothing; list expired conversations and the reasons.")
+    ] = False,
+    within: Annotated[
+        float, typer.Option(help="With --dry-run: include conversations that expire within this many days.")
+    ] = 0,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove expired conversations."""
+    if dry_run:
+        _print_expiring(run(lambda: _find_expiring(url, owner, within)), as_json=as_json)
+        return
+    if not yes and (expiring := run(lambda: _find_expiring(url, owner, 0))):
+        confirm(f"Permanently remove {counted(len(expiring), 'expired conversation')}?", yes=yes)
+
+    async def work() -> int:
+        async with memory_at(url) as memory:
+            if owner is not None:
+                return await memory.of(owner).purge_expired()
+            return await memory.purge_expired()
+
+    purged = run(work)
+    if as_json:
+        print_json({"purged": purged})
+    else:
+        console().print(f"{counted(purged, 'expired conversation')} removed")
+
+
+async def _find_expiring(url: str | None, owner: str | None, within: float) -> Expirations:
+    span = days(within, field="--within") or timedelta(0)
+    async with memory_at(url) as memory:
+        if owner is not None:
+            return [(owner, one) for one in await memory.of(owner).expiring(span)]
+        return await memory.would_purge(span)
+
+
+def _print_expiring(expiring: Expirations, *, as_json: bool) -> None:
+    if as_json:
+        rows: list[dict[str, Any]] = [{"owner": owner, "expiring": one} for owner, one in expiring]
+        print_json(rows)
+        return
+    if not expiring:
+        console().print("[dim]Nothing to purge.[/]")
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("conversation", "owner", "messages", "expires", "why"):
+        table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
+    for owner, one in expiring:
+        moment = f"{one.expires_at:%Y-%m-%d %H:%M}"
+        cells = (one.conversation_id, escape(readable(owner)), f"{one.messages:,}", moment)
+        table.add_row(*cells, escape(readable(one.why)))
+    console().print(table)
+    console().print(f"[dim]{counted(len(expiring), 'conversation')} would go[/]")
+
+
+# Messages
+
+
+def redact(
+    conversation_id: Annotated[str, typer.Argument(metavar="ID")],
+    message_id: Annotated[str, typer.Argument(metavar="MESSAGE")],
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    mark: Annotated[str, typer.Option(help="The replacement text.")] = MARK,
+    scrub: Annotated[
+        bool, typer.Option("--scrub", help="Also scrub the database server's files now; rewrites them.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove the content of a message and keep its place in the conversation."""
+    confirm(f"Permanently redact message {readable(message_id)!r}?", yes=yes)
+
+    async def work() -> Message:
+        async with memory_at(url) as memory:
+            _, manager, record = await find_conversation(memory, owner, conversation_id)
+            return await manager.redact(record.id, message_id, mark=mark, scrub=scrub)
+
+    message = run(work)
+    if as_json:
+        print_json(message.to_dict())
+    else:
+        console().print(f"{readable(message_id)} redacted", markup=False, soft_wrap=True)
+
+
+# Everything of an owner
+
+
+def erase(
+    owner: RequiredOwner,
+    conversation_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="One conversation. Default: everything.")
+    ] = None,
+    url: UrlOption = None,
+    folder: FolderOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Permanently erase an owner's data or one conversation, with images, archives, spools and copies."""
+    what = f"conversation {conversation_id}" if conversation_id else "everything"
+    confirm(f"Permanently erase {what} of {readable(owner)!r}?", yes=yes)
+
+    async def work() -> Receipt:
+        async with memory_at(url, archives=folder, spools=True) as memory:
+            return await memory.of(owner).erase(conversation_id)
+
+    receipt = run(work)
+    if as_json:
+        print_json(receipt)
+        return
+    out = console()
+    out.print("Erased:" if receipt.erased else "Erased: nothing found", soft_wrap=True)
+    kinds = {kind.replace("_", " "): f"{count:,}" for kind, count in receipt.erased.items()}
+    name, number = (max(map(len, texts), default=0) for texts in (kinds, kinds.values()))
+    for kind, count in kinds.items():
+        out.print(f"  {kind:<{name}}  {count:>{number}}", soft_wrap=True, highlight=False)
+    out.print(f"[dim]receipt {receipt.digest}[/]", soft_wrap=True)
+    for remains in receipt.remains:
+        out.print(f"[yellow]! {escape(remains)}[/]", soft_wrap=True)

@@ -49,6 +49,7 @@ DefaultedOwnerOption = Annotated[
 DEFAULT_OWNER = "default"
 """The owner in `chat`, `notes` and `clients` when neither --owner nor AFORESAID_OWNER is set."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="A YAML file with settings. Environment variables take precedence."),
@@ -200,6 +201,12 @@ async def find_conversation(
         with suppress(ConversationNotFound):
             return name, manager, await manager.get_conversation(conversation_id)
     raise ConversationNotFound(conversation_id)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before data is permanently removed, and abort unless the user agrees; --yes skips the question."""
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
 
 
 def print_json(value: Any) -> None:

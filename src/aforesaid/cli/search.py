@@ -1,13 +1,15 @@
-"""`aforesaid search "…"`: search conversations and highlight the matches."""
+"""`aforesaid search` and `reindex`: search conversations; rebuild the indexes."""
 
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.text import Text
 
-from aforesaid.cli.render import ROLE_STYLES, console, errors_console, readable
+from aforesaid.cli.render import ROLE_STYLES, console, counted, errors_console, readable
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
@@ -18,11 +20,15 @@ from aforesaid.cli.runtime import (
     refuse_through_server,
     run,
 )
+from aforesaid.contracts import Reindexable, capability
+from aforesaid.contracts.listing import every_record
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
 from aforesaid.search.analysis import terms_of
+from aforesaid.search.indexing import Indexer, remove_vectors
 from aforesaid.search.passages import Line, Passage, explain_score, spans_of
 from aforesaid.search.queries import first_moment, last_moment, local_zone
-from aforesaid.search.searcher import Findings
+from aforesaid.search.searcher import WITHOUT_VECTORS
 
 Found = list[tuple[str, Passage]]
 
@@ -48,31 +54,21 @@ def search(
 ) -> None:
     """Search conversations; show the best passages with speaker, time and conversation."""
 
-    async def search_one(manager: ConversationManager) -> Findings:
-        zone = local_zone(None)
-        return await manager.search(
-            query,
-            limit,
-            role=role,  # type: ignore[arg-type]
-            date_from=first_moment(date_from, field="--from", zone=zone),
-            date_to=last_moment(date_to, field="--to", zone=zone),
-            tag=tag,
-            channel=channel,  # type: ignore[arg-type]
-            max_tokens=max_tokens,
-            explain=explain,
-        )
-
     async def work() -> tuple[Found, str | None]:
-        found: Found = []
-        note = None
+        zone = local_zone(None)
+        options = {
+            "role": role,
+            "date_from": first_moment(date_from, field="--from", zone=zone),
+            "date_to": last_moment(date_to, field="--to", zone=zone),
+            "tag": tag,
+            "channel": channel,
+            "max_tokens": max_tokens,
+            "explain": explain,
+        }
         if by_words:
             refuse_through_server(url, "--words")
         async with memory_at(url, by_meaning=not by_words) as memory:
-            async for name, manager in managers(memory, owner):
-                findings = await search_one(manager)
-                note = note or findings.note
-                found += [(name, passage) for passage in findings.passages]
-        return _best(found, query, limit), note
+            return await _search(memory, owner, query, limit, options)
 
     found, note = run(work)
     if as_json:
@@ -85,6 +81,19 @@ def search(
         out.print("[dim]No results.[/]")
     if note and query and not by_words:
         errors_console().print(f"[dim]{escape(note)}[/]")
+
+
+async def _search(
+    memory: Memory, owner: str | None, query: str, limit: int, options: dict[str, Any]
+) -> tuple[Found, str | None]:
+    """Search one owner or all. Return the best passages, and a note if the search was incomplete."""
+    found: Found = []
+    note = None
+    async for name, manager in managers(memory, owner):
+        findings = await manager.search(query, limit, **options)
+        note = note or findings.note
+        found += [(name, passage) for passage in findings.passages]
+    return _best(found, query, limit), note
 
 
 def _best(found: Found, query: str, limit: int) -> Found:
@@ -125,3 +134,91 @@ def _highlighted(text: str, terms: list[str]) -> Text:
     for span in spans_of(text, terms):
         highlighted.stylize("bold yellow", span.start, span.end)
     return highlighted
+
+
+# Indexes
+
+
+class Result(Struct, kw_only=True):
+    """Counts of indexed messages and removed vectors."""
+
+    words: int = 0
+    """Messages added to the store's lexical index."""
+    model: str | None = None
+    conversations: int = 0
+    messages: int = 0
+    """Messages embedded, or without text."""
+    removed: int = 0
+    """Removed vector blocks: this model's old ones and those of other models."""
+
+
+def reindex(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Keep existing vectors; add missing ones.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Complete the lexical index, rebuild the vectors, and remove the vectors of other models."""
+
+    async def work() -> Result:
+        result = Result()
+        async with memory_at(url) as memory:
+            with Progress(console=errors_console(), transient=True) as progress:
+                await _reindex_words(memory, result, progress)
+                if memory.search_resources.indexer is not None:
+                    await _reindex_vectors(
+                        memory, memory.search_resources.indexer, result, progress, owner, missing=missing
+                    )
+        return result
+
+    result = run(work)
+    if as_json:
+        print_json(result)
+        return
+    if result.words:
+        console().print(f"{counted(result.words, 'message')} added to the lexical index")
+    if result.model is None:
+        console().print(f"[dim]{WITHOUT_VECTORS}[/]")
+        return
+    where = counted(result.conversations, "conversation")
+    console().print(f"{counted(result.messages, 'message')} in {where}, by {result.model}")
+    if result.removed:
+        console().print(f"[dim]{counted(result.removed, 'block')} of vectors removed[/]")
+
+
+async def _reindex_words(memory: Memory, result: Result, progress: Progress) -> None:
+    reindexable = capability(memory.backend, Reindexable)
+    if reindexable is not None:
+        bar = progress.add_task("words", total=None)
+        result.words = await reindexable.reindex(lambda number: progress.update(bar, completed=number))
+        progress.remove_task(bar)
+
+
+async def _reindex_vectors(
+    memory: Memory, indexer: Indexer, result: Result, progress: Progress, owner: str | None, *, missing: bool
+) -> None:
+    result.model = indexer.embedder.name
+    owners = [one async for one in managers(memory, owner)]
+    total = sum([record.message_count for _, m in owners async for record in every_record(m.store)])
+    bar = progress.add_task("vectors", total=total)
+    for name, manager in owners:
+        async for record in every_record(manager.store):
+            await _reindex_one(indexer, result, name, manager, record.id, missing=missing)
+            progress.advance(bar, record.message_count)
+
+
+async def _reindex_one(
+    indexer: Indexer,
+    result: Result,
+    owner: str,
+    manager: ConversationManager,
+    conversation_id: str,
+    *,
+    missing: bool,
+) -> None:
+    keep = indexer.embedder.name if missing else None
+    result.removed += await remove_vectors(manager.store, conversation_id, all_but=keep)
+    result.messages += await indexer.index(owner, manager.store, conversation_id)
+    result.conversations += 1

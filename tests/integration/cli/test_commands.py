@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from aforesaid.cli.lean import parse_options, run_lean
-from aforesaid.cli.serve import serve
+from aforesaid.cli.serve import parse_options, run_lean, serve
 from aforesaid.model.ids import new_id
 from aforesaid.settings import ENVIRONMENT
 from tests.integration.cli.conftest import Run

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.cli.checkup import Finding, checkup
+from aforesaid.cli.doctor import Finding, checkup
 from aforesaid.encryption.master_keys import generate_master_key
 from aforesaid.layers.build import spool_folder
 from aforesaid.layers.resilient import resilient

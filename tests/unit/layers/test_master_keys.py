@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import aforesaid
-from aforesaid.cli.checkup import Finding, checkup
+from aforesaid.cli.doctor import Finding, checkup
 from aforesaid.encryption.master_keys import MasterKeys, WrappedKey, generate_master_key
 from aforesaid.errors import KeyUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted

@@ -1,0 +1,275 @@
+"""`aforesaid copy`, `export` and `import`: move data between stores and files."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from aforesaid._internal import files
+from aforesaid._internal.threads import opened
+from aforesaid.cli.render import console, counted, errors_console
+from aforesaid.cli.runtime import (
+    JsonOption,
+    OwnerOption,
+    UrlOption,
+    memory_at,
+    print_json,
+    require_master_key,
+    run,
+)
+from aforesaid.errors import InvalidInput, StoreUnavailable
+from aforesaid.settings import Settings
+from aforesaid.transfer import CopyReport, ExportReport, count
+from aforesaid.transfer import copy as copy_all
+from aforesaid.transfer import export as export_all
+from aforesaid.transfer import import_ as import_all
+from aforesaid.transfer.conversations import Progress as ProgressCallback
+from aforesaid.transfer.folders import Manifest, read_manifest
+
+
+def copy(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store to read.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The store to write; created if missing.")],
+    encrypt: Annotated[
+        bool, typer.Option("--encrypt", help="The source is not encrypted; encrypt the target.")
+    ] = False,
+    decrypt: Annotated[
+        bool, typer.Option("--decrypt", help="The source is encrypted; write the target unencrypted.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy everything from one store to another and verify the copy. Repeating it copies only changes.
+
+    If a master key is set, both stores are encrypted unless --encrypt or --decrypt says otherwise.
+    """
+
+    async def work() -> CopyReport:
+        if encrypt or decrypt:
+            require_master_key(Settings.load())
+        async with (
+            memory_at(source, plain=encrypt) as from_memory,
+            memory_at(target, create=True, plain=decrypt) as to_memory,
+        ):
+            if as_json:
+                return await copy_all(from_memory.backend, to_memory.backend)
+            with progress_bar("copying", total=await count(from_memory.backend)) as progress:
+                return await copy_all(from_memory.backend, to_memory.backend, progress=progress)
+
+    report = run(work)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+@contextmanager
+def progress_bar(label: str, *, total: int | None) -> Iterator[ProgressCallback]:
+    """Show a progress bar on stderr while conversations are copied; yield its callback."""
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("conversations"))
+    with Progress(*columns, TimeRemainingColumn(), console=errors_console(), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda report: bar.update(task, completed=report.conversations)
+
+
+def print_report(report: CopyReport) -> None:
+    out = console()
+    total = f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')}"
+    new = f"{counted(report.entries, 'message')}, {counted(report.sessions, 'session')} new"
+    out.print(
+        f"{total}: {report.copied:,} copied and verified, {report.unchanged:,} unchanged; {new}",
+        soft_wrap=True,
+    )
+    if report.unreadable:
+        out.print(
+            f"[yellow]! {counted(report.unreadable, 'message')} could not be read and were not copied[/]"
+        )
+    if report.documents:
+        out.print(f"{counted(report.documents, 'document')} new")
+    if report.expired:
+        out.print(f"[yellow]! {report.expired:,} had expired and were skipped[/]")
+    if report.changed_meanwhile:
+        changed = len(report.changed_meanwhile)
+        out.print(f"[yellow]! {changed:,} changed during the copy: run the command again[/]")
+
+
+# Export
+
+
+def export(
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    output: Annotated[str, typer.Option(help="The file to write; - is standard output.")] = "-",
+    folder: Annotated[
+        str | None,
+        typer.Option(help="With --owner: write all data of the owner to a new folder, with a readable page."),
+    ] = None,
+) -> None:
+    """Export conversations as JSON Lines, for backup or import."""
+    if folder is not None:
+        _print_manifest(run(lambda: _export_folder(url, owner, folder)))
+        return
+
+    async def work() -> ExportReport:
+        async with memory_at(url) as memory, _open_output(output) as file:
+            return await export_all(memory.backend, file, owner=owner)
+
+    report = run(work)
+    errors_console().print(
+        f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
+        f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
+        soft_wrap=True,
+    )
+    if report.unreadable:
+        skipped = counted(report.unreadable, "message")
+        errors_console().print(f"[yellow]! {skipped} could not be read and were skipped[/]", soft_wrap=True)
+
+
+async def _export_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
+    if owner is None:
+        raise InvalidInput("--folder needs --owner", field="owner")
+    async with memory_at(url) as memory:
+        return await memory.of(owner).export(folder)
+
+
+def _print_manifest(manifest: Manifest) -> None:
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in manifest.counts.items())
+    errors_console().print(f"exported: {counts}", soft_wrap=True)
+    for name in manifest.unreadable:
+        errors_console().print(
+            f"[yellow]! the archive of {escape(name)} could not be read and was skipped[/]",
+            soft_wrap=True,
+        )
+
+
+@asynccontextmanager
+async def _open_output(output: str) -> AsyncIterator[BinaryIO]:
+    """Open the output; follow symbolic links, and write into a pipe instead of replacing it."""
+    if output == "-":
+        if sys.stdout is None:  # Python sets it to None if the descriptor is closed at startup
+            raise StoreUnavailable("standard output is closed")
+        yield sys.stdout.buffer
+        return
+    place = Path(await asyncio.to_thread(os.path.realpath, output))
+    open_file = _existing_stream if await asyncio.to_thread(_is_special_file, place) else _atomic_file
+    async with open_file(place) as file:
+        yield file
+
+
+def _is_special_file(place: Path) -> bool:
+    """Return whether the path is a pipe or device."""
+    return place.exists() and not place.is_file()
+
+
+@asynccontextmanager
+async def _existing_stream(place: Path) -> AsyncIterator[BinaryIO]:
+    file = await asyncio.to_thread(_open, place, os.O_WRONLY)
+    try:
+        yield file
+    finally:
+        await asyncio.to_thread(_close, file, place)
+
+
+@asynccontextmanager
+async def _atomic_file(place: Path) -> AsyncIterator[BinaryIO]:
+    """Write to a temporary file and rename it when it is complete."""
+    unfinished = Path(f"{place}.part")
+    file = await asyncio.to_thread(_open, unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    try:
+        yield file
+        await asyncio.to_thread(_finish, file, unfinished, place)
+    except BaseException:
+        await asyncio.to_thread(_discard, file, unfinished)
+        raise
+
+
+def _open(path: Path, flags: int) -> BinaryIO:
+    try:
+        # Only this user may read exported conversations.
+        return os.fdopen(os.open(path, flags, 0o600), "wb")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _close(file: BinaryIO, place: Path) -> None:
+    try:
+        file.close()
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _finish(file: BinaryIO, unfinished: Path, place: Path) -> None:
+    try:
+        files.finish(file, unfinished, place)
+    except OSError as error:
+        raise _unwritable(place, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"cannot write {path}: {error.strerror or error}")
+
+
+def _discard(file: BinaryIO, unfinished: Path) -> None:
+    file.close()
+    unfinished.unlink(missing_ok=True)
+
+
+# Import
+
+
+def import_(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="An export file or an owner's folder; - is standard input.")
+    ],
+    url: UrlOption = None,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", "-o", help="The new owner of a folder. Default: its original owner."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import an export into a store, created if missing. Repeating the import adds nothing."""
+    if Path(file).is_dir():
+        manifest = run(lambda: _import_folder(url, owner, file))
+        if as_json:
+            print_json(manifest)
+        else:
+            console().print(f"imported: {', '.join(f'{n:,} {kind}' for kind, n in manifest.counts.items())}")
+        return
+
+    async def work() -> CopyReport:
+        async with _open_export(file) as export, memory_at(url, create=True) as memory:
+            if as_json:
+                return await import_all(export, memory.backend)
+            with progress_bar("importing", total=None) as progress:
+                return await import_all(export, memory.backend, progress=progress)
+
+    report = run(work)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+async def _import_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
+    name = owner or (await asyncio.to_thread(read_manifest, Path(folder))).owner
+    async with memory_at(url, create=True) as memory:
+        return await memory.of(name).import_(folder)
+
+
+@asynccontextmanager
+async def _open_export(file: str) -> AsyncIterator[BinaryIO]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        async with opened(lambda: open(file, "rb")) as export:
+            yield export
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {file}: {error.strerror or error}") from error
