@@ -7,11 +7,13 @@
                │
                └──► last known state, which answers reads, marked as degraded
 
-- `connection`: calls to the store, with `retry` and `breaker`
-- `operations`, `spool/`, `owner_queues`: accepted writes, on disk and in memory
-- `replay`, `apply`, `settle`: from the spool to the store
-- `last_known_state`: answers during an outage
 - `backend`, `store`: the layer itself
+- `calls`: the way of one call through this picture
+- `connection`, `breaker`: calls to the store
+- `acceptance`, `operations`, `spool/`, `owner_queues`: accepted writes, on disk and in memory
+- `replay`, `apply`: from the spool to the store
+- `last_known_state`: answers during an outage
+- `dead_letters`, `inspect`: what an operator looks at
 """
 
 from aforesaid.layers.resilient.backend import ResilientBackend, resilient

@@ -2,52 +2,96 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AsyncExitStack, ExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, Literal
 
 from aforesaid._internal.deadlines import ended
+from aforesaid._internal.freshness import note_degraded
+from aforesaid._internal.loops import LoopWatch
 from aforesaid.contracts import (
-    Appended,
     Backend,
     ConversationStore,
     CopyHolder,
-    Document,
     Scrubbable,
+    Spooling,
     capability,
 )
-from aforesaid.errors import AforesaidError, StoreClosed, StoreError, StoreUnavailable
+from aforesaid.errors import StoreClosed, StoreError, StoreUnavailable
+from aforesaid.layers.base import BackendWrapper
+from aforesaid.layers.reached import ReachedMark
 from aforesaid.layers.resilient import dead_letters, inspect
-from aforesaid.layers.resilient.apply import Answer
-from aforesaid.layers.resilient.connection import PROBE_OWNER
-from aforesaid.layers.resilient.last_known_state import View
-from aforesaid.layers.resilient.operations import Action, Operation, TurnAdded, encode, read_header
-from aforesaid.layers.resilient.options import why_not_writable
+from aforesaid.layers.resilient.connection import PROBE_OWNER, RetryPolicy, Sleep, StoreConnection
+from aforesaid.layers.resilient.last_known_state import LastKnownState
+from aforesaid.layers.resilient.operations import concerns
+from aforesaid.layers.resilient.options import Health, Resilience, why_not_writable
 from aforesaid.layers.resilient.owner_queues import OwnerQueue
-from aforesaid.layers.resilient.removal import remove_copies
-from aforesaid.layers.resilient.replay import Replayer
-from aforesaid.layers.resilient.retry import RetryPolicy, is_transient
-from aforesaid.layers.resilient.settle import settle
+from aforesaid.layers.resilient.replay import Replayer, settle
 from aforesaid.layers.resilient.spool import Ref, Spool
-from aforesaid.layers.resilient.state import ResilientState
-from aforesaid.layers.resilient.store import LARGE, ResilientStore
-from aforesaid.model.conversations import Conversation
-from aforesaid.model.ids import parse_name, parse_uuid
-from aforesaid.telemetry import describe, event
+from aforesaid.layers.resilient.store import ResilientStore
+from aforesaid.model.ids import parse_name
+from aforesaid.telemetry import Telemetry, describe, event, telemetry
 
 log = logging.getLogger("aforesaid.resilient")
 
-T = TypeVar("T")
 LONG_PURGE = 300.0
 """Seconds for a purge of all owners: it may remove much data, but a hanging connection must not block it."""
 ADOPT_EVERY = 30.0
 """Seconds between searches for spools of ended processes."""
 
 
-class ResilientBackend(ResilientState):
+class ResilientBackend(BackendWrapper):
     """A backend that accepts writes and answers reads while its `inner` is unavailable."""
+
+    adds = (CopyHolder, Scrubbable, Spooling)
+
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        folder: Path,
+        resilience: Resilience | None = None,
+        name: str = "store",
+        metrics: Telemetry = telemetry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        background: bool = True,
+        sealed: bool = False,
+        reached: ReachedMark | None = None,
+    ) -> None:
+        super().__init__(inner)
+        self.resilience = resilience or Resilience()
+        self.folder = folder
+        self.name = name
+        self.last_known = LastKnownState()
+        self.queues: dict[str, OwnerQueue] = {}
+        self._background = background
+        self.sealed = sealed
+        """Whether messages are sealed for their places. Then a turn with an expected revision is accepted in
+        an outage if that is the last known one, and becomes a dead letter if another process wrote
+        meanwhile."""
+        self.spool: Spool | None = None
+        self._state: Literal["new", "open", "closed"] = "new"
+        self._loop = LoopWatch()
+        self._wake = asyncio.Event()
+        self.wrap_for_replay: Callable[[str, ConversationStore], ConversationStore] = _identity
+        self._background_task: asyncio.Task[None] | None = None
+        self._count(metrics)
+        self.connection = StoreConnection(
+            inner,
+            name=name,
+            resilience=self.resilience,
+            reached=reached,
+            clock=clock,
+            sleep=sleep,
+            on_change=self.wake,
+            on_retry=self.retries.add,
+        )
+        self.breaker = self.connection.breaker
 
     # A backend
 
@@ -58,10 +102,10 @@ class ResilientBackend(ResilientState):
     async def open(self) -> None:
         if self._state == "open":
             return
-        await self.connection.open(fails_closed=self._fails_closed)
+        await self.connection.open(fails_closed=self.fails_closed)
         self._state = "open"
         self._loop.follow()
-        if not self._fails_closed:
+        if not self.fails_closed:
             await self._start_spool()
         if self._background:
             self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
@@ -96,7 +140,7 @@ class ResilientBackend(ResilientState):
             return
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(self.resilience.close_deadline):
-                await self._replayer().run()
+                await Replayer(self).run()
 
     async def _close_spool(self) -> None:
         spool, self.spool = self.spool, None
@@ -126,6 +170,90 @@ class ResilientBackend(ResilientState):
 
     # State
 
+    def _count(self, metrics: Telemetry) -> None:
+        store = self.name
+        self.retries = metrics.counter("aforesaid_retries_total", store=store)
+        self.degraded_reads = metrics.counter("aforesaid_degraded_reads_total", store=store)
+        self.accepted = metrics.counter("aforesaid_spool_accepted_total", store=store)
+        self.replayed = metrics.counter("aforesaid_spool_replayed_total", store=store)
+        self.set_aside = metrics.counter("aforesaid_dead_letters_total", store=store)
+        self.damaged = metrics.counter("aforesaid_spool_damaged_total", store=store)
+        states = ("closed", "half_open", "open")
+        gauges: dict[str, Callable[[], float]] = {
+            "breaker_state": lambda: states.index(self.breaker.state),
+            "spool_operations": lambda: self.spool_depth,
+            "spool_bytes": lambda: self.spool_bytes,
+            "spool_limit_bytes": lambda: self.resilience.spool_limit,
+            "spool_oldest_seconds": lambda: self.spool_age,
+            "known_bytes": lambda: self.last_known.size,
+        }
+        for gauge, read in gauges.items():
+            metrics.gauge(f"aforesaid_{gauge}", "", read, store=store)
+
+    def wake(self) -> None:
+        """Wake the background task."""
+        self._wake.set()  # looked up at each call: a new event loop gets a new event
+
+    @property
+    def fails_closed(self) -> bool:
+        return self.resilience.policy == "fail_closed"
+
+    @property
+    def reachable(self) -> bool:
+        """Whether calls go to the store."""
+        return self.connection.reachable
+
+    @property
+    def degraded_reason(self) -> str:
+        """The reason why answers are degraded, as a sentence."""
+        if self.reachable:
+            return f"{self.name} is replaying the writes of an outage"
+        return f"{self.name} is unavailable: {self.breaker.reason or 'it was not reached yet'}"
+
+    @property
+    def spool_depth(self) -> int:
+        return sum(queue.depth for queue in self.queues.values())
+
+    @property
+    def spool_bytes(self) -> int:
+        return 0 if self.spool is None else self.spool.size
+
+    @property
+    def spool_age(self) -> float:
+        """The age of the oldest spooled operation in seconds; 0 without one."""
+        oldest = min((queue.oldest for queue in self.queues.values() if queue.oldest), default=None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, (self.inner.of(PROBE_OWNER).now() - oldest).total_seconds())
+
+    async def health(self) -> Health:
+        degraded = not self.reachable or bool(self.queues)
+        return Health(
+            store=self.name,
+            breaker=self.breaker.state,
+            degraded=degraded,
+            reason=self.degraded_reason if degraded else None,
+            spool_operations=self.spool_depth,
+            spool_bytes=self.spool_bytes,
+            spool_limit=0 if self.fails_closed else self.resilience.spool_limit,
+            spool_oldest_seconds=self.spool_age,
+            dead_letters=await asyncio.to_thread(dead_letters.count, self.folder),
+        )
+
+    def degraded(self, owner: str) -> bool:
+        return not self.reachable or owner in self.queues
+
+    def note_degraded(self) -> None:
+        """Count a degraded answer and mark the current request."""
+        self.degraded_reads.add()
+        note_degraded(self.degraded_reason)
+
+    def unavailable(self) -> StoreUnavailable:
+        """Return the error for calls that need the store."""
+        unavailable = StoreUnavailable(self.degraded_reason)
+        unavailable.__cause__ = self.connection.cause
+        return unavailable
+
     def check_open(self) -> None:
         if self._state == "closed":
             raise StoreClosed
@@ -145,47 +273,7 @@ class ResilientBackend(ResilientState):
         if self._background and self._state == "open":
             self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
 
-    # Calls
-
-    async def read(
-        self,
-        owner: str,
-        call: Callable[[], Awaitable[T]],
-        answer_from: Callable[[View], T],
-        is_known: Callable[[View], bool],
-        *,
-        retry: RetryPolicy | None = None,
-        conversation_id: str | None = None,
-    ) -> T:
-        """Return the store's answer, or a degraded answer from the last known state.
-
-        `conversation_id` is the subject of the read, if it has one.
-        """
-        self.check_open()
-        queue = self.queues.get(owner)
-        if queue is not None and conversation_id in queue.changed_conversations and not is_known(queue.view):
-            await self.catch_up(owner)
-            queue = self.queues.get(owner)
-            if queue is not None:
-                raise self.unavailable()
-        cause: StoreUnavailable | None = None
-        if self.reachable and (
-            queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
-        ):
-            try:
-                return await self.connection.attempt(call, retry or self.connection.read_retry)
-            except StoreUnavailable as error:
-                if self._fails_closed or not is_transient(error):
-                    raise
-                cause = error
-        if self._fails_closed:
-            raise self.unavailable()
-        queue = self.queues.get(owner)
-        view = self.last_known.view(owner) if queue is None else queue.view
-        if not is_known(view):
-            raise self.unavailable() from cause or self.connection.cause
-        self.note_degraded(owner)
-        return answer_from(view)
+    # Recovery
 
     async def catch_up(self, owner: str) -> None:
         """Wait for the replay of the owner's queue, within the read deadline, if the store is available."""
@@ -196,15 +284,6 @@ class ResilientBackend(ResilientState):
                 async with asyncio.timeout(self.resilience.read_deadline):
                     await queue.drained.wait()
 
-    async def read_authoritative(self, owner: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the store's own answer, which includes every acknowledged write of the owner, or raise."""
-        self.check_open()
-        if not self.reachable:
-            raise self.unavailable()
-        if owner in self.queues:
-            await settle(self, owner)
-        return await self.connection.attempt(call, self.connection.long_read_retry)
-
     async def pending_owners(self) -> set[str]:
         """Return the owners with an acknowledged write on this machine that may not be stored yet."""
         waiting = await asyncio.to_thread(inspect.pending_owners, self.folder)
@@ -213,65 +292,9 @@ class ResilientBackend(ResilientState):
     async def start_replay(self) -> None:
         """Wake the background task to replay the queues. Without a background task, replay them here."""
         if self._background_task is None:
-            await self._replayer().run()
+            await Replayer(self).run()
         else:
             self._wake.set()
-
-    def retry_for(self, size: object) -> RetryPolicy:
-        """Return the retry policy for a read of this many entries or records."""
-        return (
-            self.connection.read_retry
-            if isinstance(size, int) and size < LARGE
-            else self.connection.long_read_retry
-        )
-
-    async def write(
-        self, owner: str, call: Callable[[], Awaitable[T]], accept: Callable[[OwnerQueue], Awaitable[T]]
-    ) -> T:
-        """Write to the store; if it is unavailable, accept the write after all earlier accepted ones."""
-        self.check_open()
-        while (queue := self.queues.get(owner)) is not None:
-            await queue.pace()
-            if self.queues.get(owner) is queue:
-                return await self._accept_in(queue, accept)
-        if self.reachable:
-            try:
-                return await self.connection.attempt(call, self.connection.write_retry)
-            except StoreUnavailable as error:
-                if self._fails_closed or not is_transient(error):
-                    raise
-        elif self._fails_closed:
-            raise self.unavailable()
-        self.check_open()
-        queue = self.queues.get(owner) or self._new_queue(owner)
-        return await self._accept_in(queue, accept)
-
-    async def write_through(self, owner: str, call: Callable[[], Awaitable[T]], *, repeat: bool) -> T:
-        """Write to the store, or raise: for writes that cannot be acknowledged during an outage."""
-        self.check_open()
-        queue = self.queues.get(owner)
-        if queue is not None and self.reachable:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.resilience.write_deadline):
-                    await queue.drained.wait()
-        if owner in self.queues or not self.reachable:
-            raise self.unavailable()
-        return await self.connection.attempt(
-            call, self.connection.write_retry if repeat else self.connection.write_retry.once()
-        )
-
-    # Accepting
-
-    def _new_queue(self, owner: str) -> OwnerQueue:
-        queue = self.queues[owner] = OwnerQueue(owner, self.last_known.view(owner).copy())
-        return queue
-
-    async def _accept_in(self, queue: OwnerQueue, accept: Callable[[OwnerQueue], Awaitable[T]]) -> T:
-        try:
-            with queue.reserved():
-                return await accept(queue)
-        finally:
-            self.remove_if_empty(queue)
 
     def remove_if_empty(self, queue: OwnerQueue) -> None:
         """Remove an empty queue, so that the owner's calls go to the store again."""
@@ -279,48 +302,13 @@ class ResilientBackend(ResilientState):
             del self.queues[queue.owner]
             queue.drained.set()
 
-    async def accept(self, queue: OwnerQueue, action: Action, at: datetime, apply: Callable[[], Any]) -> Any:
-        """Write the operation to the spool; once it is durable, apply it to the view and return the result.
-
-        The queue stays until then, also when the caller is cancelled: the operation may still reach the disk,
-        and later operations must follow it.
-        """
-        spool = self.spool
-        if spool is None:
-            raise StoreClosed
-
-        def on_durable(ref: Ref | None) -> Any:
-            try:
-                with reservation:
-                    return None if ref is None else self._enqueue(queue, ref, at, apply)
-            finally:
-                self.remove_if_empty(queue)
-
-        self.note_degraded(queue.owner)
-        operation = Operation(owner=queue.owner, at=at, action=action)
-        if operation.conversation_id is not None:
-            queue.changed_conversations.add(parse_uuid(operation.conversation_id, field="conversation_id"))
-        payload = encode(operation)
-        reservation = ExitStack()
-        reservation.enter_context(queue.reserved())
-        return await spool.write(payload, on_durable)
-
-    def _enqueue(self, queue: OwnerQueue, ref: Ref, at: datetime, apply: Callable[[], Any]) -> Any:
-        ref.at = at
-        queue.add(ref)
-        self.accepted.add()
-        self._wake.set()
-        return apply()
-
-    # Recovery
-
     async def recover(self) -> bool:
         """Probe the store if a probe is due, and replay the queues; return whether they are empty."""
         self.check_open()
         if not self.reachable and not await self.connection.probe():
             return False
         await self._try_adopt()
-        await self._replayer().run()
+        await Replayer(self).run()
         return not self.queues
 
     async def adopt(self) -> int:
@@ -331,7 +319,7 @@ class ResilientBackend(ResilientState):
         if self.spool is None:
             return 0
         try:
-            return await self._replayer().adopt()
+            return await Replayer(self).adopt()
         finally:
             if self.queues:
                 self._wake.set()
@@ -344,52 +332,9 @@ class ResilientBackend(ResilientState):
                 log, logging.ERROR, "spool_not_adopted", f"an earlier spool cannot be read: {describe(error)}"
             )
 
-    def _replayer(self) -> Replayer:
-        assert self.spool is not None or not self.queues
-        return Replayer(
-            spool=cast(Spool, self.spool),
-            queues=self.queues,
-            view=lambda owner: self.last_known.view(owner).copy(),
-            call=self._call_for_replay,
-            store=self.inner.of,
-            turns=lambda owner: self._wrap_for_replay(owner, self.inner.of(owner)),
-            set_aside=self._set_aside,
-            on_damaged=self.damaged.add,
-            on_stored=self._on_stored,
-            reachable=lambda: self.reachable,
-        )
-
     def replay_turns_through(self, wrap: Callable[[str, ConversationStore], ConversationStore]) -> None:
         """See `contracts.Spooling`."""
-        self._wrap_for_replay = wrap
-
-    async def _call_for_replay(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await self.connection.attempt(call, self.connection.write_retry)
-
-    def _on_stored(self, operation: Operation, answer: Answer) -> None:
-        self.replayed.add()
-        if isinstance(answer, Document):
-            self.last_known.document(operation.owner, answer)
-        if isinstance(answer, Conversation):
-            self.last_known.record(operation.owner, answer)
-        if isinstance(answer, Appended) and isinstance(operation.action, TurnAdded):
-            turn = operation.action
-            self.last_known.add_turn(operation.owner, turn.conversation_id, turn.messages, answer)
-
-    async def _set_aside(self, payload: bytes, error: AforesaidError) -> None:
-        now = self.inner.of(PROBE_OWNER).now()
-        await asyncio.to_thread(dead_letters.add, self.folder, payload, error, now=now)
-        self.set_aside.add()
-        header = read_header(payload)
-        event(
-            log,
-            logging.ERROR,
-            "dead_letter",
-            f"the store refused a spooled operation; it is a dead letter in {self.folder}",
-            store=self.name,
-            error=type(error).__name__,
-            conversation_id=header and header.conversation_id,
-        )
+        self.wrap_for_replay = wrap
 
     async def _run(self) -> None:
         """Probe, replay and adopt, until cancelled."""
@@ -407,7 +352,7 @@ class ResilientBackend(ResilientState):
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause + 0.01):
                     await self._wake.wait()
-        if not self._fails_closed or not self.reachable:
+        if not self.fails_closed or not self.reachable:
             try:
                 await self.recover()
             except StoreError as error:
@@ -425,8 +370,37 @@ class ResilientBackend(ResilientState):
     async def forget(
         self, owner: str, conversation_id: str | None = None, *, until: datetime | None = None
     ) -> dict[str, int]:
-        """Remove the layer's own copies of an owner's data, or of one conversation; see `removal`."""
-        return await remove_copies(self, owner, conversation_id, until)
+        """Remove the layer's own copies of an owner's data, or of one conversation: spooled operations, dead
+        letters and last known state. Return their number by kind.
+
+        With `until`, operations that were accepted later stay. Removed operations are not stored.
+        """
+        self.check_open()
+        await self.adopt()  # otherwise the spool of an ended process would restore the data later
+        known = self.last_known
+        copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
+        spooled = await self._forget_spooled(owner, conversation_id, until)
+        letters = await asyncio.to_thread(dead_letters.remove, self.folder, owner, conversation_id, until)
+        return {"spool_entries": len(spooled), "dead_letters": letters, "cached_copies": copies}
+
+    async def _forget_spooled(
+        self, owner: str, conversation_id: str | None, until: datetime | None
+    ) -> list[Ref]:
+        spool, queue = self.spool, self.queues.get(owner)
+        if spool is None or not spool.size:
+            return []
+
+        def matches(payload: bytes) -> bool:
+            return concerns(payload, owner, conversation_id, until=until)
+
+        if queue is None:
+            return await spool.forget(matches)
+        async with queue.replay_lock:
+            removed = await spool.forget(matches)
+            queue.drop(removed)
+            queue.view.forget(conversation_id, until)
+        self.remove_if_empty(queue)
+        return removed
 
     async def remove_copies(
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None

@@ -41,11 +41,17 @@ class View:
     def has_log(self, conversation_id: str) -> bool:
         return conversation_id in self.owner_data.logs
 
-    def forget_older(self, moment: datetime) -> None:
-        """Remove conversations that were created by this moment."""
-        for conversation_id, held in list(self.owner_data.logs.items()):
-            if held.record.created_at <= moment:
-                self.owner_data.delete(conversation_id)
+    def forget(self, conversation_id: str | None, until: datetime | None) -> None:
+        """Remove one conversation; without an id, all that were created by `until`, or everything."""
+        if conversation_id is not None:
+            self.owner_data.delete(conversation_id)
+        elif until is None:
+            self.owner_data.logs.clear()
+            self.owner_data.sessions.clear()
+        else:
+            for one, log in list(self.owner_data.logs.items()):
+                if log.record.created_at <= until:
+                    self.owner_data.delete(one)
 
     def copy(self) -> "View":
         view = View(self.owner_data.copy(), self.heads.copy(), self.ends.copy())

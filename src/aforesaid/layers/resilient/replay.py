@@ -6,17 +6,27 @@ the store becomes unavailable again, the rest stays in the spool.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from aforesaid.contracts import ConversationStore
-from aforesaid.errors import AforesaidError, StoreDamaged
+from aforesaid.contracts import Appended, Document
+from aforesaid.errors import AforesaidError, StoreClosed, StoreDamaged, StoreError, StoreUnavailable
+from aforesaid.layers.resilient import dead_letters
 from aforesaid.layers.resilient.apply import Answer, apply, is_refusal, replay
-from aforesaid.layers.resilient.last_known_state import View
-from aforesaid.layers.resilient.operations import Operation, TurnAdded, decode, encode
+from aforesaid.layers.resilient.connection import PROBE_OWNER
+from aforesaid.layers.resilient.operations import Operation, TurnAdded, decode, encode, read_header
 from aforesaid.layers.resilient.owner_queues import OwnerQueue
 from aforesaid.layers.resilient.spool import Adopted, Ref, Spool
+from aforesaid.model.conversations import Conversation
+from aforesaid.telemetry import event
+
+if TYPE_CHECKING:
+    from aforesaid.layers.resilient.backend import ResilientBackend
+
+log = logging.getLogger("aforesaid.resilient")
 
 BATCH = 64
 """Operations per read of the spool."""
@@ -24,37 +34,26 @@ AT_ONCE = 4
 """Owners, and conversations of an owner, that are replayed concurrently. Few, to leave connections to
 callers."""
 
+POLL_SECONDS = 0.05
+"""Seconds between checks of the breaker and of other processes' spools."""
+
 Waiting = tuple[Ref, Operation]
 
 
 class Replayer:
-    """One replay of the owners' queues."""
+    """One replay of the owners' queues. It belongs to one event loop."""
 
-    def __init__(
-        self,
-        *,
-        spool: Spool,
-        queues: dict[str, OwnerQueue],
-        view: Callable[[str], View],
-        call: Callable[[Callable[[], Awaitable[Answer]]], Awaitable[Answer]],
-        store: Callable[[str], ConversationStore],
-        turns: Callable[[str], ConversationStore],
-        set_aside: Callable[[bytes, AforesaidError], Awaitable[None]],
-        on_damaged: Callable[[int], None],
-        on_stored: Callable[[Operation, Answer], None],
-        reachable: Callable[[], bool],
-    ) -> None:
-        self._spool = spool
-        self._queues = queues
-        self._view = view
-        self._call = call
-        self._store = store
-        self._turns = turns
-        self._set_aside = set_aside
-        self._on_damaged = on_damaged
-        self._on_stored = on_stored
-        self._reachable = reachable
+    def __init__(self, backend: "ResilientBackend") -> None:
+        self._backend = backend
+        self._queues = backend.queues
         self._slots = asyncio.Semaphore(AT_ONCE)
+
+    @property
+    def _spool(self) -> Spool:
+        spool = self._backend.spool
+        if spool is None:
+            raise StoreClosed
+        return spool
 
     # Adopting
 
@@ -83,7 +82,7 @@ class Replayer:
         await self._spool.mark_done([ref])
 
     def _enqueue_adopted(self, adopted: Adopted) -> Adopted:
-        self._on_damaged(adopted.damaged)
+        self._backend.damaged.add(adopted.damaged)
         by_owner: dict[str, list[Waiting]] = {}
         for ref, payload in adopted.operations:
             try:
@@ -100,7 +99,7 @@ class Replayer:
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         queue = self._queues.get(owner)
         if queue is None:
-            queue = self._queues[owner] = OwnerQueue(owner, self._view(owner))
+            queue = self._queues[owner] = OwnerQueue(owner, self._backend.last_known.view(owner).copy())
         queue.add_adopted([ref for ref, _ in waiting])
         queue.changed_conversations |= {
             one.conversation_id for _, one in waiting if one.conversation_id is not None
@@ -115,7 +114,7 @@ class Replayer:
         read = list(zip(refs, payloads, strict=True))
         lost = [ref for ref, payload in read if payload is None]
         if lost:
-            self._on_damaged(await self._spool.set_aside_damaged(lost))
+            self._backend.damaged.add(await self._spool.set_aside_damaged(lost))
             queue.mark_stored(lost)
         return [(ref, decode(payload)) for ref, payload in read if payload is not None]
 
@@ -123,7 +122,7 @@ class Replayer:
 
     async def run(self) -> None:
         """Replay until the queues are empty or the store is unavailable. Raise the store's error."""
-        while self._queues and self._reachable():
+        while self._queues and self._backend.reachable:
             results = await asyncio.gather(
                 *(self._drain_exclusively(queue) for queue in list(self._queues.values())),
                 return_exceptions=True,
@@ -170,15 +169,46 @@ class Replayer:
                 queue.mark_stored([ref])
 
     async def _store_one(self, operation: Operation) -> None:
+        backend, owner = self._backend, operation.owner
+        store = backend.inner.of(owner)
+        turns = backend.wrap_for_replay(owner, store)
         try:
-            owner = operation.owner
-            answer = await self._call(lambda: replay(operation, self._store(owner), self._turns(owner)))
+            answer = await backend.connection.attempt(
+                lambda: replay(operation, store, turns), backend.connection.write_retry
+            )
         except AforesaidError as error:
             if not is_refusal(error):
                 raise
             await self._set_aside(encode(operation), error)
         else:
             self._on_stored(operation, answer)
+
+    def _on_stored(self, operation: Operation, answer: Answer) -> None:
+        last_known = self._backend.last_known
+        self._backend.replayed.add()
+        if isinstance(answer, Document):
+            last_known.document(operation.owner, answer)
+        if isinstance(answer, Conversation):
+            last_known.record(operation.owner, answer)
+        if isinstance(answer, Appended) and isinstance(operation.action, TurnAdded):
+            turn = operation.action
+            last_known.add_turn(operation.owner, turn.conversation_id, turn.messages, answer)
+
+    async def _set_aside(self, payload: bytes, error: AforesaidError) -> None:
+        backend = self._backend
+        now = backend.inner.of(PROBE_OWNER).now()
+        await asyncio.to_thread(dead_letters.add, backend.folder, payload, error, now=now)
+        backend.set_aside.add()
+        header = read_header(payload)
+        event(
+            log,
+            logging.ERROR,
+            "dead_letter",
+            f"the store refused a spooled operation; it is a dead letter in {backend.folder}",
+            store=backend.name,
+            error=type(error).__name__,
+            conversation_id=header and header.conversation_id,
+        )
 
 
 def _first_run(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
@@ -192,3 +222,74 @@ def _first_run(waiting: Sequence[Waiting]) -> Sequence[Waiting]:
 
 def _accepted_at(waiting: Waiting) -> datetime:
     return waiting[1].at
+
+
+# Waiting for the replay
+
+
+async def settle(backend: "ResilientBackend", owner: str | None = None) -> None:
+    """Return once the store has every acknowledged write of the owner, or of all owners: the precondition of
+    an operation on all data.
+
+    Acknowledged writes that the store lacks are in three places:
+
+    - in the queues of this process, which are replayed
+    - in the spool of a process that ended, which is adopted into a queue
+    - in the spool of another live process on this machine, which replays it itself
+
+    Raise `StoreUnavailable` when the store is unavailable, or when `Resilience.settle_deadline` passes
+    first.
+    """
+    backend.check_open()
+    if not backend.reachable:
+        raise backend.unavailable()
+    deadline = backend.resilience.settle_deadline
+    try:
+        async with asyncio.timeout(deadline) as waiting:
+            await _settle(backend, owner)
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        raise StoreUnavailable(
+            f"{backend.name} lacks writes that were acknowledged while it was unavailable, and did not get "
+            f"all of them within {deadline:g} s; this operation needs all data and changed nothing: try again"
+        ) from None
+
+
+async def _settle(backend: "ResilientBackend", owner: str | None) -> None:
+    while True:
+        await _adopt(backend)
+        while (queue := _next_queue(backend, owner)) is not None:
+            await _wait_briefly(backend, queue)
+        pending = await backend.pending_owners()
+        if not (pending if owner is None else owner in pending):
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _adopt(backend: "ResilientBackend") -> None:
+    try:
+        await backend.adopt()
+    except StoreError as error:
+        raise StoreUnavailable(
+            f"the spool of an earlier process cannot be read, so {backend.name} may lack data; this "
+            f"operation needs all data and changed nothing: {error}"
+        ) from error
+
+
+def _next_queue(backend: "ResilientBackend", owner: str | None) -> OwnerQueue | None:
+    if owner is not None:
+        return backend.queues.get(owner)
+    return next(iter(backend.queues.values()), None)
+
+
+async def _wait_briefly(backend: "ResilientBackend", queue: OwnerQueue) -> None:
+    """Wait for the queue for one poll interval, because the store may become unavailable again."""
+    if not backend.reachable:
+        raise backend.unavailable()
+    await backend.start_replay()
+    try:
+        async with asyncio.timeout(POLL_SECONDS):
+            await queue.drained.wait()
+    except TimeoutError:
+        return

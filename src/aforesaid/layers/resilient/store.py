@@ -6,7 +6,7 @@ accepted operation during an outage.
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, Self
 
 from msgspec.structs import replace
 
@@ -15,57 +15,67 @@ from aforesaid.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LogEnd,
+    Matches,
     Place,
     Position,
+    Sealable,
+    Searchable,
+    SnapshotReader,
     Tally,
-    check_data,
+    VectorMatch,
+    VectorSearchable,
     parse_place,
-    without_head,
 )
-from aforesaid.errors import ConversationExists, ConversationNotFound, StoreUnavailable
+from aforesaid.errors import ConversationExists
+from aforesaid.layers.base import StoreWrapper
+from aforesaid.layers.resilient.acceptance import Acceptance
+from aforesaid.layers.resilient.calls import LARGE, OwnerCalls, parse_id
 from aforesaid.layers.resilient.last_known_state import View
 from aforesaid.layers.resilient.message_ids import with_ids, without_generated_ids, without_generated_ids_in
-from aforesaid.layers.resilient.operations import (
-    Bound,
-    Created,
-    DocumentPut,
-    Resumed,
-    Unbound,
-    Updated,
-    turn_added,
-)
-from aforesaid.layers.resilient.owner_queues import OwnerQueue
-from aforesaid.layers.resilient.store_base import parse_id
-from aforesaid.layers.resilient.store_capabilities import ResilientCapabilities
-from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_revision, stamp_for
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.layers.resilient.replay import settle
+from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
-from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, split_known
 
-T = TypeVar("T")
-
-LARGE = 1000
-"""Entries or records from which a read has the deadline of a long read."""
+if TYPE_CHECKING:
+    from aforesaid.layers.resilient.backend import ResilientBackend
 
 
-class ResilientStore(ResilientCapabilities):
+class ResilientStore(StoreWrapper):
     """A store that retries calls, accepts turns during an outage, and then answers from the last known
     state."""
+
+    # A snapshot cannot come from the last known state, but a context must.
+    hides = (SnapshotReader,)
+
+    def __init__(self, backend: "ResilientBackend", owner: str, inner: ConversationStore) -> None:
+        super().__init__(inner)
+        self._backend = backend
+        self._owner = owner
+        self._last_known = backend.last_known
+        self._calls = OwnerCalls(backend, owner)
+        self._acceptance = Acceptance(backend, inner.now)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether an answer now would come from the last known state, or lack spooled turns."""
+        return not self._calls.is_authoritative and self._backend.degraded(self._owner)
+
+    async def authoritative(self) -> Self:
+        await settle(self._backend, self._owner)
+        view = await super().authoritative()
+        view._calls = self._calls.authoritative()
+        return view
+
+    def _remember_record(self, record: Conversation) -> None:
+        self._last_known.record(self._owner, record)
 
     # Records
 
     async def create(self, conversation: Conversation) -> Conversation:
-        async def accept(queue: OwnerQueue) -> Conversation:
-            if queue.view.owner_data.get(conversation.id, now=self.now()) is not None:
-                raise ConversationExists(conversation.id)
-            action = Created(conversation=conversation)
-            await self._accept(queue, action, lambda s, now: s.create(conversation, now=now))
-            queue.view.ends.add(conversation.id)
-            return conversation
-
-        return await self._write(
+        return await self._calls.write(
             _create_once(self.inner, conversation),
-            _serialized(accept),
+            lambda queue: self._acceptance.create(queue, conversation),
             remember=self._remember_record,
             subject=conversation.id,
         )
@@ -73,11 +83,11 @@ class ResilientStore(ResilientCapabilities):
     async def get(self, conversation_id: str) -> Conversation | None:
         def remember(record: Conversation | None) -> None:
             if record is None:
-                self._last_known.drop(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+                self._last_known.drop(self._owner, parse_id(conversation_id))
             else:
                 self._remember_record(record)
 
-        return await self._read(
+        return await self._calls.read(
             lambda: self.inner.get(conversation_id),
             lambda view: view.owner_data.get(conversation_id, now=self.now()),
             remember=remember,
@@ -88,27 +98,20 @@ class ResilientStore(ResilientCapabilities):
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
         if expected_revision is not None:
-            return await self._write_through(
+            return await self._calls.write_through(
                 lambda: self.inner.update(conversation_id, changes, expected_revision=expected_revision)
             )
 
-        async def accept(queue: OwnerQueue) -> Conversation:
-            self._require(queue.view, conversation_id)
-            action = Updated(conversation_id=conversation_id, changes=changes)
-            return await self._accept(
-                queue, action, lambda s, now: s.update(conversation_id, changes, now=now)
-            )
-
-        return await self._write(
+        return await self._calls.write(
             lambda: self.inner.update(conversation_id, changes),
-            _serialized(accept),
+            lambda queue: self._acceptance.update(queue, conversation_id, changes),
             remember=self._remember_record,
             subject=conversation_id,
         )
 
     async def find(self, query: Query) -> Page:
         await self._backend.catch_up(self._owner)
-        return await self._read(
+        return await self._calls.read(
             lambda: self.inner.find(query),
             lambda view: replace(view.owner_data.find(query, now=self.now()), degraded=True),
             remember=lambda page: self._last_known.records(self._owner, page.conversations),
@@ -116,10 +119,10 @@ class ResilientStore(ResilientCapabilities):
         )
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        gone = await self._write_through(
+        gone = await self._calls.write_through(
             lambda: self.inner.delete(conversation_id, expected_revision=expected_revision), repeat=True
         )
-        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        conversation_id = parse_id(conversation_id)
         if expected_revision is None:
             await self._backend.forget(self._owner, conversation_id)
         else:
@@ -132,22 +135,9 @@ class ResilientStore(ResilientCapabilities):
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
-        async def accept(queue: OwnerQueue) -> Conversation:
-            owner_data, now = queue.view.owner_data, self.now()
-            bound = owner_data.active_session(session_id, now=now, active_since=active_since)
-            if bound is not None:
-                self._backend.note_degraded(self._owner)
-                return bound
-            action = Resumed(session_id=session_id, conversation=fresh)
-            resumed: Conversation = await self._accept(
-                queue, action, lambda s, now: s.resume(session_id, fresh, now=now, active_since=active_since)
-            )
-            queue.view.ends.add(resumed.id)
-            return resumed
-
-        return await self._write(
+        return await self._calls.write(
             lambda: self.inner.resume(session_id, fresh, active_since=active_since),
-            _serialized(accept),
+            lambda queue: self._acceptance.resume(queue, session_id, fresh, active_since),
             remember=lambda record: self._last_known.session(self._owner, session_id, record),
         )
 
@@ -158,7 +148,7 @@ class ResilientStore(ResilientCapabilities):
             else:
                 self._last_known.session(self._owner, session_id, record)
 
-        return await self._read(
+        return await self._calls.read(
             lambda: self.inner.session(session_id),
             lambda view: view.owner_data.session(session_id, now=self.now()),
             remember=remember,
@@ -166,31 +156,21 @@ class ResilientStore(ResilientCapabilities):
         )
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
-        async def accept(queue: OwnerQueue) -> None:
-            self._require(queue.view, conversation_id)
-            parse_name(session_id, field="session_id")
-            action = Bound(session_id=session_id, conversation_id=conversation_id)
-            await self._accept(queue, action, lambda s, now: s.bind(session_id, conversation_id, now=now))
-
-        await self._write(
+        await self._calls.write(
             lambda: self.inner.bind(session_id, conversation_id),
-            _serialized(accept),
+            lambda queue: self._acceptance.bind(queue, session_id, conversation_id),
             remember=lambda _: self._last_known.bind_session(self._owner, session_id, conversation_id),
         )
 
     async def unbind(self, session_id: str) -> None:
-        async def accept(queue: OwnerQueue) -> None:
-            parse_name(session_id, field="session_id")
-            await self._accept(queue, Unbound(session_id=session_id), lambda s, now: s.unbind(session_id))
-
-        await self._write(
+        await self._calls.write(
             lambda: self.inner.unbind(session_id),
-            _serialized(accept),
+            lambda queue: self._acceptance.unbind(queue, session_id),
             remember=lambda _: self._last_known.unbind_session(self._owner, session_id),
         )
 
     async def sessions(self, conversation_id: str) -> list[str]:
-        return await self._read(
+        return await self._calls.read(
             lambda: self.inner.sessions(conversation_id),
             lambda view: view.owner_data.bound_to(conversation_id, now=self.now()),
             remember=_ignore,
@@ -211,50 +191,23 @@ class ResilientStore(ResilientCapabilities):
             return self.inner.append(conversation_id, turn, expected_revision=expected_revision)
 
         if expected_revision is None or self._backend.sealed:
-            done = await self._write(
+            done = await self._calls.write(
                 call,
-                lambda queue: self._accept_turn(queue, conversation_id, turn, expected_revision),
+                lambda queue: self._acceptance.append(queue, conversation_id, turn, expected_revision),
                 remember=remember,
                 subject=conversation_id,
             )
         else:
-            done = await self._write_through(self._remembering(call, remember, conversation_id), repeat=True)
+            done = await self._calls.write_through(
+                self._calls.remembering(call, remember, conversation_id), repeat=True
+            )
         return without_generated_ids_in(done, turn)
-
-    async def _accept_turn(
-        self, queue: OwnerQueue, conversation_id: str, turn: Sequence[Message], expected_revision: int | None
-    ) -> Appended:
-        conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        if without_head(turn)[1] is not None:
-            # The turn is sealed for a place that another process may take. The encrypted layer seals it
-            # again.
-            raise StoreUnavailable(
-                f"conversation {conversation_id} cannot be written to: {self._backend.degraded_reason}"
-            )
-        view, now = queue.view, self.now()
-        log = view.owner_data.logs.get(conversation_id)
-        packed = _with_times(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
-        if expected_revision is not None and conversation_id not in view.ends:
-            raise StoreUnavailable(
-                f"the end of conversation {conversation_id} is not known: {self._backend.degraded_reason}"
-            )
-        view.assume(conversation_id, now=now)
-        if view.owner_data.get(conversation_id, now=now) is None:
-            raise ConversationNotFound(conversation_id)
-        new, _ = split_known(view.owner_data.logs[conversation_id], packed, now=now)
-        if not new:
-            return view.owner_data.append(conversation_id, packed, now=now)
-        check_revision(
-            conversation_id, view.owner_data.logs[conversation_id].record.revision, expected_revision
-        )
-        action = turn_added(conversation_id, packed, expected_revision)
-        return await self._accept(queue, action, lambda s, now: s.append(conversation_id, packed, now=now))
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         # Without retry: a second attempt could remove a turn that was added in between.
-        done = await self._write_through(
+        done = await self._calls.write_through(
             lambda: self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
         )
         self._last_known.replace_log(self._owner, conversation_id, done)
@@ -293,7 +246,7 @@ class ResilientStore(ResilientCapabilities):
                 is_whole = len(entries) < limit
                 self._last_known.tail(self._owner, conversation_id, entries, is_whole=is_whole)
 
-        entries = await self._read(
+        entries = await self._calls.read(
             lambda: call(conversation_id, limit=limit, before=before),
             lambda view: view.owner_data.tail(conversation_id, now=self.now(), limit=limit, before=before),
             remember=remember,
@@ -308,7 +261,7 @@ class ResilientStore(ResilientCapabilities):
             if offset == 0 and limit < _FRONT_SIZE:
                 self._last_known.head(self._owner, conversation_id, entries)
 
-        entries = await self._read(
+        entries = await self._calls.read(
             lambda: self.inner.page(conversation_id, limit=limit, offset=offset),
             lambda view: view.page(conversation_id, now=self.now(), limit=limit, offset=offset),
             remember=remember,
@@ -319,7 +272,7 @@ class ResilientStore(ResilientCapabilities):
         return without_generated_ids(entries)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        found = await self._read(
+        found = await self._calls.read(
             lambda: self.inner.entry(conversation_id, message_id),
             lambda view: view.owner_data.entry(conversation_id, message_id, now=self.now()),
             remember=_ignore,
@@ -331,7 +284,7 @@ class ResilientStore(ResilientCapabilities):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        replaced = await self._write_through(
+        replaced = await self._calls.write_through(
             lambda: self.inner.replace(conversation_id, message, expected_revision=expected_revision),
             repeat=expected_revision is None,
         )
@@ -356,18 +309,15 @@ class ResilientStore(ResilientCapabilities):
                 kind, key, data, conversation_id=conversation_id, expected_version=expected_version
             )
 
-        async def accept(queue: OwnerQueue) -> Document:
-            action = DocumentPut(kind=kind, key=key, data=check_data(data))
-            return await self._accept(
-                queue, action, lambda s, now: s.put_document(place, data, now=now, expected_version=None)
-            )
-
         if conversation_id is None and expected_version is None:
-            return await self._write(
-                call, _serialized(accept), remember=self._remember_document, subject=place
+            return await self._calls.write(
+                call,
+                lambda queue: self._acceptance.put_document(queue, place, data),
+                remember=self._remember_document,
+                subject=place,
             )
-        return await self._write_through(
-            self._remembering(call, self._remember_document, place), repeat=expected_version is None
+        return await self._calls.write_through(
+            self._calls.remembering(call, self._remember_document, place), repeat=expected_version is None
         )
 
     def _remember_document(self, document: Document) -> None:
@@ -388,8 +338,8 @@ class ResilientStore(ResilientCapabilities):
             else:
                 self._remember_document(document)
 
-        return await self._answer(
-            self._remembering(call, remember, place),
+        return await self._calls.answer(
+            self._calls.remembering(call, remember, place),
             lambda view: view.owner_data.documents[place],
             lambda view: place in view.owner_data.documents,
         )
@@ -397,12 +347,14 @@ class ResilientStore(ResilientCapabilities):
     async def documents(
         self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Document]:
-        return await self._read_from_store(
+        return await self._calls.read_from_store(
             lambda: self.inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
         )
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        return await self._read_from_store(lambda: self.inner.document_kinds(conversation_id=conversation_id))
+        return await self._calls.read_from_store(
+            lambda: self.inner.document_kinds(conversation_id=conversation_id)
+        )
 
     async def delete_document(
         self,
@@ -412,7 +364,7 @@ class ResilientStore(ResilientCapabilities):
         conversation_id: str | None = None,
         expected_version: int | None = None,
     ) -> bool:
-        deleted = await self._write_through(
+        deleted = await self._calls.write_through(
             lambda: self.inner.delete_document(
                 kind, key, conversation_id=conversation_id, expected_version=expected_version
             )
@@ -421,29 +373,70 @@ class ResilientStore(ResilientCapabilities):
         return deleted
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
-        await self._write_through(lambda: self.inner.restore_documents(documents), repeat=True)
+        await self._calls.write_through(lambda: self.inner.restore_documents(documents), repeat=True)
         for document in documents:
             self._last_known.drop_document(self._owner, Place(document.kind, document.key))
 
     # Moving and retention
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._write_through(lambda: self.inner.restore(conversation, entries), repeat=True)
+        await self._calls.write_through(lambda: self.inner.restore(conversation, entries), repeat=True)
         self._last_known.drop(self._owner, conversation.id)
 
     async def purge_expired(self) -> int:
-        return await self._write_through(self.inner.purge_expired, repeat=True)
+        return await self._calls.write_through(self.inner.purge_expired, repeat=True)
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return await self._read_from_store(lambda: self.inner.expired(by=by, limit=limit))
+        return await self._calls.read_from_store(lambda: self.inner.expired(by=by, limit=limit))
 
     async def clear(self) -> Tally:
-        gone = await self._write_through(self.inner.clear, repeat=True)
+        gone = await self._calls.write_through(self.inner.clear, repeat=True)
         await self._backend.forget(self._owner)
         return gone
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        return await self._read_from_store(lambda: self.inner.tally(conversation_id))
+        return await self._calls.read_from_store(lambda: self.inner.tally(conversation_id))
+
+    # Sealable
+
+    async def log_end(self, conversation_id: str) -> LogEnd | None:
+        def remember(end: LogEnd | None) -> None:
+            if end is None:
+                self._last_known.drop(self._owner, parse_id(conversation_id))
+            else:
+                self._last_known.end(self._owner, conversation_id, end)
+
+        inner = self.inner_capability(Sealable)
+        return await self._calls.answer(
+            self._calls.remembering(lambda: inner.log_end(conversation_id), remember, conversation_id),
+            lambda view: view.owner_data.log_end(conversation_id, now=self.now()),
+            lambda view: parse_id(conversation_id) in view.ends,
+            conversation_id=parse_id(conversation_id),
+        )
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        inner = self.inner_capability(Sealable)
+        exchanged = await self._calls.write_through(
+            lambda: inner.reseal(conversation_id, entries), repeat=True
+        )
+        self._last_known.drop(self._owner, parse_id(conversation_id))
+        return exchanged
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        inner = self.inner_capability(Sealable)
+        return await self._calls.write_through(lambda: inner.exchange_head(conversation_id, old, new))
+
+    # Searchable and VectorSearchable
+
+    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
+        inner = self.inner_capability(Searchable)
+        return await self._calls.search(lambda: inner.matches(terms, limit=limit))
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
+    ) -> list[VectorMatch] | None:
+        inner = self.inner_capability(VectorSearchable)
+        return await self._calls.search(lambda: inner.nearest(model, vector, limit=limit, around=around))
 
 
 def _ignore(_: object) -> None:
@@ -473,19 +466,3 @@ def _create_once(
             return there
 
     return create
-
-
-def _serialized(accept: Callable[[OwnerQueue], Awaitable[T]]) -> Callable[[OwnerQueue], Awaitable[T]]:
-    """Run `accept` under the decision lock of the queue."""
-
-    async def accept_alone(queue: OwnerQueue) -> T:
-        async with queue.decision_lock:
-            return await accept(queue)
-
-    return accept_alone
-
-
-def _with_times(turn: Sequence[Message], stamp: datetime) -> list[EncodedMessage]:
-    return encode_messages(
-        [message if message.timestamp else message.with_(timestamp=stamp) for message in turn]
-    )

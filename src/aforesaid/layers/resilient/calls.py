@@ -1,0 +1,232 @@
+"""How one owner's call reaches the store, the spool or the last known state.
+
+read  ──► the store, with retries ──► recorded in the last known state
+            └─ unavailable ──► the last known state plus the spool, marked as degraded
+write ──► the store, with retries
+            └─ unavailable, or earlier writes wait ──► the spool ──► the owner's queue and view
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aforesaid._internal.deadlines import promptly_within
+from aforesaid.errors import ConversationNotFound, StoreUnavailable
+from aforesaid.layers.resilient.connection import RetryPolicy, is_transient
+from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View
+from aforesaid.layers.resilient.owner_queues import OwnerQueue
+from aforesaid.layers.resilient.replay import settle
+from aforesaid.model.ids import parse_uuid
+
+if TYPE_CHECKING:
+    from aforesaid.layers.resilient.backend import ResilientBackend
+
+T = TypeVar("T")
+
+LARGE = 1000
+"""Entries or records from which a read has the deadline of a long read."""
+
+
+class OwnerCalls:
+    """The calls of one owner's store."""
+
+    def __init__(self, backend: "ResilientBackend", owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+        self.is_authoritative = False
+        """Whether calls are for operations on all data: without fallback and spool."""
+
+    def authoritative(self) -> "OwnerCalls":
+        """Return the same calls without fallback and spool."""
+        calls = copy(self)
+        calls.is_authoritative = True
+        return calls
+
+    @property
+    def last_known(self) -> LastKnownState:
+        return self._backend.last_known
+
+    # Reading
+
+    async def read(
+        self,
+        call: Callable[[], Awaitable[T]],
+        answer_from: Callable[[View], T],
+        *,
+        remember: Callable[[T], None],
+        is_known: Callable[[View], bool] | None = None,
+        conversation_id: str | None = None,
+        session_id: str | None = None,
+        size: int = 1,
+    ) -> T:
+        """Return the store's answer, or a degraded answer from the last known state.
+
+        `size` is the number of entries or records. By default an answer about a conversation or session is
+        known when that is known.
+        """
+
+        def is_answer_known(view: View) -> bool:
+            if is_known is not None:
+                return is_known(view)
+            if session_id is not None:
+                return session_id in view.owner_data.sessions
+            return conversation_id is None or view.has_record(parse_id(conversation_id))
+
+        connection = self._backend.connection
+        is_short = isinstance(size, int) and size < LARGE
+        return await self.answer(
+            self.remembering(call, remember, conversation_id),
+            answer_from,
+            is_answer_known,
+            retry=connection.read_retry if is_short else connection.long_read_retry,
+            conversation_id=None if conversation_id is None else parse_id(conversation_id),
+        )
+
+    async def answer(
+        self,
+        call: Callable[[], Awaitable[T]],
+        answer_from: Callable[[View], T],
+        is_known: Callable[[View], bool],
+        *,
+        retry: RetryPolicy | None = None,
+        conversation_id: str | None = None,
+    ) -> T:
+        """Return the store's answer, or a degraded one if `is_known` holds for the last known state.
+
+        `conversation_id` is the subject of the read, if it has one.
+        """
+        backend = self._backend
+        backend.check_open()
+        if self.is_authoritative:
+            return await self._answer_authoritatively(call)
+        queue = backend.queues.get(self._owner)
+        if queue is not None and conversation_id in queue.changed_conversations and not is_known(queue.view):
+            # The store lacks accepted writes of this conversation, and the view does not know the rest.
+            await backend.catch_up(self._owner)
+            queue = backend.queues.get(self._owner)
+            if queue is not None:
+                raise backend.unavailable()
+        cause: StoreUnavailable | None = None
+        if backend.reachable and (
+            queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
+        ):
+            try:
+                return await backend.connection.attempt(call, retry or backend.connection.read_retry)
+            except StoreUnavailable as error:
+                if backend.fails_closed or not is_transient(error):
+                    raise
+                cause = error
+        if backend.fails_closed:
+            raise backend.unavailable()
+        queue = backend.queues.get(self._owner)
+        view = self.last_known.view(self._owner) if queue is None else queue.view
+        if not is_known(view):
+            raise backend.unavailable() from cause or backend.connection.cause
+        backend.note_degraded()
+        return answer_from(view)
+
+    async def _answer_authoritatively(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the store's own answer, which includes every acknowledged write of the owner, or raise."""
+        backend = self._backend
+        if not backend.reachable:
+            raise backend.unavailable()
+        if self._owner in backend.queues:
+            await settle(backend, self._owner)
+        return await backend.connection.attempt(call, backend.connection.long_read_retry)
+
+    async def read_from_store(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Read data that only the store has, or raise."""
+        return await self.answer(call, _not_known, lambda view: False)
+
+    async def search(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Search the store's index. It lacks spooled turns, so an answer may be degraded."""
+        retry = self._backend.connection.search_retry
+        found: T = await self.answer(call, _not_known, lambda view: False, retry=retry)
+        if not self.is_authoritative and self._backend.degraded(self._owner):
+            self._backend.note_degraded()
+        return found
+
+    def remembering(
+        self, call: Callable[[], Awaitable[T]], remember: Callable[[T], None], subject: Subject
+    ) -> Callable[[], Awaitable[T]]:
+        """Return the call, extended to record its answer in the last known state, unless the answer is
+        outdated."""
+
+        async def remembered_call() -> T:
+            with self.last_known.track_call(self._owner, subject) as tracked:
+                try:
+                    answer = await call()
+                except ConversationNotFound as gone:
+                    self.last_known.drop(self._owner, gone.conversation_id)
+                    raise
+                if not tracked.is_outdated:
+                    remember(answer)
+                return answer
+
+        return remembered_call
+
+    # Writing
+
+    async def write(
+        self,
+        call: Callable[[], Awaitable[T]],
+        accept: Callable[[OwnerQueue], Awaitable[T]],
+        *,
+        remember: Callable[[T], None],
+        subject: Subject = None,
+    ) -> T:
+        """Write to the store; if it is unavailable, accept the write after all earlier accepted ones."""
+        call = self.remembering(call, remember, subject)
+        if self.is_authoritative:
+            return await self.write_through(call, repeat=True)
+        backend = self._backend
+        backend.check_open()
+        while (queue := backend.queues.get(self._owner)) is not None:
+            await queue.pace()
+            if backend.queues.get(self._owner) is queue:
+                return await self._accept_in(queue, accept)
+        if backend.reachable:
+            try:
+                return await backend.connection.attempt(call, backend.connection.write_retry)
+            except StoreUnavailable as error:
+                if backend.fails_closed or not is_transient(error):
+                    raise
+        elif backend.fails_closed:
+            raise backend.unavailable()
+        backend.check_open()
+        queue = backend.queues.get(self._owner)
+        if queue is None:
+            view = self.last_known.view(self._owner).copy()
+            queue = backend.queues[self._owner] = OwnerQueue(self._owner, view)
+        return await self._accept_in(queue, accept)
+
+    async def write_through(self, call: Callable[[], Awaitable[T]], *, repeat: bool = False) -> T:
+        """Write to the store, or raise: for writes that cannot be acknowledged during an outage. `repeat`
+        allows retries, for idempotent writes."""
+        backend = self._backend
+        backend.check_open()
+        queue = backend.queues.get(self._owner)
+        if queue is not None and backend.reachable:
+            with suppress(TimeoutError):
+                await promptly_within(backend.resilience.write_deadline, queue.drained.wait())
+        if self._owner in backend.queues or not backend.reachable:
+            raise backend.unavailable()
+        retry = backend.connection.write_retry
+        return await backend.connection.attempt(call, retry if repeat else retry.once())
+
+    async def _accept_in(self, queue: OwnerQueue, accept: Callable[[OwnerQueue], Awaitable[T]]) -> T:
+        try:
+            with queue.reserved():
+                return await accept(queue)
+        finally:
+            self._backend.remove_if_empty(queue)
+
+
+def parse_id(conversation_id: object) -> str:
+    """Return the id of a conversation in its usual form. Raise `InvalidInput`."""
+    return parse_uuid(conversation_id, field="conversation_id")
+
+
+def _not_known(_: View) -> Any:
+    raise StoreUnavailable
