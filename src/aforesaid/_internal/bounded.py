@@ -44,8 +44,11 @@ class BoundedDict(MutableMapping[K, V]):
     def __setitem__(self, key: K, value: V) -> None:
         self._items[key] = value
         self._items.move_to_end(key)
-        self._measure(key, value)
-        self._evict()
+        if self._size is not None:
+            self._measure(key, value)
+            self._evict()
+        elif len(self._items) > self.limit:
+            self._evict()
 
     def __delitem__(self, key: K) -> None:
         del self._items[key]

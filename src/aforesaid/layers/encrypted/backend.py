@@ -1,13 +1,12 @@
 """The encrypted backend, and the keys and log ends that its stores share."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from functools import partial
-from weakref import WeakValueDictionary
 
 from aforesaid._internal.arguments import CheckedFields
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.deadlines import within
 from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import (
@@ -22,21 +21,22 @@ from aforesaid.contracts import (
 from aforesaid.encryption.master_keys import KeyProvider
 from aforesaid.errors import KeyUnavailable, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper
-from aforesaid.layers.encrypted.heads import Head
+from aforesaid.layers.encrypted.entries import OpenedEntries
+from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head
 from aforesaid.layers.encrypted.keyring import KIND, Keyring
 from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck, check_master_key
-from aforesaid.layers.encrypted.sealing import Opened, Place, warm
+from aforesaid.layers.encrypted.seals import LogId, warm
 from aforesaid.layers.encrypted.snapshots import SnapshotStore
 from aforesaid.layers.encrypted.spooled import SpooledTurns
 from aforesaid.layers.encrypted.store import EncryptedStore
 from aforesaid.model.ids import parse_name
 
-KNOWN_ENDS = 10_000
-"""Conversations whose end is remembered, so that a turn need not ask for it."""
-OPENED_LOGS = 256
-"""Conversations of which the last messages are kept open in memory, and no longer than they are in use."""
-OPENED_KEPT = 256
-"""Messages of each that are kept open, and twice as many before they are let go."""
+MAX_CACHED_LOGS = 10_000
+"""Logs whose end and head are cached, so that a turn need not read them."""
+MAX_OPENED_LOGS = 256
+"""Conversations with decrypted messages in memory."""
+MAX_OPENED_ENTRIES = 256
+"""Decrypted messages per conversation. The cache is emptied when it has twice as many."""
 
 CHECK_SECONDS = 5.0
 """How long opening a store may take longer to check the master key."""
@@ -54,6 +54,26 @@ class Encryption(CheckedFields, frozen=True, kw_only=True):
     owner's key makes backups of its data unreadable."""
 
 
+class CachedLog:
+    """What this process knows about a log: its end and its decrypted head."""
+
+    __slots__ = ("_head", "_sealed_head", "end")
+
+    def __init__(self) -> None:
+        self.end: LogEnd | None = None
+        self._sealed_head = ""
+        self._head = NO_MESSAGES
+
+    def head(self, sealed: str | None) -> Head | None:
+        """Return the head if it was decrypted from exactly this ciphertext before; an empty one for None."""
+        if sealed is None:
+            return NO_MESSAGES
+        return self._head if sealed == self._sealed_head else None
+
+    def set_head(self, sealed: str, head: Head) -> None:
+        self._sealed_head, self._head = sealed, head
+
+
 class EncryptedBackend(BackendWrapper):
     """A backend whose `inner` sees only ciphertext."""
 
@@ -66,13 +86,15 @@ class EncryptedBackend(BackendWrapper):
         self.encryption = encryption
         keys_in = encryption.keyring or inner
         self.keyring = Keyring(encryption.master, keys_in.of, before_first_key=self._verify_master_key)
-        self._ends: OrderedDict[Place, LogEnd] = OrderedDict()
-        self._opened: OrderedDict[Place, dict[int, Opened]] = OrderedDict()
-        self._heads: OrderedDict[Place, tuple[str, Head]] = OrderedDict()
-        self._restored: OrderedDict[Place, Head] = OrderedDict()
-        self._turns: PerLoop[WeakValueDictionary[Place, asyncio.Lock]] = PerLoop(WeakValueDictionary)
+        self._logs: BoundedDict[LogId, CachedLog] = BoundedDict(MAX_CACHED_LOGS)
+        self._opened: BoundedDict[LogId, OpenedEntries] = BoundedDict(MAX_OPENED_LOGS)
+        self._restored: BoundedDict[LogId, Head] = BoundedDict(MAX_OPENED_LOGS)
+        # An evicted lock may still be held. Two turns then run at once, and the store refuses one of them.
+        self._locks: PerLoop[BoundedDict[LogId, asyncio.Lock]] = PerLoop(
+            partial(BoundedDict, MAX_CACHED_LOGS)
+        )
         bounded = capability(inner, Bounded)
-        self.kept = None if bounded is None else bounded.max_messages
+        self.max_messages = None if bounded is None else bounded.max_messages
         spooling = capability(inner, Spooling)
         self.spools = spooling is not None
         if spooling is not None:
@@ -137,71 +159,55 @@ class EncryptedBackend(BackendWrapper):
         """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See
         `contracts.Scrubbable`."""
         remains: tuple[str, ...] = ()
-        for place in (self.inner, self.encryption.keyring):
-            scrubbable = capability(place, Scrubbable)
+        for backend in (self.inner, self.encryption.keyring):
+            scrubbable = capability(backend, Scrubbable)
             if scrubbable is not None:
                 remains += await scrubbable.scrub(owner)
         return remains
 
-    def opened(self, place: Place) -> dict[int, Opened]:
-        """Return the cache of decrypted messages at the end of a log, by sequence: every turn reads them."""
-        known = self._opened.pop(place, {})
-        if len(known) > 2 * OPENED_KEPT:
-            known = {}
-        self._opened[place] = known
-        if len(self._opened) > OPENED_LOGS:
-            self._opened.popitem(last=False)
-        return known
+    def opened(self, log_id: LogId) -> OpenedEntries:
+        """Return the cache of decrypted entries: a window reads nearly the same ones in every turn."""
+        opened = self._opened.use(log_id)
+        if opened is None or len(opened) > 2 * MAX_OPENED_ENTRIES:
+            opened = self._opened[log_id] = {}
+        return opened
 
-    def forget(self, place: Place) -> None:
+    def forget(self, log_id: LogId) -> None:
         """Drop cached data of this conversation."""
-        self._opened.pop(place, None)
-        self._heads.pop(place, None)
-        self._ends.pop(place, None)
+        self._opened.pop(log_id, None)
+        self._logs.pop(log_id, None)
 
     def forget_owner(self, owner: str) -> None:
-        known = (*self._opened, *self._ends, *self._heads)
-        for place in [place for place in known if place.owner == owner]:
-            self.forget(place)
+        """Drop cached data of this owner."""
+        for log_id in [one for one in (*self._opened, *self._logs) if one.owner == owner]:
+            self.forget(log_id)
 
-    # What is known of logs, shared by all stores of this backend
+    # Cached state of logs, shared by all stores of this backend
 
-    def turn(self, place: Place) -> asyncio.Lock:
-        """Return the lock that serializes turns to a conversation."""
-        turns = self._turns.here()
-        return turns.get(place) or turns.setdefault(place, asyncio.Lock())
+    def lock(self, log_id: LogId) -> asyncio.Lock:
+        """Return the lock that serializes this process's writes to a conversation.
 
-    def cached_end(self, place: Place) -> LogEnd | None:
-        return self._ends.get(place)
+        Writers that run at once would all seal for the same place, and the store would refuse all but one.
+        """
+        locks = self._locks.here()
+        lock = locks.use(log_id)
+        if lock is None:
+            lock = locks[log_id] = asyncio.Lock()
+        return lock
 
-    def cache_end(self, place: Place, end: LogEnd | None) -> None:
-        """Remember where a log ends; None forgets it."""
-        self._ends.pop(place, None)
-        if end is not None:
-            self._ends[place] = end
-            if len(self._ends) > KNOWN_ENDS:
-                self._ends.popitem(last=False)
+    def log(self, log_id: LogId) -> CachedLog:
+        """Return the cached end and head of a log. They may be outdated: a store compares them."""
+        cached = self._logs.use(log_id)
+        if cached is None:
+            cached = self._logs[log_id] = CachedLog()
+        return cached
 
-    def cached_head(self, place: Place, sealed: str) -> Head | None:
-        """The head that was opened from exactly this before."""
-        known = self._heads.get(place)
-        return known[1] if known is not None and known[0] == sealed else None
-
-    def cache_head(self, place: Place, sealed: str, head: Head) -> None:
-        self._heads.pop(place, None)
-        self._heads[place] = sealed, head
-        if len(self._heads) > KNOWN_ENDS:
-            self._heads.popitem(last=False)
-
-    def restored_head(self, place: Place) -> Head:
+    def restored_head(self, log_id: LogId) -> Head:
         """The head of a conversation that is restored in parts and has expired: the store shows none."""
-        return self._restored.get(place, Head())
+        return self._restored.get(log_id, NO_MESSAGES)
 
-    def cache_restored_head(self, place: Place, head: Head) -> None:
-        self._restored.pop(place, None)
-        self._restored[place] = head
-        if len(self._restored) > OPENED_LOGS:
-            self._restored.popitem(last=False)
+    def cache_restored_head(self, log_id: LogId, head: Head) -> None:
+        self._restored[log_id] = head
 
 
 def encrypted(inner: Backend, encryption: Encryption) -> EncryptedBackend:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from aforesaid.contracts import ConversationStore, Sealable, Searchable, VectorSearchable, capability
 from aforesaid.errors import InvalidSetting, KeyUnavailable
 from aforesaid.layers.base import StoreWrapper
-from aforesaid.layers.encrypted import sealing
-from aforesaid.layers.encrypted.sealing import DataKeys, Place
+from aforesaid.layers.encrypted import seals
+from aforesaid.layers.encrypted.seals import DataKeys, LogId
 from aforesaid.model.ids import parse_uuid
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class EncryptedStoreBase(StoreWrapper):
         super().__init__(inner)
         self._backend = backend
         self._owner = owner
+        self._keyring = backend.keyring
         self._log = log
 
     async def authoritative(self) -> Self:
@@ -45,43 +46,43 @@ class EncryptedStoreBase(StoreWrapper):
     def _seals_records(self) -> bool:
         return self._backend.encryption.records
 
-    def _place(self, conversation_id: str) -> Place:
-        return Place(self._owner, parse_uuid(conversation_id, field="conversation_id"))
+    def _log_id(self, conversation_id: str) -> LogId:
+        return LogId(self._owner, parse_uuid(conversation_id, field="conversation_id"))
 
     async def _read(self, reading: Coroutine[Any, Any, T]) -> T:
         """Await the read; load the owner's keys concurrently if they are not cached."""
-        if self._backend.keyring.holds(self._owner):
+        if self._keyring.cached(self._owner) is not None:
             return await reading
         found: T
         found, _ = await asyncio.gather(reading, self._keys())
         return found
 
-    async def _keys_to_write(self, place: Place) -> DataKeys:
+    async def _keys_to_write(self, log_id: LogId) -> DataKeys:
         """The keys to seal with in a conversation.
 
         They are looked for where this process knows nothing of the log: its owner may have been cleared
         elsewhere and begun anew, with another key than the one held here.
         """
-        unknown = self._backend.cached_end(place) is None
+        unknown = self._backend.log(log_id).end is None
         keys = await self._backend.keyring.keys_of(self._owner, refresh=unknown)
         if keys is None:
-            await self._check_not_sealed(place)
+            await self._check_not_sealed(log_id)
             keys = await self._backend.keyring.get_or_create(self._owner)
         return keys
 
-    async def _check_not_sealed(self, place: Place) -> None:
+    async def _check_not_sealed(self, log_id: LogId) -> None:
         """Raise if the conversation is sealed with a key that is lost or in another keyring."""
-        for entry in await self.inner.tail(place.conversation_id, limit=1):
-            if (key_id := sealing.key_id_of(entry.message)) is not None:
+        for entry in await self.inner.tail(log_id.conversation_id, limit=1):
+            if (key_id := seals.key_id_of(entry.message)) is not None:
                 raise KeyUnavailable(
-                    f"conversation {place.conversation_id} is sealed with data key {key_id}, "
+                    f"conversation {log_id.conversation_id} is sealed with data key {key_id}, "
                     "and this owner has no data key here",
                     key_id=key_id,
                 )
 
     async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
         """Return the cached keys; read them again if one of the given key ids is missing."""
-        keys = await self._backend.keyring.keys_of(self._owner)
+        keys = self._keyring.cached(self._owner) or await self._keyring.keys_of(self._owner)
         if keys is None or all(key_id in keys for key_id in unknown):
             return keys
         held = await self._backend.keyring.refresh(self._owner)

@@ -10,7 +10,7 @@ from aforesaid.contracts import LogEnd, Tally
 from aforesaid.errors import KeyUnavailable, StoreDamaged
 from aforesaid.layers.encrypted import records
 from aforesaid.layers.encrypted.base import EncryptedStoreBase
-from aforesaid.layers.encrypted.sealing import DataKeys
+from aforesaid.layers.encrypted.seals import DataKeys
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.telemetry import describe
 
@@ -32,16 +32,14 @@ class SealedConversations(EncryptedStoreBase):
     async def update(
         self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
     ) -> Conversation:
-        place = self._place(conversation_id)
+        log_id = self._log_id(conversation_id)
         if self._seals_records:
-            keys = await self._keys_to_write(place)
-            changes = records.seal_changes(changes, keys, self._owner, place.conversation_id)
+            keys = await self._keys_to_write(log_id)
+            changes = records.seal_changes(changes, keys, self._owner, log_id.conversation_id)
         record = await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
-        end = self._backend.cached_end(place)
-        moved_by_us = end is not None and end.revision + 1 == record.revision
-        self._backend.cache_end(
-            place, end._replace(revision=record.revision) if end and moved_by_us else None
-        )
+        cached = self._backend.log(log_id)
+        moved_by_us = cached.end is not None and cached.end.revision + 1 == record.revision
+        cached.end = cached.end._replace(revision=record.revision) if cached.end and moved_by_us else None
         return await self._open_record(record)
 
     async def find(self, query: Query) -> Page:
@@ -54,11 +52,11 @@ class SealedConversations(EncryptedStoreBase):
         return replace(page, conversations=tuple(self._readable(page.conversations, keys)))
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        place = self._place(conversation_id)
+        log_id = self._log_id(conversation_id)
         try:
             return await self.inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
-            self._backend.forget(place)
+            self._backend.forget(log_id)
 
     # Sessions
 
@@ -81,7 +79,7 @@ class SealedConversations(EncryptedStoreBase):
         """A conversation was made: its key must be there, also if the owner was cleared a moment ago."""
         await self._backend.keyring.get_or_create(self._owner, refresh=True)
         end = LogEnd(conversation.revision, 1, conversation.last_message_at)
-        self._backend.cache_end(self._place(conversation.id), end)
+        self._backend.log(self._log_id(conversation.id)).end = end
 
     async def _seal_record(self, record: Conversation) -> Conversation:
         if not self._seals_records:

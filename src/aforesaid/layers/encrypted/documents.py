@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Document, check_data, check_restorable_documents, parse_place
 from aforesaid.errors import InvalidInput, StoreDamaged
-from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal
+from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal
 from aforesaid.model.conversations import check_count
 from aforesaid.telemetry import describe
 
@@ -36,8 +36,8 @@ class SealedDocuments(EncryptedStoreBase):
         if conversation_id is None:
             keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         else:
-            keys = await self._keys_to_write(self._place(conversation_id))
-        sealed = sealing.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
+            keys = await self._keys_to_write(self._log_id(conversation_id))
+        sealed = seals.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
         kept = await self.inner.put_document(
             kind, key, sealed, conversation_id=conversation_id, expected_version=expected_version
         )
@@ -108,7 +108,7 @@ class SealedDocuments(EncryptedStoreBase):
         for place, document in given.items():
             _check_kind(place.kind)
             bound_to = self._beside(place.kind, place.key, place.conversation_id)
-            sealed.append(replace(document, data=sealing.seal_bytes(document.data, keys.current, bound_to)))
+            sealed.append(replace(document, data=seals.seal_bytes(document.data, keys.current, bound_to)))
         await self.inner.restore_documents(sealed)
 
     # Inside
@@ -118,7 +118,7 @@ class SealedDocuments(EncryptedStoreBase):
         return msgspec.json.encode(("document", self._owner, conversation_id, kind, key))
 
     async def _open_document(self, document: Document) -> Document:
-        keys = await self._keys([sealing.sealed_by(document.data)])
+        keys = await self._keys([seals.sealed_by(document.data)])
         if keys is None:
             raise InvalidSeal("there is no data key for this owner")
         return replace(document, data=self.open_data(document, keys))
@@ -126,7 +126,7 @@ class SealedDocuments(EncryptedStoreBase):
     def open_data(self, document: Document, keys: DataKeys) -> bytes:
         """The data of a stored document. Raises `InvalidSeal`."""
         bound_to = self._beside(document.kind, document.key, document.conversation_id)
-        return sealing.open_bytes(document.data, keys, bound_to)
+        return seals.open_bytes(document.data, keys, bound_to)
 
 
 def _check_kind(kind: str) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry
-from aforesaid.layers.encrypted import sealing
-from aforesaid.layers.encrypted.sealing import DataKey, DataKeys, InvalidSeal, Opened, Place, Slot
+from aforesaid.layers.encrypted import seals
+from aforesaid.layers.encrypted.seals import DataKey, DataKeys, InvalidSeal, LogId, Opened, Place
 from aforesaid.model.messages import Message
 
 
@@ -24,109 +24,137 @@ class Turn(NamedTuple):
         """The turn without the messages of these ids, and with each other id once."""
         seen = set[str | None](message_ids)
         left: list[int] = []
-        for place, message in enumerate(self.messages):
+        for index, message in enumerate(self.messages):
             if message.message_id is None or message.message_id not in seen:
-                left.append(place)
+                left.append(index)
                 seen.add(message.message_id)
-        messages = [self.messages[place] for place in left]
-        return Turn(messages, [self.bodies[place] for place in left], self.known_by)
+        messages = [self.messages[index] for index in left]
+        return Turn(messages, [self.bodies[index] for index in left], self.known_by)
 
 
 def turn_of(messages: Sequence[Message]) -> Turn:
     """The messages with what is sealed of each. Refuses what is not JSON."""
-    return Turn(messages, [sealing.body_of(message) for message in messages], {})
+    return Turn(messages, [seals.body_of(message) for message in messages], {})
 
 
 def sealed_turn(
-    place: Place,
+    log_id: LogId,
     keys: DataKeys,
     turn: Turn,
     times: Sequence[datetime | None],
-    slots: Sequence[Slot] | Sequence[None],
+    places: Sequence[Place] | Sequence[None],
 ) -> list[Message]:
+    """Seal every message of the turn for its place and time."""
     sealed: list[Message] = []
-    for message, body, timestamp, slot in zip(turn.messages, turn.bodies, times, slots, strict=True):
+    nonces = seals.new_nonces(len(turn.messages))
+    for message, body, timestamp, place, nonce in zip(
+        turn.messages, turn.bodies, times, places, nonces, strict=True
+    ):
         assert timestamp is not None, "a stored message has a time"
         key = turn.known_by.get(message.message_id or "", keys.current) if turn.known_by else keys.current
+        fingerprint = seals.fingerprint_of(message, key, log_id)
         sealed.append(
-            sealing.seal(
+            seals.seal(
                 message,
                 body,
                 keys.current,
+                log_id,
+                place,
                 timestamp=timestamp,
-                fingerprint=sealing.fingerprint_of(message, key, place),
-                place=place,
-                slot=slot,
+                fingerprint=fingerprint,
+                nonce=nonce,
             )
         )
     return sealed
 
 
-def resealed(entries: Sequence[Entry], keys: DataKeys, place: Place) -> list[Entry]:
+def resealed(entries: Sequence[Entry], keys: DataKeys, log_id: LogId) -> list[Entry]:
     """Stored entries, sealed with the current key for exactly the places where they are.
 
     What cannot be opened is left out: it stays as it is.
     """
     again: list[Entry] = []
     for entry in entries:
-        slot = Slot(entry.sequence, entry.revision, sealing.generation_of(entry.message))
+        place = Place(entry.sequence, entry.revision, seals.generation_of(entry.message))
         try:
-            message = sealing.unseal(entry.message, entry.sequence, entry.revision, keys, place)
+            message = seals.unseal(entry.message, entry.sequence, entry.revision, keys, log_id)
         except InvalidSeal:
             continue
-        (sealed,) = sealed_turn(place, keys, turn_of([message]), [message.timestamp], [slot])
+        (sealed,) = sealed_turn(log_id, keys, turn_of([message]), [message.timestamp], [place])
         again.append(replace(entry, message=sealed))
     return again
+
+
+OpenedEntries: TypeAlias = dict[int, Opened]
+"""Decrypted entries of one log by sequence. Only entries that no caller can change are cached."""
+
+
+def known_entries(found: Sequence[Entry], opened: OpenedEntries) -> list[Entry]:
+    """Replace each entry that was decrypted before by the object that it was decrypted from.
+
+    The following steps then compare identities: a window reads about forty entries, nearly all of them known.
+    SQLite returns the same objects anyway; other stores decode their rows again.
+    """
+    return [
+        known.stored
+        if (known := opened.get(entry.sequence)) is not None
+        and (known.stored is entry or known.is_from(entry))
+        else entry
+        for entry in found
+    ]
 
 
 def opened_entries(
     found: Sequence[Entry],
     keys: DataKeys,
-    place: Place,
-    known: dict[int, Opened],
+    log_id: LogId,
+    opened: OpenedEntries,
     *,
     spooled: bool = False,
 ) -> list[Entry]:
-    """The entries as they were given; what was not sealed for its place is set aside.
+    """Decrypt the entries; an entry that was not sealed for its place becomes unreadable.
 
-    `known` holds what was opened before, by sequence: the same ciphertext in the same place opens alike.
-    `spooled` allows messages that have no place yet: while the store is unavailable.
-    In one piece: a window has some forty entries, and every one comes through here.
+    `spooled` allows messages without a place: answers during an outage may contain them.
     """
     entries: list[Entry] = []
     for entry in found:
-        sequence, stored = entry.sequence, entry.message
-        opened = known.get(sequence)
-        if opened is not None and opened.is_of(stored, entry.revision):
-            message = opened.message
-        else:
-            try:
-                message = sealing.unseal(stored, sequence, entry.revision, keys, place, spooled=spooled)
-            except InvalidSeal as error:
-                entries.append(entry if entry.unreadable else sealing.as_unreadable(entry, str(error)))
-                continue
-            if not spooled and sealing.is_immutable(message):  # what a caller could change is decoded anew
-                known[sequence] = Opened(stored.content, message, entry.revision)
+        known = opened.get(entry.sequence)
         entries.append(
-            Entry(
-                conversation_id=entry.conversation_id,
-                sequence=sequence,
-                revision=entry.revision,
-                stored_at=entry.stored_at,
-                message=message,
-            )
+            known.entry
+            if known is not None and known.stored is entry
+            else _opened(entry, keys, log_id, opened, spooled=spooled)
         )
     return entries
 
 
+def _opened(entry: Entry, keys: DataKeys, log_id: LogId, opened: OpenedEntries, *, spooled: bool) -> Entry:
+    try:
+        message = seals.unseal(entry.message, entry.sequence, entry.revision, keys, log_id, spooled=spooled)
+    except InvalidSeal as error:
+        return entry if entry.unreadable else seals.as_unreadable(entry, str(error))
+    plain = Entry(
+        conversation_id=entry.conversation_id,
+        sequence=entry.sequence,
+        revision=entry.revision,
+        stored_at=entry.stored_at,
+        message=message,
+    )
+    if not spooled and seals.is_immutable(message):
+        opened[entry.sequence] = Opened(entry, plain, seals.generation_of(entry.message))
+    return plain
+
+
+def can_be_shared(entries: Sequence[Entry], opened: OpenedEntries) -> bool:
+    """Return whether all entries are readable and immutable, so that several callers can get them."""
+    return all([(known := opened.get(one.sequence)) is not None and known.entry is one for one in entries])  # noqa: C419 -- a list is faster
+
+
 def without_keys(entry: Entry) -> Entry:
-    key_id = sealing.key_id_of(entry.message)
+    key_id = seals.key_id_of(entry.message)
     if entry.unreadable is not None:
         return entry
     if key_id is None:
-        return sealing.as_unreadable(
-            entry, "it is not encrypted, as all in this store must be, and is refused"
-        )
-    return sealing.as_unreadable(
+        return seals.as_unreadable(entry, "it is not encrypted, as all in this store must be, and is refused")
+    return seals.as_unreadable(
         entry, f"it is sealed with data key {key_id}, and this owner has no data key here"
     )

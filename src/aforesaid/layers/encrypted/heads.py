@@ -8,7 +8,7 @@ of every change.
 
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,11 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry
-from aforesaid.layers.encrypted.sealing import (
+from aforesaid.layers.encrypted.seals import (
     DataKey,
     DataKeys,
     InvalidSeal,
-    Place,
+    LogId,
+    Opened,
     generation_of,
     key_id_in,
     open_text,
@@ -97,18 +98,28 @@ class Head(Struct, frozen=True, array_like=True):
             limit -= run.size
         return [sequence for part in reversed(parts) for sequence in part]
 
-    def is_current(self, entry: Entry) -> bool:
-        """Whether a message of the log is there as it was written last, in this life of the log."""
-        if entry.unreadable is None and generation_of(entry.message) != self.generation:
-            return False
+    def is_current(self, entry: Entry, generation: str | None = None) -> bool:
+        """Return whether the entry is the last version of its message, in this generation of the log."""
+        if entry.unreadable is None:
+            sealed_for = generation_of(entry.message) if generation is None else generation
+            if sealed_for != self.generation:
+                return False
         changed = self.changed.get(entry.sequence)
         return entry.revision == changed if changed is not None else entry.revision <= self.revision
 
-    def holds(self, found: Sequence[Entry], expected: Sequence[int]) -> bool:
-        """Whether exactly these messages were found, in this order, each as it was written last."""
+    def holds(self, found: Sequence[Entry], expected: Sequence[int], opened: Mapping[int, Opened]) -> bool:
+        """Return whether exactly the expected messages were found, in this order and in their last version.
+
+        An entry that was decrypted before has its generation in `opened`; others must be parsed for it.
+        """
         if [entry.sequence for entry in found] != expected:
             return False
-        return all([self.is_current(entry) for entry in found])  # noqa: C419 -- a list is faster
+        for entry in found:
+            known = opened.get(entry.sequence)
+            generation = known.generation if known is not None and known.stored is entry else None
+            if not self.is_current(entry, generation):
+                return False
+        return True
 
     # Writing
 
@@ -138,9 +149,9 @@ class Head(Struct, frozen=True, array_like=True):
                 runs.append(run)
         return replace(self, revision=max(revision, self.revision), runs=joined(runs))
 
-    def kept(self, most: int | None) -> "Head":
-        """The head of a log of which only so many messages are kept, the last ones."""
-        surplus = 0 if most is None else self.count - most
+    def truncated(self, limit: int | None) -> "Head":
+        """Return the head of a log that keeps only its last `limit` messages; None keeps all."""
+        surplus = 0 if limit is None else self.count - limit
         if surplus <= 0:
             return self
         runs: list[Run] = []
@@ -149,6 +160,10 @@ class Head(Struct, frozen=True, array_like=True):
             surplus -= cut
             runs += [Run(run.first + cut, run.size - cut)] if run.size > cut else []
         return replace(self, runs=tuple(runs))
+
+
+NO_MESSAGES = Head()
+"""The head of a log that has none yet."""
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -186,17 +201,20 @@ def head_of(
 
 
 def out_of_order(ranks: Sequence[int]) -> set[int]:
-    """The places of the fewest numbers without which the rest rises."""
+    """Return the indexes of the fewest numbers without which the rest rises.
+
+    The rest is a longest increasing subsequence. So only the moved message is blamed.
+    """
     ends: list[int] = []
-    places: list[int] = []
+    indexes: list[int] = []
     before: list[int | None] = []
-    for place, rank in enumerate(ranks):
+    for index, rank in enumerate(ranks):
         length = bisect_left(ends, rank)
-        before.append(places[length - 1] if length else None)
+        before.append(indexes[length - 1] if length else None)
         ends[length : length + 1] = [rank]
-        places[length : length + 1] = [place]
+        indexes[length : length + 1] = [index]
     rising = set[int]()
-    last = places[-1] if places else None
+    last = indexes[-1] if indexes else None
     while last is not None:
         rising.add(last)
         last = before[last]
@@ -209,16 +227,16 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(Head)
 
 
-def seal_head(head: Head, key: DataKey, place: Place) -> str:
+def seal_head(head: Head, key: DataKey, log_id: LogId) -> str:
     """The head as it is stored."""
-    return seal_text(_encode(head), key, _bound_to(place))
+    return seal_text(_encode(head), key, _bound_to(log_id))
 
 
-def open_head(sealed: str, keys: DataKeys, place: Place) -> Head:
+def open_head(sealed: str, keys: DataKeys, log_id: LogId) -> Head:
     """The head that was sealed. Raises `InvalidSeal`."""
     try:
         key_id_in(sealed)
-        return _decoder.decode(open_text(sealed, keys, _bound_to(place)))
+        return _decoder.decode(open_text(sealed, keys, _bound_to(log_id)))
     except msgspec.MsgspecError as error:
         raise InvalidSeal(f"it cannot be read ({error})") from error
 
@@ -228,5 +246,5 @@ def key_id_of_head(sealed: str) -> str:
     return sealed.partition(".")[0]
 
 
-def _bound_to(place: Place) -> bytes:
-    return msgspec.json.encode(("head", place.owner, place.conversation_id))
+def _bound_to(log_id: LogId) -> bytes:
+    return msgspec.json.encode(("head", log_id.owner, log_id.conversation_id))

@@ -9,7 +9,6 @@ data does not contain its keys.
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -18,11 +17,12 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec import Struct
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import Document
 from aforesaid.encryption.master_keys import KeyProvider, WrappedKey, master_key_errors
 from aforesaid.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
-from aforesaid.layers.encrypted.sealing import DataKey, DataKeys
+from aforesaid.layers.encrypted.seals import DataKey, DataKeys
 
 KIND = "keys"
 """The kind of the documents that hold data keys: this layer's own."""
@@ -91,7 +91,7 @@ class Keyring:
         self._before_first_key = before_first_key or _nothing
         self._proven = False
         """Whether the master key has opened a key of this store."""
-        self._cache: OrderedDict[str, OpenKeys] = OrderedDict()
+        self._cache: BoundedDict[str, OpenKeys] = BoundedDict(MAX_CACHED_OWNERS)
         self._looking: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
 
     async def keys_of(self, owner: str, *, refresh: bool = False) -> DataKeys | None:
@@ -104,9 +104,10 @@ class Keyring:
         )
         return None if open_keys is None else open_keys.keys
 
-    def holds(self, owner: str) -> bool:
-        """Whether the owner's keys are at hand, without a look at the store."""
-        return self._cached(owner) is not None
+    def cached(self, owner: str) -> DataKeys | None:
+        """Return the owner's keys if they are cached and recent."""
+        open_keys = self._cached(owner)
+        return None if open_keys is None else open_keys.keys
 
     async def _look_once(self, owner: str) -> OpenKeys | None:
         """One look for all who ask at the same time: a window asks for a log's front, end and record."""
@@ -245,9 +246,6 @@ class Keyring:
 
     def _cache_keys(self, owner: str, open_keys: OpenKeys) -> OpenKeys:
         self._cache[owner] = open_keys
-        self._cache.move_to_end(owner)
-        if len(self._cache) > MAX_CACHED_OWNERS:
-            self._cache.popitem(last=False)
         return open_keys
 
 

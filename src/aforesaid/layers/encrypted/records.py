@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from aforesaid.errors import KeyUnavailable, StoreDamaged
-from aforesaid.layers.encrypted.sealing import (
+from aforesaid.layers.encrypted.seals import (
     DataKeys,
     InvalidSeal,
-    Place,
+    LogId,
     key_id_in,
     open_tags,
     open_text,
@@ -57,7 +57,7 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
             for field in TEXTS
             if (sealed := getattr(record, field)) is not None
         }
-        tags = open_tags(record.tags, keys, Place(owner, record.id))
+        tags = open_tags(record.tags, keys, LogId(owner, record.id))
     except InvalidSeal as error:
         raise _damaged(record, error) from error
     return replace(record, **texts, tags=tags)
@@ -98,7 +98,7 @@ def _sealed(given: dict[str, Any], keys: DataKeys, owner: str, conversation_id: 
         if given.get(field) is not None
     }
     if "tags" in given:
-        sealed["tags"] = seal_tags(given["tags"] or (), key, Place(owner, conversation_id))
+        sealed["tags"] = seal_tags(given["tags"] or (), key, LogId(owner, conversation_id))
     return sealed
 
 

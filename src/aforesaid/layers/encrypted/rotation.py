@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from aforesaid.contracts import Document, Entry, Sealable
 from aforesaid.contracts.listing import all_records
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
-from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, sealing
+from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, seals
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal, Place
+from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
 from aforesaid.model.conversations import Changes, Conversation
 
 CHUNK = 200
@@ -147,21 +147,21 @@ class _Resealing:
         end = await self._log.log_end(conversation_id)
         if end is None or end.head is None or key_id_of_head(end.head) == self._keys.current.id:
             return
-        place = Place(self._owner, conversation_id)
+        log_id = LogId(self._owner, conversation_id)
         try:
-            head = open_head(end.head, self._keys, place)
+            head = open_head(end.head, self._keys, log_id)
         except InvalidSeal:
             self.unreadable += 1
             return
-        again = seal_head(head, self._keys.current, place)
+        again = seal_head(head, self._keys.current, log_id)
         self.left += not await self._log.exchange_head(conversation_id, end.head, again)
 
     async def _entries(self, conversation_id: str, entries: Sequence[Entry]) -> None:
         current = self._keys.current.id
-        old = [entry for entry in entries if sealing.key_id_of(entry.message) not in (current, None)]
+        old = [entry for entry in entries if seals.key_id_of(entry.message) not in (current, None)]
         if not old:
             return
-        again = resealed(old, self._keys, Place(self._owner, conversation_id))
+        again = resealed(old, self._keys, LogId(self._owner, conversation_id))
         exchanged = await self._log.reseal(conversation_id, again)
         self.messages += exchanged
         self.unreadable += len(old) - len(again)
@@ -198,7 +198,7 @@ class _Resealing:
 
     async def _document(self, document: Document) -> None:
         try:
-            if sealing.sealed_by(document.data) == self._keys.current.id:
+            if seals.sealed_by(document.data) == self._keys.current.id:
                 return
             data = self._outer.open_data(document, self._keys)
         except InvalidSeal:

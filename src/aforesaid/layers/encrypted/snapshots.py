@@ -7,9 +7,10 @@ in it, so that a repeated window costs no more than in a plain store.
 from collections.abc import Sequence
 
 from aforesaid.contracts import Document, Entry, Listing, LogEnd, LogSnapshot, SnapshotReader
-from aforesaid.layers.encrypted.heads import Head
+from aforesaid.layers.encrypted.entries import OpenedEntries, can_be_shared, known_entries
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.sealing import InvalidSeal, Place, is_immutable
+from aforesaid.layers.encrypted.log_reads import violations_logged
+from aforesaid.layers.encrypted.seals import InvalidSeal, LogId
 from aforesaid.layers.encrypted.store import EncryptedStore
 
 _OPENED = "opened"
@@ -29,36 +30,36 @@ class SnapshotStore(EncryptedStore):
         known: LogSnapshot | None = seen.cached(mark)
         if known is not None:
             return known
-        opened = await self._opened_snapshot(conversation_id, seen, front, tail, documents)
-        if _can_be_shared(opened.front) and _can_be_shared(opened.tail):
-            seen.cache(mark, opened)
-        return opened
-
-    async def _opened_snapshot(
-        self, conversation_id: str, seen: LogSnapshot, front: int, tail: int, documents: Listing
-    ) -> LogSnapshot:
-        place = self._place(conversation_id)
-        first, last = await self._proven_ends(place, seen, front, tail)
-        return LogSnapshot(
+        log_id = self._log_id(conversation_id)
+        opened = self._backend.opened(log_id)
+        first, last = await self._verified_ends(log_id, seen, front, tail, opened)
+        snapshot = LogSnapshot(
             message_count=seen.message_count,
             front=first,
             tail=last,
             documents=await self._snapshot_documents(seen.documents, documents),
         )
+        if can_be_shared(first, opened) and can_be_shared(last, opened):
+            seen.cache(mark, snapshot)
+        return snapshot
 
-    async def _proven_ends(
-        self, place: Place, seen: LogSnapshot, front: int, tail: int
+    async def _verified_ends(
+        self, log_id: LogId, seen: LogSnapshot, front: int, tail: int, opened: OpenedEntries
     ) -> tuple[list[Entry], list[Entry]]:
-        """The first and the last entries, proven by the head that was read with them."""
-        head = await self._head_or_none(place, LogEnd(0, 1, None, seen.head))
-        if isinstance(head, InvalidSeal) or (head is not None and not _agrees(head, seen, front, tail)):
-            entries = (await self._whole(place)).entries
+        """Return the first and the last entries, compared with the head that was read with them."""
+        head = await self._head_or_none(log_id, LogEnd(0, 1, None, seen.head))
+        first, last = known_entries(seen.front, opened), known_entries(seen.tail, opened)
+        if isinstance(head, InvalidSeal) or (
+            head is not None
+            and not (
+                head.holds(last, head.tail(tail), opened) and head.holds(first, head.page(0, front), opened)
+            )
+        ):
+            entries = (await self._whole(log_id)).entries
             return entries[:front], entries[-tail:] if tail else []
-        known = self._backend.opened(place)
-        last = self._log_violations(
-            place, await self._open_entries(place, seen.tail, known, spooled=head is None)
-        )
-        return await self._open_entries(place, seen.front, known, spooled=head is None), last
+        away = head is None
+        opened_last = violations_logged(log_id, await self._open_entries(log_id, last, opened, spooled=away))
+        return await self._open_entries(log_id, first, opened, spooled=away), opened_last
 
     async def _snapshot_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
         if listing.kind == KIND:
@@ -68,12 +69,3 @@ class SnapshotStore(EncryptedStore):
             return opened
         # What was set aside is made up for from further on.
         return await self.documents(listing.kind, after=listing.after, limit=listing.limit)
-
-
-def _agrees(head: Head, seen: LogSnapshot, front: int, tail: int) -> bool:
-    return head.holds(seen.tail, head.tail(tail)) and head.holds(seen.front, head.page(0, front))
-
-
-def _can_be_shared(entries: Sequence[Entry]) -> bool:
-    """Whether all entries are readable and immutable, so that callers can share them."""
-    return all(entry.unreadable is None and is_immutable(entry.message) for entry in entries)

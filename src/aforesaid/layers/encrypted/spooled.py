@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from aforesaid.contracts import Appended
 from aforesaid.errors import StoreDamaged
-from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.entries import turn_of
-from aforesaid.layers.encrypted.sealing import DataKeys, InvalidSeal, Place
+from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
 from aforesaid.layers.encrypted.store import EncryptedStore
 from aforesaid.model.messages import Message
 
@@ -22,17 +22,19 @@ class SpooledTurns(EncryptedStore):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        place = self._place(conversation_id)
-        keys = await self._keys(filter(None, map(sealing.key_id_of, messages)))
+        log_id = self._log_id(conversation_id)
+        keys = await self._keys(filter(None, map(seals.key_id_of, messages)))
         if keys is None:
-            keys = await self._keys_to_write(place)
-        turn = turn_of([_opened(message, keys, place) for message in messages])
+            keys = await self._keys_to_write(log_id)
+        turn = turn_of([_opened(message, keys, log_id) for message in messages])
         # Without the lock of the conversation: a caller that holds it may wait for this replay.
-        return await self._stored(place, turn, keys, expected_revision, afresh=False)
+        return await self._stored(log_id, turn, keys, expected_revision, afresh=False)
 
 
-def _opened(message: Message, keys: DataKeys, place: Place) -> Message:
+def _opened(message: Message, keys: DataKeys, log_id: LogId) -> Message:
     try:
-        return sealing.unseal(message, 0, 0, keys, place, spooled=True)
+        return seals.unseal(message, 0, 0, keys, log_id, spooled=True)
     except InvalidSeal as error:
-        raise StoreDamaged(f"a spooled message of {place.conversation_id} cannot be read: {error}") from error
+        raise StoreDamaged(
+            f"a spooled message of {log_id.conversation_id} cannot be read: {error}"
+        ) from error

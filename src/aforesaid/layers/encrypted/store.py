@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Tally
 from aforesaid.layers.encrypted.documents import SealedDocuments
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.logs import SealedLogs
+from aforesaid.layers.encrypted.log_writes import SealedLogs
 from aforesaid.model.conversations import Conversation
 
 

@@ -10,10 +10,10 @@ revision. The head lists the places of a log; see `heads`. The fingerprint is a 
 conversation and id: with it a store recognizes a repeated write without reading either.
 """
 
-import binascii
 import hmac
 import os
 import secrets
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -144,7 +144,7 @@ def body_of(message: Message) -> bytes:
         return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
 
 
-class Slot(NamedTuple):
+class Place(NamedTuple):
     """The place of a message: its sequence number, the revision that wrote it, and which life of the log."""
 
     sequence: int
@@ -156,21 +156,35 @@ def seal(
     message: Message,
     body: bytes,
     key: DataKey,
+    log_id: "LogId",
+    place: Place | None,
     *,
     timestamp: datetime,
     fingerprint: str,
-    place: "Place",
-    slot: Slot | None,
+    nonce: bytes,
 ) -> Message:
-    """The message as it is stored, at this time. Without a slot, the message is sealed for the spool."""
-    bound_to = place.of(message.role, to_micros(timestamp), message.message_id, slot)
-    sealed = _sealed(key, body, bound_to)
-    stored: Message = _copied(_BLANK[message.role])  # in the open is what is set here, and nothing else
-    mark = SPOOLED if slot is None else f"{slot.generation}{GENERATION_SEPARATOR}"
+    """Return the message as it is stored at this time. Without a place it is sealed for the spool."""
+    # In one function without helpers: every message of a turn passes here.
+    bound_to = log_id.associated_data(message.role, to_micros(timestamp), message.message_id, place)
+    sealed = b2a_base64(nonce + key.cipher.encrypt(nonce, body, bound_to), newline=False).decode("ascii")
+    mark = SPOOLED if place is None else f"{place.generation}{GENERATION_SEPARATOR}"
+    # A copy of a blank message: only the fields that are set here are stored in plain text. The copy skips
+    # the validation of `Message`, which costs more than the cipher.
+    stored: Message = _copied(_BLANK[message.role])
     force_setattr(stored, "content", f"{fingerprint}.{key.id}.{mark}{sealed}")
     force_setattr(stored, "timestamp", timestamp)
     force_setattr(stored, "message_id", message.message_id)
     return stored
+
+
+def new_nonces(count: int) -> list[bytes]:
+    """Return random nonces, drawn in one system call.
+
+    They are never pooled across turns: a process that forks would use the rest of the pool twice, and a
+    repeated nonce breaks AES-GCM.
+    """
+    drawn = os.urandom(NONCE_BYTES * count)
+    return [drawn[start : start + NONCE_BYTES] for start in range(0, len(drawn), NONCE_BYTES)]
 
 
 GENERATION_SEPARATOR = ":"
@@ -182,29 +196,31 @@ _BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES
 _copied = methodcaller("__copy__")
 
 
-def fingerprint_of(message: Message, key: DataKey, place: "Place") -> str:
+def fingerprint_of(message: Message, key: DataKey, log_id: "LogId") -> str:
     """What stands for the words of a message where its id may come again; empty without an id."""
     if message.message_id is None:
         return ""
     is_text = type(message.content) is str and not message.extra
     text = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
-    data = place.named(message.message_id) + text.encode("utf-8", "surrogatepass")
-    digest = blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()
-    return _text(digest).rstrip("=")
+    data = log_id.fingerprint_prefix(message.message_id) + text.encode("utf-8", "surrogatepass")
+    return blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
 
-class Place(NamedTuple):
-    """Whose, and in which conversation: what every message in it is bound to."""
+class LogId(NamedTuple):
+    """The owner and the conversation: every message of a log is bound to them."""
 
     owner: str
     conversation_id: str
 
-    def of(self, role: str, at: int, message_id: str | None, slot: Slot | None) -> bytes:
-        """What a message is bound to. One without an id may get a mark on its way into the store."""
-        given = None if message_id is not None and message_id.startswith(MARK) else message_id
-        return _encode(("message", self.owner, self.conversation_id, role, at, given, slot))
+    def associated_data(self, role: str, at: int, message_id: str | None, place: Place | None) -> bytes:
+        """Return what binds a message to its place."""
+        # The layer may generate an id for a message without one, so that a repeated write is recognized. It
+        # is not part of the message.
+        bound_id = None if message_id is not None and message_id.startswith(MARK) else message_id
+        return _encode(("message", self.owner, self.conversation_id, role, at, bound_id, place))
 
-    def named(self, message_id: str) -> bytes:
+    def fingerprint_prefix(self, message_id: str) -> bytes:
+        """Return what a fingerprint covers besides the content."""
         return _encode(("words", self.owner, self.conversation_id, message_id))
 
 
@@ -228,22 +244,25 @@ def key_id_of(message: Message) -> str | None:
 
 
 class Opened(Struct, frozen=True, gc=False):
-    """A message that was sealed, what it was opened from, and the revision that wrote it."""
+    """A stored entry and the entry that was decrypted from it."""
 
-    sealed: str
-    message: Message
-    revision: int
+    stored: Entry
+    entry: Entry
+    generation: str
+    """The generation that the stored message was sealed for."""
 
-    def is_of(self, stored: Message, revision: int) -> bool:
-        """Whether it was opened from just this: the same ciphertext in the same place opens alike."""
-        message = self.message
+    def is_from(self, stored: Entry) -> bool:
+        """Return whether the entry was decrypted from this one. Compare everything that the seal binds."""
+        mine, other = self.stored.message, stored.message
         return (
-            self.sealed == stored.content
-            and self.revision == revision
-            and message.timestamp == stored.timestamp
-            and message.message_id == stored.message_id
-            and message.role == stored.role
-            and stored.dialect == SEALED
+            mine.content == other.content
+            and self.stored.sequence == stored.sequence
+            and self.stored.revision == stored.revision
+            and self.stored.stored_at == stored.stored_at
+            and mine.timestamp == other.timestamp
+            and mine.message_id == other.message_id
+            and mine.role == other.role
+            and other.dialect == SEALED
         )
 
 
@@ -253,7 +272,7 @@ def is_immutable(message: Message) -> bool:
 
 
 def unseal(
-    stored: Message, sequence: int, revision: int, keys: DataKeys, place: Place, *, spooled: bool = False
+    stored: Message, sequence: int, revision: int, keys: DataKeys, log_id: LogId, *, spooled: bool = False
 ) -> Message:
     """The message that was sealed for this place, or for the spool. Raises `InvalidSeal`.
 
@@ -265,12 +284,12 @@ def unseal(
     _, _, rest = sealed.partition(".")
     key_id, _, text = rest.partition(".")
     generation, mark, ciphertext = text.partition(GENERATION_SEPARATOR)
-    slot = Slot(sequence, revision, generation) if mark else None
-    if slot is None:
+    place = Place(sequence, revision, generation) if mark else None
+    if place is None:
         if not spooled:
             raise InvalidSeal("it was sealed for the spool, not for a place in this log, and is refused")
         ciphertext = text.removeprefix(SPOOLED)
-    bound_to = place.of(stored.role, to_micros(timestamp), stored.message_id, slot)
+    bound_to = log_id.associated_data(stored.role, to_micros(timestamp), stored.message_id, place)
     return _message(stored, _unsealed(keys.get(key_id), ciphertext, bound_to))
 
 
@@ -286,14 +305,15 @@ def generation_of(stored: Message) -> str:
 def warm() -> None:
     """Seal and open something, so that the first window of a process need not wait for what is done once."""
     key = DataKey.generate()
-    keys, place = DataKeys([key]), Place("warm-up", "00000000-0000-0000-0000-000000000000")
+    keys, log_id = DataKeys([key]), LogId("warm-up", "00000000-0000-0000-0000-000000000000")
     message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
     now = datetime.now(UTC)
-    for slot in (Slot(number, 1, "life") for number in range(_OFTEN)):
-        mark = fingerprint_of(message, key, place)
+    for place in (Place(number, 1, "life") for number in range(_OFTEN)):
+        mark = fingerprint_of(message, key, log_id)
         body = body_of(message)
-        sealed = seal(message, body, key, timestamp=now, fingerprint=mark, place=place, slot=slot)
-        unseal(sealed, slot.sequence, slot.revision, keys, place)
+        (nonce,) = new_nonces(1)
+        sealed = seal(message, body, key, log_id, place, timestamp=now, fingerprint=mark, nonce=nonce)
+        unseal(sealed, place.sequence, place.revision, keys, log_id)
 
 
 _OFTEN = 10
@@ -383,26 +403,26 @@ TAGS_MARK = "="
 """Stands before what proves the tags of a record, among them."""
 
 
-def seal_tags(tags: Sequence[str], key: DataKey, place: Place) -> tuple[str, ...]:
+def seal_tags(tags: Sequence[str], key: DataKey, log_id: LogId) -> tuple[str, ...]:
     """The tags of a record as they are stored, and what proves that these and no others are its tags."""
-    sealed = [seal_tag(tag, key, place.owner) for tag in tags]
-    return (*sealed, f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}") if sealed else ()
+    sealed = [seal_tag(tag, key, log_id.owner) for tag in tags]
+    return (*sealed, f"{key.id}.{TAGS_MARK}{_proof(sealed, key, log_id)}") if sealed else ()
 
 
-def open_tags(stored: Sequence[str], keys: DataKeys, place: Place) -> tuple[str, ...]:
+def open_tags(stored: Sequence[str], keys: DataKeys, log_id: LogId) -> tuple[str, ...]:
     """The tags that were sealed for this record. Raises `InvalidSeal`."""
     if not stored:
         return ()
     *sealed, proof = stored
     key = keys.get(key_id_in(proof))
-    expected = f"{key.id}.{TAGS_MARK}{_proof(sealed, key, place)}"
+    expected = f"{key.id}.{TAGS_MARK}{_proof(sealed, key, log_id)}"
     if not hmac.compare_digest(proof.encode(), expected.encode()):
         raise InvalidSeal(f"its tags were altered or belong to another record (data key {key.id})")
-    return tuple(open_tag(tag, keys, place.owner) for tag in sealed)
+    return tuple(open_tag(tag, keys, log_id.owner) for tag in sealed)
 
 
-def _proof(sealed: Sequence[str], key: DataKey, place: Place) -> str:
-    data = _encode(("tags", place.owner, place.conversation_id, sealed))
+def _proof(sealed: Sequence[str], key: DataKey, log_id: LogId) -> str:
+    data = _encode(("tags", log_id.owner, log_id.conversation_id, sealed))
     return _text(blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).digest()).rstrip("=")
 
 
@@ -417,7 +437,7 @@ def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
     key_id, _, rest = sealed.partition(".")
     key = keys.get(key_id)
     try:
-        return key.tags.decrypt(binascii.a2b_base64(rest), [_encode(("tag", owner))])[1:].decode()
+        return key.tags.decrypt(a2b_base64(rest), [_encode(("tag", owner))])[1:].decode()
     except (InvalidTag, ValueError):
         raise _not_here(key) from None
 
@@ -428,7 +448,7 @@ def _sealed(key: DataKey, plain: bytes, bound_to: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    return binascii.b2a_base64(data, newline=False).decode()
+    return b2a_base64(data, newline=False).decode()
 
 
 def _unsealed(key: DataKey, text: str, bound_to: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from aforesaid.contracts import Entry, Position, unreadable_entry
-from aforesaid.layers.encrypted import sealing
+from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.heads import Head, out_of_order
 from aforesaid.model.clock import from_micros
 
@@ -37,15 +37,15 @@ def reconciled(
     order = head.page(0, head.count)
     ranks = {sequence: rank for rank, sequence in enumerate(order)}
     entries = _judged(found, opened, head, ranks)
-    proven = [place for place, entry in enumerate(entries) if entry.unreadable is None]
-    for number in out_of_order([ranks[entries[place].sequence] for place in proven]):
-        place = proven[number]
-        entries[place] = sealing.as_unreadable(found[place], MOVED)
+    proven = [index for index, entry in enumerate(entries) if entry.unreadable is None]
+    for number in out_of_order([ranks[entries[index].sequence] for index in proven]):
+        index = proven[number]
+        entries[index] = seals.as_unreadable(found[index], MOVED)
     listed = {entry.sequence: entry for entry in entries if entry.unreadable is None}
     surplus: list[Entry] = []
     in_place = _in_place(entries, ranks)
-    for place, entry in enumerate(entries):
-        if place in in_place:
+    for index, entry in enumerate(entries):
+        if index in in_place:
             entry = listed.setdefault(entry.sequence, entry)
         if listed.get(entry.sequence) is not entry:
             surplus.append(entry)
@@ -56,7 +56,7 @@ def reconciled(
 def all_unreadable(opened: Sequence[Entry], why: str) -> Reconciled:
     """The log whose head cannot be read: nothing in it is proven."""
     sentence = f"the head of its log cannot be read, so that nothing proves its place: {why}"
-    entries = [entry if entry.unreadable else sealing.as_unreadable(entry, sentence) for entry in opened]
+    entries = [entry if entry.unreadable else seals.as_unreadable(entry, sentence) for entry in opened]
     return Reconciled(entries, sum(entry.unreadable is None for entry in opened))
 
 
@@ -69,7 +69,7 @@ def _judged(
         why = entry.unreadable or _why_refused(stored, head, ranks, seen)
         if why is None:
             seen.add(entry.sequence)
-        entries.append(entry if why is None or entry.unreadable else sealing.as_unreadable(stored, why))
+        entries.append(entry if why is None or entry.unreadable else seals.as_unreadable(stored, why))
     return entries
 
 
@@ -82,19 +82,19 @@ def _why_refused(entry: Entry, head: Head, ranks: dict[int, int], seen: set[int]
 
 
 def _in_place(entries: Sequence[Entry], ranks: dict[int, int]) -> set[int]:
-    """The places of refused rows that stand where the head lists their numbers: between proven neighbours."""
+    """Return the indexes of refused rows that are where the head lists them: between proven neighbours."""
     following = [len(ranks)] * (len(entries) + 1)
-    for place in range(len(entries) - 1, -1, -1):
-        entry = entries[place]
-        following[place] = following[place + 1] if entry.unreadable else ranks[entry.sequence]
-    places, before = set[int](), -1
-    for place, entry in enumerate(entries):
+    for index in range(len(entries) - 1, -1, -1):
+        entry = entries[index]
+        following[index] = following[index + 1] if entry.unreadable else ranks[entry.sequence]
+    indexes, before = set[int](), -1
+    for index, entry in enumerate(entries):
         rank = ranks.get(entry.sequence, -1)
         if entry.unreadable is None:
             before = rank
-        elif before < rank < following[place + 1]:
-            places.add(place)
-    return places
+        elif before < rank < following[index + 1]:
+            indexes.add(index)
+    return indexes
 
 
 def _in_order(conversation_id: str, order: Sequence[int], listed: dict[int, Entry]) -> list[Entry]:
