@@ -164,7 +164,8 @@ class Sealable(Protocol):
       it.
     - A turn with a head that is partly stored already raises `TurnPartlyStored`, because the head commits to
       all of it.
-    - A turn that continues from another head than the log's raises `RevisionConflict`.
+    - A turn, replacement or restore that continues from another head than the log's raises
+      `RevisionConflict`. The comparison is part of the transaction.
     - A `rewrite` without messages removes the head.
     """
 

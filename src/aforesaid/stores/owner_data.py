@@ -240,7 +240,8 @@ class OwnerData(Struct, kw_only=True):
         self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
     ) -> Entry:
         message_id = replaced_id(message)
-        (message,), head = without_head([message])
+        (message,), carried = without_head([message])
+        head, seen = split_head(carried)
         log = self._log(conversation_id, now)
         old = log.by_id.get(message_id)
         if old is None:
@@ -248,6 +249,7 @@ class OwnerData(Struct, kw_only=True):
         before = decode_entry(log, old)
         body = encode_message(replacement_message(before, message))
         check_revision(log.record.id, log.record.revision, expected_revision)
+        check_head(log.record.id, log.record.revision, log.head, seen)
         slot = Slot(old.position, log.record.revision + 1, old.stored_at, body)
         log.slots[bisect_left(log.slots, old.position, key=slot_position)] = slot
         log.by_id[message_id] = slot
@@ -293,6 +295,8 @@ class OwnerData(Struct, kw_only=True):
         log = self.logs.get(record.id)
         if log is not None and is_expired(log.record, now=now) and not is_expired(record, now=now):
             log = None
+        head, seen = split_head(head)
+        check_head(record.id, record.revision, None if log is None else log.head, seen)
         new = free_slots(log, record.id, slots)
         if log is None:
             self._remove(record.id)

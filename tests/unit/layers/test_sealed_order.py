@@ -1,5 +1,6 @@
 """A sealed log proves its order: whoever writes to the store without a key changes nothing unseen."""
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Callable
@@ -492,6 +493,85 @@ async def test_several_processes_write_late_and_new_messages_to_one_log(world: W
     assert len(entries) == 72
     assert is_proven(entries)
     assert [entry.position for entry in entries] == sorted(entry.position for entry in entries)
+
+
+# Restoring while others write
+
+
+def restored(world: World, sequence: int) -> Entry:
+    """An entry that comes back from an archive."""
+    message = user(f"restored {sequence}", timestamp=world.at(sequence))
+    return Entry(
+        conversation_id=world.id, sequence=sequence, revision=1, stored_at=world.clock(), message=message
+    )
+
+
+async def write_elsewhere(world: World, what: str) -> object:
+    """Another process writes; returns the words that must be in the log then."""
+    store = world.fresh
+    if what == "append":
+        await store.append(world.id, [user("at the same time", timestamp=world.at(90))])
+        return "at the same time"
+    record = await store.get(world.id)
+    assert record is not None
+    if what == "restore":
+        await store.restore(record, [restored(world, 70)])
+        return "restored 70"
+    await store.replace(world.id, user("other words", message_id="m4"))
+    return "other words"
+
+
+@pytest.mark.parametrize("what", ["append", "restore", "replace"])
+async def test_a_restore_loses_nothing_that_others_write_after_it_read_the_head(
+    world: World, what: str
+) -> None:
+    store = world.fresh
+    record = await store.get(world.id)
+    assert record is not None
+    inner, expected = store.inner.restore, list[object]()
+
+    async def restore(*args: object) -> None:
+        if not expected:
+            expected.append(await write_elsewhere(world, what))
+        await inner(*args)  # type: ignore[arg-type]
+
+    store.inner.restore = restore  # type: ignore[method-assign, assignment]
+    await store.restore(record, [restored(world, 60), restored(world, 61)])
+    entries = await world.fresh.page(world.id, limit=99)
+    assert is_proven(entries)
+    assert {*expected, "restored 60", "restored 61", "message 12"} <= set(words(entries))
+    assert (await verify(sealed_backend(world.backend.inner), owner=world.owner)).violated == ()
+
+
+async def test_a_replacement_loses_nothing_that_is_restored_after_it_read_the_head(world: World) -> None:
+    """A restore brings the record back with its old revision, so that the revision alone shows nothing."""
+    store = world.fresh
+    inner, done = store.inner.replace, list[object]()
+
+    async def replace_later(*args: object, **options: object) -> Entry:
+        if not done:
+            done.append(await write_elsewhere(world, "restore"))
+        return await inner(*args, **options)  # type: ignore[arg-type]
+
+    store.inner.replace = replace_later  # type: ignore[method-assign]
+    await store.replace(world.id, user("other words", message_id="m4"))
+    entries = await world.fresh.page(world.id, limit=99)
+    assert is_proven(entries)
+    assert {"other words", "restored 70"} <= set(words(entries))
+
+
+async def test_restores_and_turns_of_several_processes_lose_nothing(world: World) -> None:
+    record = await world.store.get(world.id)
+    assert record is not None
+    # Far apart: a turn takes the next sequence, and a restore skips sequences that are taken.
+    sequences = [1000 * number for number in range(1, 5)]
+    restores = [world.fresh.restore(record, [restored(world, sequence)]) for sequence in sequences]
+    turns = [world.fresh.append(world.id, [user(f"said {number}")]) for number in range(4)]
+    await asyncio.gather(*restores, *turns)
+    entries = await world.fresh.page(world.id, limit=99)
+    assert is_proven(entries)
+    said = {f"said {number}" for number in range(4)}
+    assert said | {f"restored {sequence}" for sequence in sequences} <= set(words(entries))
 
 
 # Repair

@@ -78,8 +78,8 @@ class SealedLogs(SealedReads):
             for _ in range(ATTEMPTS):
                 try:
                     entry = await self._replace(log_id, turn, expected_revision)
-                except RevisionConflict:
-                    if expected_revision is not None:
+                except RevisionConflict as conflict:
+                    if expected_revision is not None and conflict.actual != expected_revision:
                         raise
                     continue
                 finally:

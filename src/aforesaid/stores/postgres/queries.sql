@@ -303,8 +303,8 @@ LEFT JOIN aforesaid.sessions AS s ON s.owner = %(owner)s AND s.conversation_id =
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
 -- name: restore_conversation
--- Store a record unchanged, replacing an existing one; return its next sequence. Insert a contact for a client, as in
--- `insert_conversation`.
+-- Store a record unchanged, replacing an existing one; return its next sequence and its head. Insert a contact for a
+-- client, as in `insert_conversation`.
 WITH contact AS (
     INSERT INTO aforesaid.contacts (owner, id, name, brought, created_at, updated_at)
     SELECT %(owner)s, %(client_id)s::uuid, %(client_name)s, true, %(now)s, %(now)s
@@ -329,7 +329,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
     created_at = excluded.created_at, updated_at = excluded.updated_at
-RETURNING c.next_sequence, aforesaid.notify(c.owner, c.id);
+RETURNING c.next_sequence, c.head, aforesaid.notify(c.owner, c.id);
 
 -- name: sequences_from
 -- Return the used sequences from a number on.
@@ -459,8 +459,8 @@ FROM aforesaid.nearest(
 ) AS near;
 
 -- name: replace_message
--- Replace the body of a message. Return no row if the conversation or the message is missing or the conversation is not
--- at the expected revision. Lock the conversation first, for its counts.
+-- Replace the body of a message. Return no row if the conversation or the message is missing, or if the conversation
+-- does not have the expected revision or head. Lock the conversation first, for its counts.
 WITH moved AS (
     UPDATE aforesaid.conversations AS c
     SET
@@ -474,6 +474,7 @@ WITH moved AS (
     WHERE
         c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s)
         AND (%(expected)s::bigint IS NULL OR c.revision = %(expected)s)
+        AND (%(seen)s::text IS NULL OR coalesce(c.head, '') = %(seen)s)
         AND old.owner = %(owner)s AND old.conversation_id = %(id)s::uuid
         AND old.message_key = %(key)s AND old.sequence = %(sequence)s
     RETURNING c.owner, c.id, c.revision

@@ -22,6 +22,7 @@ from aforesaid.contracts import (
     Position,
     Tally,
     VectorMatch,
+    check_head,
     check_not_partly_stored,
     check_position,
     check_restorable,
@@ -234,9 +235,10 @@ class PostgresStore(DocumentChecks):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        (message,), head = without_head([message])
+        (message,), carried = without_head([message])
         encode_message(message)  # raises for a message that cannot be stored
-        named = self._named(conversation_id) | {"expected": expected_revision, "head": head}
+        head, seen = split_head(carried)
+        named = self._named(conversation_id) | {"expected": expected_revision, "head": head, "seen": seen}
         while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
             kept = replacement_message(held, message)
             values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
@@ -245,7 +247,7 @@ class PostgresStore(DocumentChecks):
             if found:
                 return replaced_entry(held, kept, revision=found[0][0])
             record = await self._require(conversation_id)
-            if expected_revision is not None and record.revision != expected_revision:
+            if seen is not None or (expected_revision is not None and record.revision != expected_revision):
                 raise _revision_conflict(record, expected_revision)
         raise MessageNotFound(named["id"], replaced_id(message))
 
@@ -275,11 +277,13 @@ class PostgresStore(DocumentChecks):
         return bool(await self._run(("exchange_head", values)))
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        entries, head = entries_without_head(entries)
+        entries, carried = entries_without_head(entries)
+        head, seen = split_head(carried)
         record, given = check_restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
         async with self._backend.connection() as connection, connection.transaction():
-            next_sequence = await self._restore_record(connection, record)
+            next_sequence, stored_head = await self._restore_record(connection, record)
+            check_head(record.id, record.revision, stored_head, seen)
             named = self._named(record.id)
             free = await self._free(connection, named, given, next_sequence)
             new = [entry for sequence, entry in given.items() if sequence in free]
@@ -427,13 +431,15 @@ class PostgresStore(DocumentChecks):
         values["bound"] = binding[0][0] if binding else None
         return fresh if await execute_for(connection, self._name, ("rebind_session", values)) else None
 
-    async def _restore_record(self, connection: Connection, record: Conversation) -> int:
-        """Store the record and lock it until the end of the transaction; return its next sequence."""
+    async def _restore_record(self, connection: Connection, record: Conversation) -> tuple[int, str | None]:
+        """Store the record and lock it until the end of the transaction; return next sequence and head."""
         values = self._creation(record)
         if not is_expired(record, now=values["now"]):
             await execute_for(connection, self._name, ("delete_if_expired", values))
-        ((next_sequence, _),) = await execute_for(connection, self._name, ("restore_conversation", values))
-        return int(next_sequence)
+        ((next_sequence, head, _),) = await execute_for(
+            connection, self._name, ("restore_conversation", values)
+        )
+        return int(next_sequence), head
 
     async def _free(
         self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int

@@ -13,7 +13,6 @@ from aforesaid.contracts import (
     replaced_id,
     replacement_message,
     same_content,
-    split_head,
     without_head,
 )
 from aforesaid.errors import Conflict, MessageNotFound, TurnPartlyStored
@@ -23,7 +22,12 @@ from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.stores.redis import values
 from aforesaid.stores.redis.conversation_index import ConversationIndex
-from aforesaid.stores.redis.owner_connection import OwnerConnection, revision_conflict, revision_text
+from aforesaid.stores.redis.owner_connection import (
+    OwnerConnection,
+    head_values,
+    revision_conflict,
+    revision_text,
+)
 from aforesaid.stores.redis.turns import Draft, pack_members
 from aforesaid.stores.redis.values import moment_of
 
@@ -74,9 +78,7 @@ class Log:
         changes = self._connection.keys.changes
         while True:
             only_compare = "1" if draft.has_conflict else ""
-            sealed, seen = split_head(draft.head)
-            heads = (sealed or "", "" if seen is None else f"1{seen}")
-            rest = (only_compare, changes, conversation_id, *heads, draft.packed())
+            rest = (only_compare, changes, conversation_id, *head_values(draft.head), draft.packed())
             status, *reply = await self._connection.run(
                 "append", conversation_id, *arguments, *rest, also=also
             )
@@ -162,7 +164,7 @@ class Log:
             moment_of(old.stored_at),
             encode_message(new),
             "1" if same_content(old, message) else "",
-            head or "",
+            *head_values(head),
         )
         if status == b"conflict":
             raise revision_conflict(conversation_id, expected_revision, reply)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from aforesaid.contracts import split_head
 from aforesaid.errors import ConversationNotFound, RevisionConflict
 from aforesaid.model.conversations import is_expired
 from aforesaid.stores.redis import values
@@ -68,6 +69,12 @@ class OwnerConnection:
 def revision_text(expected: int | None) -> str:
     """Encode an expected revision for a script."""
     return "" if expected is None else str(expected)
+
+
+def head_values(carried: str | None) -> tuple[str, str]:
+    """Return the script values of a carried head: the new head, and the expected one after a 1."""
+    head, seen = split_head(carried)
+    return head or "", "" if seen is None else f"1{seen}"
 
 
 def revision_conflict(conversation_id: str, expected: int | None, reply: Sequence[bytes]) -> RevisionConflict:

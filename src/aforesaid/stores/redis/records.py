@@ -13,7 +13,12 @@ from aforesaid.model.conversations import Changes, Conversation, expiry
 from aforesaid.stores.redis import values
 from aforesaid.stores.redis.conversation_index import ConversationIndex
 from aforesaid.stores.redis.documents import by_kind
-from aforesaid.stores.redis.owner_connection import OwnerConnection, revision_conflict, revision_text
+from aforesaid.stores.redis.owner_connection import (
+    OwnerConnection,
+    head_values,
+    revision_conflict,
+    revision_text,
+)
 from aforesaid.stores.redis.sessions import Sessions, binding
 from aforesaid.stores.redis.turns import pack_entries
 from aforesaid.stores.redis.values import moment_of
@@ -122,9 +127,12 @@ class Records:
             msgpack.encode(values.public_fields(record)),
             msgpack.encode(values.absent_fields(record)),
             packed,
-            head or "",
+            *head_values(head),
             also=() if connection.clustered else (connection.keys.index,),
         )
+        if status == b"conflict":
+            await self._index.correct(record.id)
+            raise revision_conflict(record.id, record.revision, reply)
         if status == b"taken":
             await self._index.correct(record.id)
             raise MessageConflict(record.id, reply[0].decode())

@@ -150,6 +150,10 @@ UPDATE messages SET revision = ?, body = ? WHERE conversation = ? AND at = ? AND
 -- Update the record after a message was replaced.
 UPDATE conversations SET revision = revision + 1, updated_at = ? WHERE pk = ?;
 
+-- name: get_head
+-- Return the head of the log.
+SELECT head FROM conversations WHERE pk = ?;
+
 -- name: put_head
 -- Set the head of the log.
 UPDATE conversations SET head = ? WHERE pk = ?;

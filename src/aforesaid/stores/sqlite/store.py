@@ -18,6 +18,7 @@ from aforesaid.contracts import (
     Place,
     Position,
     Tally,
+    check_head,
     check_not_partly_stored,
     check_position,
     check_restorable,
@@ -246,7 +247,8 @@ class SQLiteStore(DocumentChecks):
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        (message,), head = without_head([message])
+        (message,), carried = without_head([message])
+        head, seen = split_head(carried)
         encode_message(message)  # raises for a message that cannot be stored
         message_id = replaced_id(message)
 
@@ -257,6 +259,7 @@ class SQLiteStore(DocumentChecks):
                 raise MessageNotFound(conversation_id, message_id)
             entry = replaced_entry(old, replacement_message(old, message), revision=found.record.revision + 1)
             check_revision(conversation_id, found.record.revision, expected_revision)
+            self._check_head(db, found.key, found.record, seen)
             self._put_in_place(db, found.key, entry, keeps_derived=same_content(old, message))
             if head is not None:
                 db.execute(SQL["put_head"], (head, found.key))
@@ -265,6 +268,11 @@ class SQLiteStore(DocumentChecks):
         entry = await self._backend.writer.run(work)
         await self._backend.clean_after_removal()
         return entry
+
+    def _check_head(self, db: apsw.Connection, key: object, record: Conversation, seen: str | None) -> None:
+        """Raise `RevisionConflict` if the log has another head than the change continues from."""
+        if seen is not None:
+            check_head(record.id, record.revision, db.execute(SQL["get_head"], (key,)).get, seen)
 
     def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
         body = encode_message(entry.message).decode()
@@ -308,7 +316,8 @@ class SQLiteStore(DocumentChecks):
         return await self._backend.writer.run(work)
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        entries, head = entries_without_head(entries)
+        entries, carried = entries_without_head(entries)
+        head, seen = split_head(carried)
         record, restored = check_restorable(conversation, entries)
         placed = {entry.sequence: rows.entry_values(entry) for entry in restored.values()}
 
@@ -317,6 +326,7 @@ class SQLiteStore(DocumentChecks):
                 db.execute(SQL["delete_if_expired"], self._named(record.id))
             values = rows.conversation_values(self._owner, record)
             ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
+            self._check_head(db, key, record, seen)
             new = _free_entries(db, key, next_sequence, placed)
             for sequence, (message_id, *rest) in new.items():
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))

@@ -1,20 +1,25 @@
 -- Store a record and entries of its log unchanged.
 -- KEYS[6], if on the same server: the owner's index.
 -- ARGV: now, the record's expiry or '', server-side expiry in milliseconds or '', channel, id, birth of a new record,
---   its activity as a score, fields and values, the absent optional fields, entries, head of the log or ''
+--   its activity as a score, fields and values, the absent optional fields, entries, head of the log or '',
+--   '1' and the expected head or ''
 -- An entry is: its sequence, its position, its message id or '', its member
--- Returns 'taken' with a message id of another entry,
+-- Returns 'conflict' with the revision if the log has another head, 'taken' with a message id of another entry,
 --   or 'done' with the birth and the names of a replaced expired conversation.
 
 local now, expires_at, duration, channel, id, birth, activity = unpack(ARGV, 1, 7)
 local fields, optional = cmsgpack.unpack(ARGV[8]), cmsgpack.unpack(ARGV[9])
-local entries, head = cmsgpack.unpack(ARGV[10]), ARGV[11]
+local entries, head, seen = cmsgpack.unpack(ARGV[10]), ARGV[11], ARGV[12]
 local record = read_record()
 local gone, names = '', {}
 local over = record and is_expired(record, now) and (expires_at == '' or expires_at > now)
 if over then
   gone, names = record[AT.birth], redis.call('SMEMBERS', KEYS[4])
   record = nil
+end
+local stored_head = record and redis.call('HGET', KEYS[1], 'head') or ''
+if seen ~= '' and string.sub(seen, 2) ~= stored_head then
+  return {'conflict', record and record[AT.revision] or '0'}
 end
 local next_sequence = record and tonumber(record[AT.next_sequence]) or 1
 
