@@ -107,7 +107,11 @@ async def measured(folder: str, url: str, rounds: int) -> Timed:
     timed: Timed = {}
     with Client(url) as client:
         async with (
-            aforesaid.open(f"sqlite:///{folder}/embedded.db", sweep_every=None, embedder=None) as embedded,
+            aforesaid.open(
+                f"sqlite:///{folder}/embedded.db",
+                retention=aforesaid.Retention(sweep_every=None),
+                models=aforesaid.Models(embedder=None),
+            ) as embedded,
             RemoteMemory(url) as remote,
             httpx.AsyncClient(base_url=url, headers={"aforesaid-owner": "erin"}) as plain,
         ):

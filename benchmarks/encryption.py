@@ -52,10 +52,12 @@ def memory_of(kind: str, folder: Path) -> aforesaid.Memory:
     encryption = Encryption(master=MasterKeys(bytes(range(32))), records=True)
     return aforesaid.open(
         f"sqlite:///{folder}/{kind}.db",
-        sweep_every=None,
-        embedder=None,  # indexing goes on in the background, and would be counted here and there
-        encryption=encryption if kind in ("encrypted", "both") else None,
-        audit=folder / f"{kind}.jsonl" if kind in ("audited", "both") else None,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(
+            encryption=encryption if kind in ("encrypted", "both") else None,
+            audit=folder / f"{kind}.jsonl" if kind in ("audited", "both") else None,
+        ),
+        models=aforesaid.Models(embedder=None),
     )
 
 

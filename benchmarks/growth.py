@@ -63,7 +63,9 @@ async def bytes_a_turn(memory: aforesaid.Memory, wal: Path, conversation_id: str
 async def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.db"
-        async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
+        async with aforesaid.open(
+            f"sqlite:///{path}", retention=aforesaid.Retention(sweep_every=None)
+        ) as memory:
             manager = memory.of("bench")
             ids = {size: await filled(manager, size) for size in SIZES}
             turns = await side_by_side(

@@ -64,7 +64,12 @@ async def memories(urls: Sequence[str], embedder: object) -> AsyncIterator[dict[
         named |= {url.partition(":")[0]: url for url in urls}
         yield {
             name: await stack.enter_async_context(
-                aforesaid.open(url, ttl=None, sweep_every=None, embedder=embedder)  # type: ignore[arg-type]
+                aforesaid.open(
+                    url,
+                    ttl=None,
+                    retention=aforesaid.Retention(sweep_every=None),
+                    models=aforesaid.Models(embedder=embedder),  # type: ignore[arg-type]
+                )
             )
             for name, url in named.items()
         }

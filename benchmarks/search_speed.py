@@ -161,7 +161,12 @@ async def main() -> None:
             path = folder / f"{name}.db"
             is_new = not path.exists()
             url = f"sqlite:///{path}?synchronous=normal"
-            opened = aforesaid.open(url, ttl=None, sweep_every=None, embedder=embedder)
+            opened = aforesaid.open(
+                url,
+                ttl=None,
+                retention=aforesaid.Retention(sweep_every=None),
+                models=aforesaid.Models(embedder=embedder),
+            )
             memory = await stack.enter_async_context(opened)
             for owner, speech in zip(("erin", *range(others)), map(Speech, range(others + 1)), strict=True):
                 if is_new:

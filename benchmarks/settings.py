@@ -37,10 +37,15 @@ class Opened(NamedTuple):
 async def opened(url: str, settings: str) -> AsyncIterator[Opened]:
     """A store on SQLite under these settings. The URL has no parameters but `synchronous`."""
     if settings == DEFAULT:
-        async with aforesaid.open(url, sweep_every=None) as memory:
+        async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None)) as memory:
             yield Opened(memory, memory.of(OWNER))
     else:
         alone = f"{url}{'&' if '?' in url else '?'}search=off"
         config = ConversationConfig(enable_client_association=False)
-        async with aforesaid.open(alone, sweep_every=None, embedder=None, config=config) as memory:
+        async with aforesaid.open(
+            alone,
+            config=config,
+            retention=aforesaid.Retention(sweep_every=None),
+            models=aforesaid.Models(embedder=None),
+        ) as memory:
             yield Opened(memory, memory.of(OWNER).counting_with(NoCounter()))

@@ -54,13 +54,21 @@ async def grown(url: str, owners: int, *, prepare: str = "") -> Grown:
     if prepare:
         await _prepared(url, prepare)
     load = Load(owners=owners, conversations=CONVERSATIONS, messages=MESSAGES, steps=min(6, owners))
-    async with aforesaid.open(url, resilience="off", sweep_every=None, ttl=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        ttl=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(resilience="off"),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         return await generate(memory, url, load)
 
 
 async def _prepared(url: str, sql: str) -> None:
     """The schema, made by the store and then changed."""
-    async with aforesaid.open(url, resilience="off", sweep_every=None):
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), layers=aforesaid.Layers(resilience="off")
+    ):
         pass
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         await connection.execute(sql.encode())

@@ -69,7 +69,7 @@ async def main() -> None:
             costs = {
                 "the call of the manager": await both(seen) - floor,
                 "what is counted": await least(counted) - empty,
-                "the operation of the store (observe=True)": await both(store) - floor,
+                "the operation of the store (Layers(timed=True))": await both(store) - floor,
             }
         print(name)
         for what, cost in costs.items():

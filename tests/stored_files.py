@@ -16,6 +16,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.stores.blobs import FolderBlobs
 from tests.servers.postgres import Databases
 from tests.servers.redis import client, running
+from tests.servers.remote import open_at
 
 STORES = ("memory", "file", "sqlite", "redis", "postgres")
 
@@ -129,7 +130,7 @@ async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[af
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
     options.setdefault("embedder", None)  # vectors come when they come, and receipts count them
     spools = "127.0.0.1" in place.url
-    async with aforesaid.open(
+    async with open_at(
         place.url,
         sweep_every=None,
         archives=folder / "archives",

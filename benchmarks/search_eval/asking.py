@@ -101,7 +101,13 @@ async def asking(labelled: LabelledSet, embedder: Embedder | None) -> AsyncItera
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'eval.db'}"
-        async with aforesaid.open(url, clock=clock, ttl=None, sweep_every=None, embedder=embedder) as memory:
+        async with aforesaid.open(
+            url,
+            ttl=None,
+            retention=aforesaid.Retention(sweep_every=None),
+            models=aforesaid.Models(embedder=embedder),
+            clock=clock,
+        ) as memory:
             ready = Asking(memory, clock, labelled.people)
             await ready.fill()
             yield ready

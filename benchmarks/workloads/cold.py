@@ -124,7 +124,9 @@ def _resident(pid: int) -> int:
 
 async def _filled(place: str, conversations: int, messages: int) -> None:
     url = f"sqlite:///{place}/memory.db?synchronous=normal"
-    async with aforesaid.open(url, ttl=None, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url, ttl=None, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         await fill(memory.of(OWNER), Speech(), conversations=conversations, messages=messages, embedder=None)
         # What waits for a quiet moment belongs to the store, too.
         reindexable = capability(memory.backend, Reindexable)
@@ -136,7 +138,10 @@ async def _asked(place: str, size: Size) -> dict[str, Any]:
     """Questions of three to eight words, in a process that has just opened the store; best five passages."""
     speech = Speech()
     async with aforesaid.open(
-        f"sqlite:///{place}/memory.db", ttl=timedelta(days=36500), sweep_every=None, embedder=None
+        f"sqlite:///{place}/memory.db",
+        ttl=timedelta(days=36500),
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         manager = memory.of(OWNER)
         times = []

@@ -4,16 +4,23 @@ Read in this order: `model` (messages and conversations), `contracts` (what a st
 manager, sliding window and chat history), `windows` (what a model receives), `stores` (the storage engines).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from aforesaid.errors import AforesaidError
+from aforesaid.layers.build import Layers
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory, open
+from aforesaid.memory.options import ImageOptions, Models, Retention
 from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
-from aforesaid.model.lifetimes import Archiving, Retention, RetentionRules
+from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.model.messages import Message, Role, Turn
 from aforesaid.settings import ConversationConfig, SlidingWindowConfig
+
+if TYPE_CHECKING:
+    from aforesaid.remote import connect
 
 __all__ = [
     "AforesaidError",
@@ -25,8 +32,11 @@ __all__ = [
     "ConversationConfig",
     "ConversationManager",
     "ConversationMemoryManager",
+    "ImageOptions",
+    "Layers",
     "Memory",
     "Message",
+    "Models",
     "Page",
     "Priority",
     "Report",
@@ -36,5 +46,15 @@ __all__ = [
     "SlidingWindowConfig",
     "Status",
     "Turn",
+    "connect",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the client at its first use: it would slow `import aforesaid` down by a quarter."""
+    if name != "connect":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from aforesaid.remote import connect
+
+    return connect

@@ -24,7 +24,7 @@ from aforesaid._internal.setting_values import (
 )
 from aforesaid.errors import InvalidSetting, MissingExtra, shown
 from aforesaid.model.conversations import LONGEST_TTL
-from aforesaid.model.lifetimes import Archiving, Retention, RetentionRules, days
+from aforesaid.model.lifetimes import Archiving, days
 
 DEFAULT_URL = "sqlite:///aforesaid.db"
 """The default store of the command line: SQLite in the current folder."""
@@ -147,12 +147,6 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
         return timedelta(days=self.ttl_days) if self.ttl_days else None
 
     @property
-    def retention(self) -> Retention:
-        """The retention rules of these settings."""
-        rules = RetentionRules(channels=_lifetimes(self.ttl_channels), tags=_lifetimes(self.ttl_tags))
-        return Retention(rules=rules, owners=_lifetimes(self.ttl_owners), archiving=self.archiving)
-
-    @property
     def archiving(self) -> Archiving | None:
         """The archiving rules; None without an archive folder."""
         if not self.archive_after_days or not self.archive_folder:
@@ -161,10 +155,6 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
             after=timedelta(days=self.archive_after_days),
             delete_after=days(self.archive_delete_days, field="archive_delete_days"),
         )
-
-
-def _lifetimes(values: Mapping[str, int]) -> dict[str, timedelta | None]:
-    return {name: days(value, field=f"ttl of {name}") for name, value in values.items()}
 
 
 class StoreConfig(_Group, frozen=True, kw_only=True):

@@ -165,7 +165,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("owner", ["", "a\0b", "x" * 4096, "\ud800", None, 7, JOURNAL])
 async def test_what_is_no_owner_is_refused(owner: Any) -> None:
-    async with aforesaid.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
         with pytest.raises(InvalidId, match="owner"):
             memory.of(owner)
 

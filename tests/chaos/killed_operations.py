@@ -193,12 +193,12 @@ class World:
         resilience = Resilience(folder=self.folder / "spool", settle_deadline=20)
         return aforesaid.open(
             self._url,
-            resilience=resilience if self.kind in SERVERS else "off",
-            encryption=MASTER if self.sealed else None,
-            archives=self.folder / "archives",
-            sweep_every=None,
-            warm=False,
-            embedder=None,
+            retention=aforesaid.Retention(archives=self.folder / "archives", sweep_every=None),
+            layers=aforesaid.Layers(
+                resilience=resilience if self.kind in SERVERS else "off",
+                encryption=MASTER if self.sealed else None,
+            ),
+            models=aforesaid.Models(preload=False, embedder=None),
         )
 
     # A process that works
@@ -298,11 +298,9 @@ class World:
         with tempfile.TemporaryDirectory(prefix="aforesaid-imported-") as folder:
             async with aforesaid.open(
                 "memory://",
-                encryption=MASTER if self.sealed else None,
-                archives=Path(folder),
-                sweep_every=None,
-                warm=False,
-                embedder=None,
+                retention=aforesaid.Retention(archives=Path(folder), sweep_every=None),
+                layers=aforesaid.Layers(encryption=MASTER if self.sealed else None),
+                models=aforesaid.Models(preload=False, embedder=None),
             ) as target:
                 await target.of(self.owner).import_(export)
                 return (await target.backend.of(self.owner).tally()).messages

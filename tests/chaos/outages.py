@@ -109,9 +109,9 @@ async def run(server: Server, folder: Path, *, outages: int, source: random.Rand
     await proxy.start()
     memory = aforesaid.open(
         server.url(proxy.port),
-        resilience=Resilience(folder=folder, read_deadline=0.5, write_deadline=1.0),
-        sweep_every=None,
-        warm=False,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(resilience=Resilience(folder=folder, read_deadline=0.5, write_deadline=1.0)),
+        models=aforesaid.Models(preload=False),
     )
     async with memory:
         layer = memory.backend

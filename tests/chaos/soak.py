@@ -67,7 +67,9 @@ async def soak(url: str, folder: Path, *, minutes: float, rate: float, every: fl
     samples: list[Sample] = []
     begin = time.monotonic()
     window, turn = Window(), 0
-    async with aforesaid.open(url, ttl=timedelta(minutes=5), sweep_every=timedelta(seconds=30)) as memory:
+    async with aforesaid.open(
+        url, ttl=timedelta(minutes=5), retention=aforesaid.Retention(sweep_every=timedelta(seconds=30))
+    ) as memory:
         with (folder / "floor").open("ab", buffering=0) as floor:
             while time.monotonic() - begin < minutes * 60:
                 await asyncio.sleep(max(0.0, begin + turn / rate - time.monotonic()))

@@ -59,7 +59,9 @@ async def test_a_search_while_the_server_is_away_finds_what_is_known_and_says_so
 ) -> None:
     """It comes back within its deadline, be the server frozen, with its connections open, or gone."""
     resilience = Resilience(folder=tmp_path, read_deadline=1.5, search_deadline=1.5, write_deadline=1.5)
-    async with aforesaid.open(server.url(server.port), resilience=resilience) as memory:
+    async with aforesaid.open(
+        server.url(server.port), layers=aforesaid.Layers(resilience=resilience)
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", "The key is under the flowerpot.")

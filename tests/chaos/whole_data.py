@@ -82,14 +82,14 @@ class Run:
     async def open(self) -> None:
         self.memory = await aforesaid.open(
             self._server.url(self._proxy.port),
-            resilience=Resilience(
-                folder=self._folder / "spool", read_deadline=0.4, write_deadline=0.6, settle_deadline=20
+            retention=aforesaid.Retention(archives=self._folder / "archives", sweep_every=None),
+            layers=aforesaid.Layers(
+                resilience=Resilience(
+                    folder=self._folder / "spool", read_deadline=0.4, write_deadline=0.6, settle_deadline=20
+                ),
+                encryption=MASTER,
             ),
-            encryption=MASTER,
-            archives=self._folder / "archives",
-            sweep_every=None,
-            warm=False,
-            embedder=None,
+            models=aforesaid.Models(preload=False, embedder=None),
         )
 
     @property

@@ -15,7 +15,11 @@ from tests.integration.server.live.parts import Parrot, assistant_of
 async def serve(url: str) -> None:
     listening = bind_socket("127.0.0.1", 0)
     settings = Settings()
-    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         app = create_app(
             memory,
             settings,

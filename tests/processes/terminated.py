@@ -19,11 +19,17 @@ from tests.faults import Failing
 def memory_at(url: str, folder: Path, *, away: bool) -> Memory:
     backend = backend_for(url)
     if not away:
-        return aforesaid.open(url, sweep_every=None, warm=False)
+        return aforesaid.open(
+            url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(preload=False)
+        )
     failing = Failing(backend)
     failing.down()
     wanted = Resilience(folder=folder)
-    return Memory(with_resilience(failing, url, wanted), sweep_every=None, warm=False)
+    return Memory(
+        with_resilience(failing, url, wanted),
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
 
 
 async def main(url: str, folder: Path, away: bool) -> None:

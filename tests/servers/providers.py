@@ -136,7 +136,7 @@ def on_text(streaming: bool, pieces: list[str]) -> OnText | None:
 @pytest.fixture(params=["memory", "sqlite"])
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
-    async with aforesaid.open(url, sweep_every=None) as memory:
+    async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None)) as memory:
         yield memory
 
 

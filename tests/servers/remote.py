@@ -25,6 +25,30 @@ from aforesaid.settings import ServerConfig, Settings
 T = TypeVar("T")
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
+GROUPS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "retention": (aforesaid.Retention, ("sweep_every", "archives")),
+    "layers": (aforesaid.Layers, ("encryption", "audit", "cache", "resilience", "timed")),
+    "images": (aforesaid.ImageOptions, ("blobs",)),
+    "models": (aforesaid.Models, ("tokenizer", "embedder", "summarizer", "preload")),
+}
+
+
+def grouped(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a test by their own names, as the option values that `aforesaid.open` takes."""
+    options = dict(options)
+    for group, (kind, names) in GROUPS.items():
+        fields = {name: options.pop(name) for name in names if name in options}
+        if not fields:
+            continue
+        value = options.get(group)
+        if isinstance(value, kind):
+            fields = {name: getattr(value, name) for name in inspect.signature(kind).parameters} | fields
+        elif value is not None:
+            fields["rules" if group == "retention" else "policy"] = value
+        options[group] = kind(**fields)
+    return options
+
+
 HERE = ("config", "ids", "idle_after", "redact")
 """What a client decides; all else that a memory is opened with is the server's."""
 
@@ -52,7 +76,7 @@ class _Thread:
 
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self._url = url
-        self._options = {"sweep_every": None, "warm": False, "embedder": None, **options}
+        self._options = {"sweep_every": None, "preload": False, "embedder": None, **options}
         self._is_open = self._options.pop("open_without_keys", True)
         self._server: uvicorn.Server | None = None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -76,7 +100,7 @@ class _Thread:
 
     async def _serve(self) -> None:
         try:
-            async with aforesaid.open(self._url, **self._options) as memory:
+            async with aforesaid.open(self._url, **grouped(self._options)) as memory:
                 app = await asyncio.to_thread(
                     create_app, memory, Settings(server=UNLIMITED), open_without_keys=self._is_open
                 )
@@ -138,10 +162,13 @@ BEHIND = "behind+"
 
 
 def open_at(url: str, **options: Any) -> aforesaid.Memory:
-    """The memory at a URL, as `aforesaid.open` gives it; or through a server, where the URL says so."""
+    """The memory at a URL, as `aforesaid.open` gives it; or through a server, where the URL says so.
+
+    The options have the names of the fields of option values, as for `grouped`.
+    """
     if url.startswith(BEHIND):
         return MemoryBehind(url.removeprefix(BEHIND), **options)
-    return aforesaid.open(url, **options)
+    return aforesaid.open(url, **grouped(options))
 
 
 class MemoryBehind(RemoteMemory):

@@ -28,7 +28,12 @@ class _Aforesaid(Peer):
         import aforesaid
         from aforesaid.windows import WindowPolicy
 
-        self.memory = await aforesaid.open(self.url(place), sweep_every=None, ttl=None, embedder=None)
+        self.memory = await aforesaid.open(
+            self.url(place),
+            ttl=None,
+            retention=aforesaid.Retention(sweep_every=None),
+            models=aforesaid.Models(embedder=None),
+        )
         self.manager = self.memory.of(OWNER)
         self._last = WindowPolicy(max_messages=WINDOW)
         self._budget = WindowPolicy(max_tokens=BUDGET)

@@ -280,7 +280,7 @@ def _mapping(inner: tuple[Any, ...], scope: Mapping[str, Any]) -> Kind:
 
 
 def _instance_of(kind: type) -> Kind:
-    words = f"a {kind.__name__}"
+    words = f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
     if issubclass(kind, PathLike):
         return Kind(frozenset(), lambda value: isinstance(value, kind) and is_path(value), "a path")
     if issubclass(kind, Struct) or not kind.__module__.startswith("aforesaid"):

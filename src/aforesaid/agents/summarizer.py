@@ -21,9 +21,7 @@ WORDS_PER_TOKEN = 0.6
 
 @validated
 class AgentSummarizer:
-    """Summarizes with an agent: `aforesaid.open(url, summarizer=AgentSummarizer(agent))`. The caller closes
-    the agent.
-    """
+    """Summarizes with an agent: `Models(summarizer=AgentSummarizer(agent))`. The caller closes the agent."""
 
     def __init__(self, agent: Agent, *, instructions: str = INSTRUCTIONS) -> None:
         self._agent = agent

@@ -7,7 +7,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-import aforesaid
 from aforesaid.cli.render import ago, console, counted, errors_console, readable
 from aforesaid.cli.runtime import (
     JsonOption,
@@ -23,6 +22,7 @@ from aforesaid.cli.runtime import (
 )
 from aforesaid.errors import ArchiveNotFound, InvalidInput
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.lifetimes import Archiving, days
 from aforesaid.transfer.archive_files import Archive
@@ -101,7 +101,7 @@ def restore(
 
 
 async def _archive_managers(
-    memory: aforesaid.Memory, owner: str | None
+    memory: Memory, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationManager]]:
     """Yield the name and handle of one owner, by default of every owner with archives.
 

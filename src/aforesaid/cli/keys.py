@@ -169,7 +169,7 @@ def _show_verification(done: "Verification") -> None:
 async def _archives(
     settings: Settings, encryption: "Encryption", folder: str | None
 ) -> "ArchiveFolder | None":
-    from aforesaid.memory.opening import archives_at
+    from aforesaid.memory.options import archives_at
     from aforesaid.transfer.archives import archive_folder
 
     path = folder or settings.retention.archive_folder

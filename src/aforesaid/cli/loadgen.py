@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-import aforesaid
 from aforesaid.cli.render import console
 from aforesaid.cli.runtime import JsonOption, print_json, run
+from aforesaid.layers.build import Layers
+from aforesaid.memory.opening import open as open_memory
+from aforesaid.memory.options import Models, Retention
 from aforesaid.testing.load import Grown, Load, check_near, generate
 
 DEFAULT = Load()
@@ -70,7 +72,13 @@ def _target_url(url: str | None) -> Iterator[str]:
 async def _generate(url: str, load: Load) -> Grown:
     """Generate the load on the bare store: no layers, no sweep, no expiry, no vectors."""
     check_near(url)
-    async with aforesaid.open(url, resilience="off", sweep_every=None, ttl=None, embedder=None) as memory:
+    async with open_memory(
+        url,
+        ttl=None,
+        retention=Retention(sweep_every=None),
+        layers=Layers(resilience="off"),
+        models=Models(embedder=None),
+    ) as memory:
         return await generate(memory, url, load)
 
 

@@ -5,14 +5,15 @@ import getpass
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
+from msgspec import structs
 from rich.markup import escape
 
-import aforesaid
 from aforesaid.cli.render import errors_console, readable
 from aforesaid.contracts import FileBacked, capability
 from aforesaid.errors import (
@@ -25,10 +26,15 @@ from aforesaid.errors import (
     StoreUnavailable,
 )
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.opening import Memory
+from aforesaid.memory.opening import open as open_memory
+from aforesaid.memory.options import ImageOptions, Models, retention_in
 from aforesaid.model.conversations import Conversation
 from aforesaid.settings import Settings
 from aforesaid.stores.urls import backend_for, is_server
-from aforesaid.transfer.archives import archive_folder
+
+if TYPE_CHECKING:
+    from aforesaid.layers.build import Layers
 
 T = TypeVar("T")
 
@@ -92,7 +98,7 @@ async def memory_at(
     archives: str | None = None,
     plain: bool = False,
     spools: bool = False,
-) -> AsyncIterator[aforesaid.Memory]:
+) -> AsyncIterator[Memory]:
     """Open the memory at this URL, by default at the URL of the settings.
 
     - `create`: create a missing file; otherwise a missing file is an error.
@@ -104,28 +110,25 @@ async def memory_at(
     if is_server(url):
         if archives is not None:
             refuse_through_server(url, "--folder")
-        async with aforesaid.open(url, key=settings.store.key or None) as memory:
+        from aforesaid.remote import connect
+
+        async with connect(url, key=settings.store.key or None) as memory:
             yield memory
         return
     if not create:
         await asyncio.to_thread(check_exists, url)
-    retention = settings.retention
-    folder = archives or retention.archive_folder
-    async with aforesaid.open(
+    retention = await asyncio.to_thread(retention_in, settings.retention, folder=archives or "")
+    layers = _layers(settings, url, spools=spools)
+    async with open_memory(
         url,
         config=settings.conversation,
-        ttl=retention.ttl,
-        retention=retention.retention,
-        blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(archive_folder, folder, retention.archive_key_file)
-        if folder
-        else None,
-        sweep_every=None,
-        warm=False,
-        **_layers(settings, url, spools=spools) | ({"encryption": None} if plain else {}),
-        embedder="installed" if by_meaning else None,
-    ) as memory:
-        yield memory.acting_as(_operator(), source="command line")
+        ttl=settings.retention.ttl,
+        retention=structs.replace(retention, sweep_every=None),
+        images=ImageOptions(blobs=settings.store.blobs_folder or None),
+        layers=replace(layers, encryption=None) if plain else layers,
+        models=Models(embedder="installed" if by_meaning else None, preload=False),
+    ) as opened:
+        yield opened.acting_as(_operator(), source="command line")
 
 
 def refuse_through_server(url: str | None, option: str) -> None:
@@ -144,12 +147,12 @@ def _operator() -> str:
         return "operator"
 
 
-def _layers(settings: Settings, url: str, *, spools: bool) -> dict[str, Any]:
+def _layers(settings: Settings, url: str, *, spools: bool) -> "Layers":
     """Return the layers of the settings without cache and retry: an operator needs the store's own errors."""
-    from aforesaid.layers.build import layers_in, resilience_in
+    from aforesaid.layers.build import layers_in
 
-    resilience = resilience_in(settings.resilience, url) if spools else "off"
-    return layers_in(settings) | {"resilience": resilience, "cache": "off"}
+    layers = layers_in(settings, url)
+    return replace(layers, resilience=layers.resilience if spools else "off", cache="off")
 
 
 def require_master_key(settings: Settings) -> None:
@@ -182,9 +185,7 @@ def check_exists(url: str) -> None:
         )
 
 
-async def managers(
-    memory: aforesaid.Memory, owner: str | None
-) -> AsyncIterator[tuple[str, ConversationManager]]:
+async def managers(memory: Memory, owner: str | None) -> AsyncIterator[tuple[str, ConversationManager]]:
     """Yield the name and handle of one owner, by default of every owner."""
     if owner is not None:
         yield owner, memory.of(owner)
@@ -194,7 +195,7 @@ async def managers(
 
 
 async def find_conversation(
-    memory: aforesaid.Memory, owner: str | None, conversation_id: str
+    memory: Memory, owner: str | None, conversation_id: str
 ) -> tuple[str, ConversationManager, Conversation]:
     """Return the owner, the handle and the record of a conversation, or raise `ConversationNotFound`."""
     async for name, manager in managers(memory, owner):

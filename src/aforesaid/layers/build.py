@@ -15,12 +15,14 @@ that is not used is not imported.
 
 import os
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.layers.reached import ReachedMark
@@ -42,44 +44,57 @@ PLACE_OPTIONS = ("prefix", "host", "hostaddr", "port", "dbname", "service")
 PostgreSQL."""
 
 
-def layered(
-    backend: Backend,
-    url: str,
-    *,
-    resilience: ResilienceChoice = "auto",
-    cache: CacheChoice = "off",
-    encryption: "EncryptionChoice | None" = None,
-    audit: "AuditChoice | None" = None,
-    observe: bool = False,
-    clock: Clock = system_clock,
-) -> Backend:
-    """Wrap the backend of this URL in the requested layers."""
-    if observe:
+# Not a msgspec Struct: its signature would need the types of the layers, which are slow to import.
+@validated
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The layers around a store.
+
+    - `encryption`: the master key (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or an
+      `Encryption`. Images cannot be stored as blobs then.
+    - `audit`: the path of the audit trail, or an `AuditTrail`.
+    - `cache`: a `Cache` caches reads.
+    - `resilience`: behaviour while the store is unavailable. "auto" spools turns for a store behind a network
+      and is "off" for an embedded one. A store that this machine has never reached must be available at the
+      start, unless `Resilience(start_unreached=True)`.
+    - `timed`: measure every store operation, as a server does. Calls of the manager are always measured.
+    """
+
+    encryption: "EncryptionChoice | None" = None
+    audit: "AuditChoice | None" = None
+    cache: CacheChoice = "off"
+    resilience: ResilienceChoice = "auto"
+    timed: bool = False
+
+
+def layered(backend: Backend, url: str, layers: Layers, *, clock: Clock = system_clock) -> Backend:
+    """Wrap the backend of this URL in the layers."""
+    if layers.timed:
         from aforesaid.layers.timed import timed
 
         backend = timed(backend, name=store_name(url))
-    backend = with_resilience(backend, url, resilience, sealed=encryption is not None)
-    if encryption is not None:
+    backend = with_resilience(backend, url, layers.resilience, sealed=layers.encryption is not None)
+    if layers.encryption is not None:
         from aforesaid.layers.encrypted import encrypted
         from aforesaid.layers.options import encryption_of
 
-        backend = encrypted(backend, encryption_of(encryption))
-    backend = with_cache(backend, url, cache)
-    if audit is not None:
+        backend = encrypted(backend, encryption_of(layers.encryption))
+    backend = with_cache(backend, url, layers.cache)
+    if layers.audit is not None:
         from aforesaid.layers.audited import audited
         from aforesaid.layers.options import trail_of
 
-        backend = audited(backend, trail_of(audit, clock=clock))
+        backend = audited(backend, trail_of(layers.audit, clock=clock))
     return backend
 
 
-def layers_in(settings: Settings) -> dict[str, Any]:
-    """Return the layer arguments of `aforesaid.open` that the settings configure."""
-    return {
-        "resilience": resilience_in(settings.resilience, settings.store.url),
-        "cache": _cache_in(settings),
+def layers_in(settings: Settings, url: str) -> Layers:
+    """Return the layers that the settings configure for the store at this URL."""
+    return Layers(
+        resilience=resilience_in(settings.resilience, url),
+        cache=_cache_in(settings),
         **_protection_in(settings),
-    }
+    )
 
 
 def _cache_in(settings: Settings) -> CacheChoice:

@@ -6,24 +6,14 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterator, Seque
 from contextlib import AsyncExitStack, contextmanager
 from copy import copy
 from datetime import datetime, timedelta
-from importlib import import_module
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from aforesaid._internal.arguments import is_path, validated
+from msgspec.structs import replace
+
+from aforesaid._internal.arguments import validated
 from aforesaid._internal.deadlines import ended
-from aforesaid.contracts import (
-    JOURNAL,
-    Auditing,
-    Backend,
-    CopyHolder,
-    Embedder,
-    Summarizer,
-    TokenCounter,
-    Wrapper,
-    capability,
-)
+from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,
@@ -35,31 +25,30 @@ from aforesaid.errors import (
     StoreDamaged,
     shown,
 )
-from aforesaid.intake.images import Images, check_images
+from aforesaid.intake.images import Images
 from aforesaid.intake.redaction import Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.layers.build import Layers, layered
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.options import ImageOptions, Models, Retention, archives_at, images_of, retention_of
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import DEFAULT_TTL, Query, check_span
 from aforesaid.model.ids import IdSource, new_id
-from aforesaid.model.lifetimes import Archiving, Retention, RetentionRules, retention_of
+from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.notes.records import KnownNotes, purge_notes
 from aforesaid.retention.rules import Expiring
-from aforesaid.retention.sweep import SWEEP_EVERY, sweep_forever
+from aforesaid.retention.sweep import sweep_forever
 from aforesaid.settings import ConversationConfig
-from aforesaid.stores.blobs import BlobBackend, blobs_at, owner_key, purge_blobs
+from aforesaid.stores.blobs import blobs_at, owner_key, purge_blobs
 from aforesaid.stores.owner_scope import OwnerScope
-from aforesaid.stores.urls import SERVERS, backend_for, is_server
+from aforesaid.stores.urls import backend_for, is_server
 from aforesaid.summaries.service import SummaryResources
 from aforesaid.telemetry import describe, events
-from aforesaid.tokens import counter_for, default_counter, is_ready, ready
+from aforesaid.tokens import is_ready, ready
 
 if TYPE_CHECKING:
-    from aforesaid.layers.build import CacheChoice, ResilienceChoice
-    from aforesaid.layers.options import AuditChoice, EncryptionChoice
     from aforesaid.layers.resilient import Health
     from aforesaid.retention.receipts import Receipt
-    from aforesaid.transfer.archives import ArchiveFolder
 
 log = logging.getLogger("aforesaid.memory")
 
@@ -79,49 +68,38 @@ class Memory:
         backend: Backend,
         *,
         config: ConversationConfig | None = None,
-        ids: IdSource = new_id,
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
-        sweep_every: timedelta | None = SWEEP_EVERY,
-        counter: TokenCounter | None = None,
-        warm: bool = True,
-        images: Images = "placeholder",
-        blobs: BlobBackend | None = None,
         retention: Retention | RetentionRules | None = None,
-        archives: "ArchiveFolder | None" = None,
+        images: ImageOptions | Images = "placeholder",
+        models: Models = Models(),  # noqa: B008  a frozen value
         redact: Redactor | None = None,
+        ids: IdSource = new_id,
         holders: Sequence[CopyHolder] = (),
-        embedder: Embedder | None = None,
-        summarizer: Summarizer | Literal["extract"] | None = None,
     ) -> None:
         from aforesaid.contacts.resources import ContactResources
         from aforesaid.search.resources import SearchResources
 
-        check_images(images, has_blobs=blobs is not None)
+        self._config = config or ConversationConfig()
+        self._ttl = check_span(ttl, field="ttl")
+        self._idle_after = check_span(idle_after, field="idle_after")
         self._retention = retention_of(retention)
-        if self._retention.archiving is not None and archives is None:
-            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
+        self._images = images_of(images)
+        self._models = models
+        self._redact = redact
+        self._ids = ids
         self.backend = backend
-        self.blobs = blobs
-        self.archives = archives
+        self.blobs = None if self._images.blobs is None else blobs_at(self._images.blobs)
+        self.archives = archives_at(self._retention.archives)
         self.holders = list(holders)
         """Components with copies of stored data, which erasures must reach. Append to register one."""
-        self._redact = redact
-        self.search_resources = SearchResources(embedder)
-        by_config = None if config is None or config.summaries == "off" else config.summaries
+        self._counter = models.load_tokenizer()
+        self.search_resources = SearchResources(models.load_embedder())
         self.known_notes = KnownNotes()
-        self.summary_resources = SummaryResources(_summarizer(summarizer or by_config))
+        self.summary_resources = SummaryResources(models.load_summarizer(self._config.summaries))
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
         self._session_sweeps: dict[str, datetime] = {}
-        self._images = images
-        self._counter = counter or default_counter()
-        self._warm = warm
-        self._config = config or ConversationConfig()
-        self._ids = ids
-        self._ttl = check_span(ttl, field="ttl")
-        self._idle_after = check_span(idle_after, field="idle_after")
-        self._sweep_every = check_span(sweep_every, field="sweep_every")
         self._background: list[asyncio.Task[None]] = []
 
     def of(self, owner: str) -> ConversationManager:
@@ -158,7 +136,7 @@ class Memory:
             ttl=self._ttl,
             idle_after=self._idle_after,
             counter=self._counter,
-            images=self._images,
+            images=self._images.policy,
             redact=self._redact,
             scope=scope,
             searcher=Searcher(scope.store, self.search_resources, scope.owner),
@@ -298,9 +276,9 @@ class Memory:
         return self
 
     def _background_tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        if self._sweep_every is not None:
-            yield "aforesaid-sweep", sweep_forever(self, every=self._sweep_every)
-        if self._warm and not is_ready(self._counter):
+        if self._retention.sweep_every is not None:
+            yield "aforesaid-sweep", sweep_forever(self, every=self._retention.sweep_every)
+        if self._models.preload and not is_ready(self._counter):
             yield "aforesaid-warm", _load_counter(self._counter)
 
     async def _finish_erasures(self) -> None:
@@ -350,174 +328,57 @@ async def _load_counter(counter: TokenCounter) -> None:
         log.warning("messages will not be counted: %s", error)
 
 
-def _summarizer(given: Summarizer | str | None) -> Summarizer | None:
-    if given is None:
-        return None
-    if isinstance(given, str):
-        if given != "extract":
-            raise InvalidSetting.not_in("summarizer", given, ("extract",))
-        from aforesaid.summaries.extractive import ExtractiveSummarizer
+@validated
+def open(  # noqa: A001  aforesaid.open() is the documented name
+    url: str = "memory://",
+    *,
+    config: ConversationConfig | None = None,
+    ttl: timedelta | None = DEFAULT_TTL,
+    idle_after: timedelta | None = None,
+    retention: Retention | RetentionRules | None = None,
+    layers: Layers = Layers(),  # noqa: B008  a frozen value
+    images: ImageOptions | Images = "placeholder",
+    models: Models = Models(),  # noqa: B008  a frozen value
+    redact: Redactor | None = None,
+    clock: Clock = system_clock,
+    ids: IdSource = new_id,
+) -> Memory:
+    """Open the store at a URL; by default in memory only. `aforesaid.connect` opens the memory of a server.
 
-        return ExtractiveSummarizer()
-    return given
-
-
-def archives_at(
-    archives: "str | Path | ArchiveFolder | None", encryption: "EncryptionChoice | None"
-) -> "ArchiveFolder | None":
-    """Return the archive folder. With encryption, archives are sealed too."""
-    if archives is None:
-        return None
-    from aforesaid.transfer.archives import ArchiveFolder
-
-    folder = archives if isinstance(archives, ArchiveFolder) else ArchiveFolder(_path(archives, "archives"))
-    if encryption is None or folder.sealer is not None:
-        return folder
-    from aforesaid.encryption.sealers import ProviderSealer
-    from aforesaid.layers.options import encryption_of
-
-    return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
-
-
-def _path(given: str | Path, field: str) -> Path:
-    if not is_path(given):
-        raise InvalidSetting(f"{field} must be a path; got {shown(given)}", field=field, value=given)
-    return Path(given)
-
-
-def _check_blobs(images: Images, *, encrypted: bool) -> None:
-    if encrypted and images == "blobs":
+    - `config`: sizes and limits of contexts, searches, notes and summaries.
+    - `ttl`: how long a conversation is kept after its last activity; None means forever.
+    - `idle_after`: a session that was idle for longer starts a new conversation; None never does.
+    - `retention`: lifetimes by channel, tag and owner, archiving and the sweep (`Retention`), or
+      `RetentionRules` alone.
+    - `layers`: encryption, audit trail, cache, resilience and measurements around the store (`Layers`).
+    - `images`: "placeholder" stores text in place of an image, "keep" stores the image in the log,
+      `ImageOptions` also stores images in a folder.
+    - `models`: token counter, embedder and summarizer (`Models`).
+    - `redact`: a function that receives every message before it is stored and returns it, changed or not, or
+      None to omit it.
+    - `clock`, `ids`: the sources of times and ids, for tests.
+    """
+    if is_server(url):
+        raise InvalidSetting(
+            f"{shown(url)} is the URL of a server: use aforesaid.connect(url, key=…)", field="url", value=url
+        )
+    if layers.encryption is not None and images_of(images).policy == "blobs":
         raise InvalidSetting(
             "images stored as blobs are not encrypted: use images='keep' or 'placeholder'",
             field="images",
             value=images,
         )
-
-
-def _remote_memory(url: str, **options: Any) -> Memory:
-    """Return the memory of a server. The client is a higher layer, so it is imported by name."""
-    scheme = url.partition(":")[0].lower()
-    return cast(Memory, import_module(SERVERS[scheme]).RemoteMemory(url, **options))
-
-
-def _check_server_options(**given: bool) -> None:
-    """Raise `InvalidSetting` for an option that only a server can decide. Tuning options are ignored."""
-    for name, is_given in given.items():
-        if is_given:
-            raise InvalidSetting(f"{name} must be set on the server", field=name)
-
-
-@validated
-def open(  # noqa: A001  aforesaid.open() is the documented name
-    url: str = "memory://",
-    *,
-    key: str | None = None,
-    config: ConversationConfig | None = None,
-    clock: Clock = system_clock,
-    ids: IdSource = new_id,
-    ttl: timedelta | None = DEFAULT_TTL,
-    idle_after: timedelta | None = None,
-    sweep_every: timedelta | None = SWEEP_EVERY,
-    model: str | None = None,
-    warm: bool = True,
-    images: Images = "placeholder",
-    blobs: str | Path | BlobBackend | None = None,
-    retention: Retention | RetentionRules | None = None,
-    archives: "str | Path | ArchiveFolder | None" = None,
-    redact: Redactor | None = None,
-    encryption: "EncryptionChoice | None" = None,
-    audit: "AuditChoice | None" = None,
-    resilience: "ResilienceChoice" = "auto",
-    cache: "CacheChoice" = "off",
-    embedder: Embedder | Literal["installed"] | None = "installed",
-    summarizer: Summarizer | Literal["extract"] | None = None,
-    observe: bool = False,
-) -> Memory:
-    """Open the memory at a URL; by default in memory only.
-
-    An `https://` URL is a server's, and `key` its API key. The handles have the same methods and return the
-    same values; `config`, `ids`, `idle_after` and `redact` apply here, and the server decides the rest.
-
-    - `ttl`: how long a conversation is kept after its last activity; None means forever.
-    - `idle_after`: a session that was idle for longer starts a new conversation; None never does.
-    - `sweep_every`: the interval of the background sweep; None disables it.
-    - `model`: the model whose tokens are counted when a message is stored; by default `o200k_base`, or an
-      estimate where tiktoken is not installed.
-    - `warm`: load the token counter in the background now instead of at the first message.
-    - `images`: "placeholder" stores text in place of an image, "keep" stores the image in the log, "blobs"
-      stores its bytes in `blobs`.
-    - `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`.
-    - `retention`: lifetimes by channel, tag and owner for owners without rules of their own, and the
-      archiving policy.
-    - `archives`: a folder for archives that belongs to this memory alone.
-    - `redact`: a function that receives every message before it is stored and returns it, changed or not, or
-      None to omit it.
-    - `encryption`: the master key (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or an
-      `Encryption`. Images cannot be stored as blobs then.
-    - `audit`: the path of the audit trail, or an `AuditTrail`.
-    - `resilience`: behaviour while the store is unavailable. "auto" spools turns for a store behind a network
-      and is "off" for an embedded one. A store or server that this machine has never reached must be
-      available at the start, unless `Resilience(start_unreached=True)`.
-    - `cache`: a `Cache` caches reads.
-    - `embedder`: the embedder for semantic search: the installed encoder of `aforesaid[semantic]`, one of
-      your own, or None for lexical search only.
-    - `summarizer`: summarizes messages outside the window in the background: "extract" quotes the most
-      informative sentences; one of your own may call a model; None uses the setting of `config`, which is off
-      by default.
-    - `observe`: measure every store operation, as a server does. Calls of the manager are always measured.
-    """
-    if is_server(url):
-        _check_server_options(
-            clock=clock is not system_clock,
-            ttl=ttl != DEFAULT_TTL,
-            model=model is not None,
-            images=images != "placeholder",
-            blobs=blobs is not None,
-            retention=retention is not None,
-            archives=archives is not None,
-            encryption=encryption is not None,
-            audit=audit is not None,
-            summarizer=summarizer is not None,
-        )
-        return _remote_memory(
-            url,
-            key=key,
-            config=config,
-            ids=ids,
-            idle_after=idle_after,
-            redact=redact,
-            start_unreached=getattr(resilience, "start_unreached", False),
-        )
-    if key is not None:
-        raise InvalidSetting("key is for the URL of a server; this is the URL of a store", field="key")
-    from aforesaid.layers.build import layered
-    from aforesaid.search.encoders import installed_encoder
-
-    _check_blobs(images, encrypted=encryption is not None)
-    backend = layered(
-        backend_for(url, clock=clock),
-        url,
-        resilience=resilience,
-        cache=cache,
-        encryption=encryption,
-        audit=audit,
-        observe=observe,
-        clock=clock,
-    )
+    kept = retention_of(retention)
+    # Archives of an encrypted memory are sealed with the same master key.
+    kept = replace(kept, archives=archives_at(kept.archives, layers.encryption))
     return Memory(
-        backend,
+        layered(backend_for(url, clock=clock), url, layers, clock=clock),
         config=config,
-        ids=ids,
         ttl=ttl,
         idle_after=idle_after,
-        sweep_every=sweep_every,
-        counter=None if model is None else counter_for(model),
-        warm=warm,
+        retention=kept,
         images=images,
-        blobs=None if blobs is None else blobs_at(blobs),
-        retention=retention,
-        archives=archives_at(archives, encryption),
+        models=models,
         redact=redact,
-        embedder=installed_encoder() if embedder == "installed" else embedder,
-        summarizer=summarizer,
+        ids=ids,
     )

@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr, replace
 from aforesaid._internal.arguments import validated
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
 from aforesaid.model.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import parse_tags
 
 Lifetime: TypeAlias = timedelta | None
@@ -46,7 +46,7 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
         if self.owner is not UNSET:
             check_span(self.owner, field="owner")
         for field in ("channels", "tags", "conversations"):
-            _check_lifetimes(getattr(self, field), field)
+            check_lifetimes(getattr(self, field), field)
         for channel in self.channels:
             if channel not in VALUE_SETS["channel"]:
                 raise InvalidInput.not_in("channels", channel, VALUE_SETS["channel"])
@@ -188,40 +188,9 @@ def days(value: Any, *, field: str) -> Lifetime:
         raise InvalidInput(f"{field} must be fewer days; got {shown(value)}", field=field) from None
 
 
-def _check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
+def check_lifetimes(lifetimes: Mapping[str, Lifetime], field: str) -> None:
+    """Raise `InvalidInput` unless all values are lifetimes."""
     if not isinstance(lifetimes, Mapping):
         raise InvalidInput(f"{field} must be lifetimes by name; got {shown(lifetimes)}", field=field)
     for name, ttl in lifetimes.items():
         check_span(ttl, field=f"{field}[{shown(name)}]")
-
-
-# For a whole memory
-
-
-@validated
-class Retention(Struct, frozen=True, kw_only=True):
-    """A memory's retention for owners without rules of their own, and its archiving policy."""
-
-    rules: RetentionRules = RetentionRules()
-    owners: dict[str, Lifetime] = {}
-    """Lifetimes by owner."""
-    archiving: Archiving | None = None
-
-    def __post_init__(self) -> None:
-        _check_lifetimes(self.owners, "owners")
-
-    def of(self, owner: str) -> RetentionRules:
-        """Return the rules for one owner."""
-        parse_name(owner, field="owner")
-        return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
-
-
-def retention_of(given: "Retention | RetentionRules | None") -> Retention:
-    """Return a `Retention`; rules alone become one without archiving."""
-    if given is None or isinstance(given, RetentionRules):
-        return Retention(rules=given or RetentionRules())
-    if not isinstance(given, Retention):
-        raise InvalidSetting(
-            f"retention must be a Retention or RetentionRules; got {shown(given)}", field="retention"
-        )
-    return given

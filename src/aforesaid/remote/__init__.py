@@ -1,6 +1,6 @@
 """A client with the interface of a local memory, for a memory behind a server.
 
-    async with aforesaid.open("https://memory.example.org", key="…") as memory: ...
+    async with aforesaid.connect("https://memory.example.org", key="…") as memory: ...
     with aforesaid.remote.Client("https://memory.example.org", key="…") as memory: ...
 
     addresses    the server's URL and the key
@@ -17,16 +17,19 @@
 httpx comes with `aforesaid[client]` and is imported when a client is opened.
 """
 
-from typing import Any
-
 from aforesaid.remote.attempts import RetryPolicy
 from aforesaid.remote.managers import RemoteManager, SyncManager
-from aforesaid.remote.memories import Client, RemoteMemory
+from aforesaid.remote.memories import Client, RemoteMemory, connect
+from aforesaid.remote.transport import Network
 from aforesaid.remote.turns import SyncTurn
 
-__all__ = ["Client", "RemoteManager", "RemoteMemory", "RetryPolicy", "SyncManager", "SyncTurn", "connect"]
-
-
-def connect(url: str, **options: Any) -> Client:
-    """Return an opened sync client with the options of `Client`. The caller closes it."""
-    return Client(url, **options).start()
+__all__ = [
+    "Client",
+    "Network",
+    "RemoteManager",
+    "RemoteMemory",
+    "RetryPolicy",
+    "SyncManager",
+    "SyncTurn",
+    "connect",
+]

@@ -1,7 +1,6 @@
 """A memory behind a server, async (`RemoteMemory`) and sync (`Client`)."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from types import TracebackType
@@ -21,13 +20,12 @@ from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.protocol.bodies import HealthBody
 from aforesaid.remote.addresses import Server, server_at
-from aforesaid.remote.attempts import RetryPolicy
 from aforesaid.remote.calls import Call, path_of
 from aforesaid.remote.managers import RemoteManager, SyncManager
 from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.requests.base import VERSION
 from aforesaid.remote.responses import reader
-from aforesaid.remote.transport import CONNECTIONS, AsyncSender, Options, SyncSender
+from aforesaid.remote.transport import AsyncSender, Connection, Network, SyncSender
 from aforesaid.settings import ConversationConfig
 
 if TYPE_CHECKING:
@@ -45,37 +43,30 @@ class _ClientBase:
         *,
         key: str | None = None,
         config: ConversationConfig | None = None,
-        ids: IdSource = new_id,
         idle_after: timedelta | None = None,
         redact: Redactor | None = None,
-        patience: RetryPolicy = RetryPolicy(),  # noqa: B008  a frozen value
-        connections: int = CONNECTIONS,
-        tls: ssl.SSLContext | None = None,
-        plain_http: bool = False,
-        verify: bool = True,
-        start_unreached: bool = False,
+        network: Network = Network(),  # noqa: B008  a frozen value
+        ids: IdSource = new_id,
     ) -> None:
-        server = server_at(url, key=key, plain_http=plain_http)
-        self._verify = verify
-        self._start_unreached = start_unreached
+        server = server_at(url, key=key, plain_http=network.plain_http)
+        self.connection = Connection(server=server, network=network)
         self._reached = reached_mark(server.base)
-        self.options = Options(server=server, patience=patience, connections=connections, tls=tls)
         self._client_config = config
         self._client_intake = Intake(ids=ids, redact=redact)
         self._idle_after = check_span(idle_after, field="idle_after")
 
     def _check_reached_before(self, error: StoreUnavailable) -> None:
         """Raise if this machine has never reached the server: the URL may be wrong. Blocks."""
-        if not self._start_unreached and not self._reached.is_set():
+        if not self.connection.network.start_unreached and not self._reached.is_set():
             raise StoreUnavailable(
                 f"{self.server.base} was never reached from this machine, so the URL may be wrong: {error}. "
-                "To start without the server, use Resilience(start_unreached=True)"
+                "To start without the server, use Network(start_unreached=True)"
             ) from error
 
     @property
     def server(self) -> Server:
         """The server's address and key."""
-        return self.options.server
+        return self.connection.server
 
     def _calls(self, owner: str) -> OwnerCalls:
         return OwnerCalls(
@@ -88,23 +79,12 @@ class _ClientBase:
 
 @validated
 class RemoteMemory(_ClientBase, Memory):
-    """A memory behind a server, returned by `aforesaid.open("https://…")`.
-
-    - `key`: an API key or a token of the server.
-    - `config`, `idle_after`, `ids`, `redact`: as for a local store; the server's `config` and `idle_after`
-      are the defaults.
-    - `patience`: timeouts and retries.
-    - `connections`: maximum concurrent requests.
-    - `tls`: the trusted certificates.
-    - `plain_http`: allow sending the key unencrypted to another machine.
-    - `verify`: check in `start` that an Aforesaid server answers.
-    - `start_unreached`: allow starting although this machine has never reached the server.
-    """
+    """A memory behind a server, returned by `aforesaid.connect`, which describes the options."""
 
     def __init__(self, url: str, **options: Any) -> None:
         # Skips Memory.__init__, which needs a store.
         _ClientBase.__init__(self, url, **options)
-        self.sender = AsyncSender(self.options)
+        self.sender = AsyncSender(self.connection)
         self.unstored = UnstoredTurns()
 
     archives = None
@@ -135,7 +115,7 @@ class RemoteMemory(_ClientBase, Memory):
         """Open and check that an Aforesaid server answers. A server reached before may be unavailable."""
         await self.sender.open()
         try:
-            if self._verify:
+            if self.connection.network.verify:
                 await self._verify_server()
         except BaseException:
             await self.sender.close()
@@ -189,6 +169,34 @@ class RemoteMemory(_ClientBase, Memory):
 
 
 @validated
+def connect(
+    url: str,
+    *,
+    key: str | None = None,
+    config: ConversationConfig | None = None,
+    idle_after: timedelta | None = None,
+    redact: Redactor | None = None,
+    network: Network = Network(),  # noqa: B008  a frozen value
+    ids: IdSource = new_id,
+) -> RemoteMemory:
+    """Open the memory of a server. Its handles have the methods and values of a local memory.
+
+    - `key`: an API key or a token of the server.
+    - `config`: sizes and limits of contexts and searches; by default the server's.
+    - `idle_after`: a session that was idle for longer starts a new conversation; by default the server's.
+    - `redact`: a function that receives every message before it is sent and returns it, changed or not, or
+      None to omit it.
+    - `network`: retries, timeouts, connections and certificates (`Network`).
+    - `ids`: the source of ids, for tests.
+
+    The server decides everything else: retention, layers, images and models.
+    """
+    return RemoteMemory(
+        url, key=key, config=config, idle_after=idle_after, redact=redact, network=network, ids=ids
+    )
+
+
+@validated
 class Client(_ClientBase):
     """A memory behind a server, sync and thread-safe.
 
@@ -198,7 +206,7 @@ class Client(_ClientBase):
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__(url, **options)
-        self.sender = SyncSender(self.options)
+        self.sender = SyncSender(self.connection)
 
     def of(self, owner: str) -> SyncManager:
         """Return the handle of one owner. Calls raise `NotAllowed` if the key does not cover the owner."""
@@ -212,7 +220,7 @@ class Client(_ClientBase):
         """Open and check that an Aforesaid server answers. A server reached before may be unavailable."""
         self.sender.open()
         try:
-            if self._verify:
+            if self.connection.network.verify:
                 self._verify_server()
         except BaseException:
             self.sender.close()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from msgspec import Struct
 
+from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.loops import LoopEnd, LoopWatch, PerLoop
 from aforesaid._internal.scratch import ScratchFolder, ScratchPath
 from aforesaid.errors import AforesaidError, MissingExtra, Overloaded, StoreClosed, StoreUnavailable
@@ -40,47 +41,63 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECTIONS = 32
-"""Maximum concurrent requests; further requests wait for a free connection until their timeout."""
 BLOCK = 256 * 1024
 MISSED_HEARTBEATS = 3
 """Missed heartbeats after which an event stream counts as disconnected."""
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """Connection options of a client."""
+class Network(CheckedFields, frozen=True, kw_only=True):
+    """How a client reaches its server.
 
-    server: Server
-    patience: RetryPolicy = RetryPolicy()
+    - `retry`: timeouts, attempts and pauses.
+    - `connections`: maximum concurrent requests; further requests wait for a free connection until their
+      timeout.
+    - `tls`: the trusted certificates; None uses the system's.
+    - `plain_http`: allow sending the key unencrypted to another machine.
+    - `verify`: check at the start that an Aforesaid server answers.
+    - `start_unreached`: allow a start without the server although this machine has never reached it.
+    """
+
+    retry: RetryPolicy = RetryPolicy()
     connections: int = CONNECTIONS
     tls: ssl.SSLContext | None = None
-    """Trusted certificates; None uses the system's."""
+    plain_http: bool = False
+    verify: bool = True
+    start_unreached: bool = False
+
+
+class Connection(Struct, frozen=True, kw_only=True):
+    """A server and how to reach it."""
+
+    server: Server
+    network: Network = Network()
 
     def for_httpx(self) -> dict[str, Any]:
         """Return the arguments of httpx clients. Redirects are off, so that no other host gets the key."""
         httpx = _httpx()
         return {
             "headers": {"user-agent": "aforesaid", "accept": "application/json", **self.server.authorization},
-            "timeout": self.timeout(self.patience.timeout),
+            "timeout": self.timeout(self.network.retry.timeout),
             "limits": httpx.Limits(
-                max_connections=self.connections, max_keepalive_connections=self.connections
+                max_connections=self.network.connections, max_keepalive_connections=self.network.connections
             ),
             "follow_redirects": False,
             # Requests to loopback bypass proxies; plain HTTP needs no certificates.
             "trust_env": not self.server.loopback,
-            "verify": self.tls or self.server.tls,
+            "verify": self.network.tls or self.server.tls,
         }
 
     def timeout(self, seconds: float) -> "httpx.Timeout":
         """Return a timeout for each network operation, with the shorter connect timeout."""
         timeout: httpx.Timeout = _httpx().Timeout(
-            seconds, connect=min(seconds, self.patience.connect_timeout)
+            seconds, connect=min(seconds, self.network.retry.connect_timeout)
         )
         return timeout
 
     def event_timeout(self) -> "httpx.Timeout":
         """Return the timeout of an event stream, which may be silent until the next heartbeat."""
-        timeout = self.timeout(self.patience.timeout)
-        timeout.read = max(self.patience.timeout, MISSED_HEARTBEATS * HEARTBEAT)
+        timeout = self.timeout(self.network.retry.timeout)
+        timeout.read = max(self.network.retry.timeout, MISSED_HEARTBEATS * HEARTBEAT)
         return timeout
 
     def failure(self, error: "httpx.HTTPError") -> Failure:
@@ -88,7 +105,9 @@ class Options(Struct, frozen=True, kw_only=True):
         httpx = _httpx()
         base = self.server.base
         if isinstance(error, httpx.PoolTimeout):
-            failure: StoreUnavailable = Overloaded(f"all {self.connections} connections to {base} are busy")
+            failure: StoreUnavailable = Overloaded(
+                f"all {self.network.connections} connections to {base} are busy"
+            )
         elif isinstance(error, httpx.TimeoutException):
             failure = StoreUnavailable(f"{base} did not answer in time")
         elif isinstance(error, httpx.ConnectError):
@@ -133,8 +152,8 @@ class _TransferFiles:
 class AsyncSender:
     """Send calls from an event loop; one event loop at a time."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._client: httpx.AsyncClient | None = None
         self._loop = LoopWatch()
         self._loop_end: LoopEnd | None = None
@@ -145,7 +164,7 @@ class AsyncSender:
             await self._connect_to_loop()
 
     def _new_client(self) -> "httpx.AsyncClient":
-        return _httpx().AsyncClient(**self.options.for_httpx())  # type: ignore[no-any-return]
+        return _httpx().AsyncClient(**self.connection.for_httpx())  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Close all connections. Closing twice is safe."""
@@ -176,7 +195,7 @@ class AsyncSender:
             await asyncio.to_thread(files.close)
 
     async def _run_attempts(self, call: Call[T], files: _TransferFiles | None) -> T:
-        course: Steps[T] = steps_of(call, self.options.patience)
+        course: Steps[T] = steps_of(call, self.connection.network.retry)
         step: Step | Done[T] = advance(course, None)
         while not isinstance(step, Done):
             if isinstance(step, Send):
@@ -201,10 +220,12 @@ class AsyncSender:
                         return _answer(response, b"", files.received)
                     return _answer(response, await response.aread())
         except TimeoutError:
-            slow = StoreUnavailable(f"{self.options.server.base} did not answer within {step.timeout:.3g} s")
+            slow = StoreUnavailable(
+                f"{self.connection.server.base} did not answer within {step.timeout:.3g} s"
+            )
             return Failure(error=slow)
         except _httpx().HTTPError as error:
-            return self.options.failure(error)
+            return self.connection.failure(error)
         except RuntimeError as error:
             raise self._closed_or(error) from error
 
@@ -213,10 +234,10 @@ class AsyncSender:
     ) -> "contextlib.AbstractAsyncContextManager[httpx.Response]":
         return client.stream(
             call.method,
-            self.options.server.base + call.path,
+            self.connection.server.base + call.path,
             headers=_headers(call, step),
             content=call.body if files is None or call.upload is None else _blocks_async(files.sent),
-            timeout=self.options.timeout(step.timeout),
+            timeout=self.connection.timeout(step.timeout),
         )
 
     async def _receive(self, response: "httpx.Response", path: ScratchPath) -> None:
@@ -235,9 +256,9 @@ class AsyncSender:
         try:
             async with client.stream(
                 call.method,
-                self.options.server.base + call.path,
+                self.connection.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.event_timeout(),
+                timeout=self.connection.event_timeout(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, await response.aread()))
@@ -249,7 +270,7 @@ class AsyncSender:
                         break
                 yield self._read_events(lines, events)
         except _httpx().HTTPError as error:
-            raise self.options.failure(error).error from error
+            raise self.connection.failure(error).error from error
 
     async def _read_events(self, lines: AsyncIterator[str], events: Events) -> AsyncIterator[str]:
         for data in events.take():
@@ -260,8 +281,8 @@ class AsyncSender:
                 for data in events.take():
                     yield data
         except _httpx().HTTPError as error:
-            raise self.options.failure(error).error from error
-        raise StoreUnavailable(f"{self.options.server.base} ended the event stream")
+            raise self.connection.failure(error).error from error
+        raise StoreUnavailable(f"{self.connection.server.base} ended the event stream")
 
     async def _client_for_loop(self) -> "httpx.AsyncClient":
         """Return the client of this event loop; connections cannot be shared between loops."""
@@ -280,12 +301,12 @@ class AsyncSender:
 
     def _open_client(self) -> "httpx.AsyncClient":
         if self._client is None:
-            raise _closed(self.options.server)
+            raise _closed(self.connection.server)
         return self._client
 
     def _closed_or(self, error: RuntimeError) -> BaseException:
         """httpx raises RuntimeError when it is closed; return any other RuntimeError unchanged."""
-        return _closed(self.options.server) if self._client is None else error
+        return _closed(self.connection.server) if self._client is None else error
 
 
 async def _close_quietly(client: "httpx.AsyncClient") -> None:
@@ -297,13 +318,13 @@ async def _close_quietly(client: "httpx.AsyncClient") -> None:
 class SyncSender:
     """Send calls synchronously. Thread-safe."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
         self._client: httpx.Client | None = None
 
     def open(self) -> None:
         if self._client is None:
-            self._client = _httpx().Client(**self.options.for_httpx())
+            self._client = _httpx().Client(**self.connection.for_httpx())
 
     def close(self) -> None:
         """Close all connections. Closing twice is safe."""
@@ -331,7 +352,7 @@ class SyncSender:
             files.close()
 
     def _run_attempts(self, call: Call[T], files: _TransferFiles | None) -> T:
-        course: Steps[T] = steps_of(call, self.options.patience)
+        course: Steps[T] = steps_of(call, self.connection.network.retry)
         step: Step | Done[T] = advance(course, None)
         while not isinstance(step, Done):
             if isinstance(step, Send):
@@ -347,19 +368,19 @@ class SyncSender:
         try:
             with client.stream(
                 call.method,
-                self.options.server.base + call.path,
+                self.connection.server.base + call.path,
                 headers=_headers(call, step),
                 content=call.body if files is None or call.upload is None else _blocks(files.sent),
-                timeout=self.options.timeout(step.timeout),
+                timeout=self.connection.timeout(step.timeout),
             ) as response:
                 if call.download and response.is_success and files is not None:
                     _receive(response, files.received)
                     return _answer(response, b"", files.received)
                 return _answer(response, response.read())
         except _httpx().HTTPError as error:
-            return self.options.failure(error)
+            return self.connection.failure(error)
         except RuntimeError as error:
-            raise (_closed(self.options.server) if self._client is None else error) from error
+            raise (_closed(self.connection.server) if self._client is None else error) from error
 
     @contextlib.contextmanager
     def events(self, call: Call[Any]) -> Iterator[Iterator[str]]:
@@ -368,9 +389,9 @@ class SyncSender:
         try:
             with client.stream(
                 call.method,
-                self.options.server.base + call.path,
+                self.connection.server.base + call.path,
                 headers={**outgoing(), **call.headers},
-                timeout=self.options.event_timeout(),
+                timeout=self.connection.event_timeout(),
             ) as response:
                 if not response.is_success:
                     raise error_of(_answer(response, response.read()))
@@ -382,7 +403,7 @@ class SyncSender:
                         break
                 yield self._read_events(lines, events)
         except _httpx().HTTPError as error:
-            raise self.options.failure(error).error from error
+            raise self.connection.failure(error).error from error
 
     def _read_events(self, lines: Iterator[str], events: Events) -> Iterator[str]:
         yield from events.take()
@@ -391,12 +412,12 @@ class SyncSender:
                 events.feed(text)
                 yield from events.take()
         except _httpx().HTTPError as error:
-            raise self.options.failure(error).error from error
-        raise StoreUnavailable(f"{self.options.server.base} ended the event stream")
+            raise self.connection.failure(error).error from error
+        raise StoreUnavailable(f"{self.connection.server.base} ended the event stream")
 
     def _open_client(self) -> "httpx.Client":
         if self._client is None:
-            raise _closed(self.options.server)
+            raise _closed(self.connection.server)
         return self._client
 
 

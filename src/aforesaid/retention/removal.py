@@ -123,7 +123,8 @@ class Removal:
         """Return this owner's archives. Raise `InvalidSetting` where the memory has none."""
         if self.scope.archives is None:
             raise InvalidSetting(
-                "archives need a place: aforesaid.open(archives='some/folder')", field="archives"
+                "archives need a place: aforesaid.open(retention=Retention(archives='some/folder'))",
+                field="archives",
             )
         return self.scope.archives
 

@@ -14,15 +14,18 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import uvicorn
 
-import aforesaid
 from aforesaid.errors import InvalidSetting, StoreUnavailable
-from aforesaid.layers.build import layers_in, resilience_in
+from aforesaid.layers.build import layers_in
+from aforesaid.memory.opening import Memory
+from aforesaid.memory.opening import open as open_store
+from aforesaid.memory.options import ImageOptions, retention_in
 from aforesaid.server.app import Application, create_app
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.auth.tokens import tokens_for
@@ -33,7 +36,6 @@ from aforesaid.stores.urls import parse_url
 from aforesaid.telemetry.aggregation import shared_folder
 from aforesaid.telemetry.logs import logging_to
 from aforesaid.telemetry.tracing import tracing_to
-from aforesaid.transfer.archives import archive_folder
 
 log = logging.getLogger("aforesaid.server")
 
@@ -74,7 +76,7 @@ def check_workers(url: str, workers: int) -> None:
         )
 
 
-async def check_keys(memory: aforesaid.Memory, settings: ServerConfig, host: str) -> bool:
+async def check_keys(memory: Memory, settings: ServerConfig, host: str) -> bool:
     """Refuse to listen on a public address without keys. Return whether no key is required."""
     if tokens_for(settings) is not None or await ApiKeys(memory.backend).any():
         return False
@@ -156,22 +158,15 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 @asynccontextmanager
-async def open_memory(url: str, settings: Settings) -> AsyncIterator[aforesaid.Memory]:
+async def open_memory(url: str, settings: Settings) -> AsyncIterator[Memory]:
     """Open the memory of a server by the settings."""
-    retention = settings.retention
-    folder = retention.archive_folder
-    async with aforesaid.open(
+    async with open_store(
         url,
         config=settings.conversation,
-        ttl=retention.ttl,
-        retention=retention.retention,
-        blobs=settings.store.blobs_folder or None,
-        archives=await asyncio.to_thread(archive_folder, folder, retention.archive_key_file)
-        if folder
-        else None,
-        resilience=resilience_in(settings.resilience, url),
-        observe=True,
-        **{name: value for name, value in layers_in(settings).items() if name != "resilience"},
+        ttl=settings.retention.ttl,
+        retention=await asyncio.to_thread(retention_in, settings.retention),
+        images=ImageOptions(blobs=settings.store.blobs_folder or None),
+        layers=replace(layers_in(settings, url), timed=True),
     ) as memory:
         yield memory
 
@@ -251,7 +246,7 @@ async def serve_here(
         await server.serve(sockets=[listening])
 
 
-def application(memory: aforesaid.Memory, settings: Settings, *, loopback: bool) -> Application:
+def application(memory: Memory, settings: Settings, *, loopback: bool) -> Application:
     """Return the application of `aforesaid serve`."""
     return create_app(memory, settings, open_without_keys=loopback)
 

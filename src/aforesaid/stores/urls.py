@@ -26,8 +26,8 @@ STORES = {
 }
 """URL scheme → the module with the function `backend(address, clock)`."""
 
-SERVERS = {"http": "aforesaid.remote", "https": "aforesaid.remote"}
-"""URL scheme → the module with the class `RemoteMemory`."""
+SERVERS = ("http", "https")
+"""URL schemes of servers, which `aforesaid.connect` opens."""
 
 
 def is_server(url: object) -> bool:

@@ -134,7 +134,8 @@ class Summaries:
         """Return the summarizer. Raise `InvalidSetting` where the memory has none."""
         if self.resources.summarizer is None:
             raise InvalidSetting(
-                "there is no summarizer: aforesaid.open(url, summarizer='extract')", field="summarizer"
+                "there is no summarizer: aforesaid.open(url, models=Models(summarizer='extract'))",
+                field="summarizer",
             )
         return self.resources.summarizer
 

@@ -77,6 +77,9 @@ class ArchiveFolder:
         self.folder = Path(folder)
         self.sealer = sealer
 
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
     def of(self, owner: str) -> "OwnerArchives":
         return OwnerArchives(self.folder, owner, self.sealer)
 

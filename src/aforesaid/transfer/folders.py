@@ -208,13 +208,14 @@ async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
 def _check_destinations(scope: OwnerScope, manifest: Manifest) -> None:
     """Raise `InvalidSetting` if the folder contains data without a configured destination."""
     places = {
-        "archives": ("archives", manifest.archives, scope.archives),
-        "blobs": ("pictures", _blobs_in(manifest), scope.blobs),
+        "archives": ("archives", manifest.archives, scope.archives, "retention=Retention"),
+        "blobs": ("pictures", _blobs_in(manifest), scope.blobs, "images=ImageOptions"),
     }
-    for field, (name, found, place) in places.items():
+    for field, (name, found, place, option) in places.items():
         if found and place is None:
             raise InvalidSetting(
-                f"the folder contains {name}, which need a place: aforesaid.open({field}='some/folder')",
+                f"the folder contains {name}, which need a place: "
+                f"aforesaid.open({option}({field}='some/folder'))",
                 field=field,
             )
 

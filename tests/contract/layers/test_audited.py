@@ -50,7 +50,11 @@ class TestAuditedStore(StoreContract):
 def test_random_operations_under_audit_and_encryption_answer_as_the_model_does(tmp_path: Path) -> None:
     def make(clock: FixedClock) -> Backend:
         trail = AuditTrail(tmp_path / "audit.jsonl", sync="never")
-        return layered(InMemoryBackend(clock=clock), "memory://", encryption=MasterKeys(MASTER), audit=trail)
+        return layered(
+            InMemoryBackend(clock=clock),
+            "memory://",
+            aforesaid.Layers(encryption=MasterKeys(MASTER), audit=trail),
+        )
 
     run_state_machine_as_test(
         store_machine(make),
@@ -162,7 +166,11 @@ async def test_what_is_done_above_the_store_can_be_noted(backend: AuditedBackend
 
 async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", audit=path, warm=False) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db",
+        layers=aforesaid.Layers(audit=path),
+        models=aforesaid.Models(preload=False),
+    ) as memory:
         erin = memory.acting_as("the kitchen", source="speaker 2").of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "the alarm code is marzipan")
@@ -180,7 +188,11 @@ async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased
 
 async def test_searches_exports_and_erasures_are_noted_without_what_they_were_about(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", audit=path, embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db",
+        layers=aforesaid.Layers(audit=path),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         erin = memory.acting_as("erin").of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "the oven is at 200 degrees")
@@ -204,17 +216,21 @@ async def test_searches_exports_and_erasures_are_noted_without_what_they_were_ab
 async def test_an_erasure_that_was_resumed_is_noted_too(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with aforesaid.open(url, audit=path, embedder=None) as memory:
+    async with aforesaid.open(
+        url, layers=aforesaid.Layers(audit=path), models=aforesaid.Models(embedder=None)
+    ) as memory:
         record = await memory.of("erin").get_or_create_conversation("kitchen")
         intent = Intent(owner="erin", conversation_id=record.id, started_at=record.created_at)
         await memory.backend.of(JOURNAL).put_document(KIND, intent.key, msgspec.json.encode(intent))
-    async with aforesaid.open(url, audit=path, embedder=None):
+    async with aforesaid.open(
+        url, layers=aforesaid.Layers(audit=path), models=aforesaid.Models(embedder=None)
+    ):
         events = await noted(path)
     assert [(one.owner, one.conversation) for one in events if one.action == "erase"] == [("erin", record.id)]
 
 
 async def test_without_a_trail_acting_as_somebody_changes_nothing() -> None:
-    async with aforesaid.open(warm=False) as memory:
+    async with aforesaid.open(models=aforesaid.Models(preload=False)) as memory:
         assert memory.acting_as("erin") is memory
 
 

@@ -70,6 +70,6 @@ async def test_operations_are_timed_and_errors_are_counted_by_their_class() -> N
 
 
 async def test_a_memory_is_observed_where_that_is_asked_for() -> None:
-    async with aforesaid.open("memory://", observe=True) as memory:
+    async with aforesaid.open("memory://", layers=aforesaid.Layers(timed=True)) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
         assert type(memory.backend).__name__ == "TimedBackend"

@@ -27,7 +27,7 @@ async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[ConversationStore]:
     url = url_for(request.param, tmp_path, request)
-    async with aforesaid.open(url, sweep_every=None, clock=clock) as memory:
+    async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None), clock=clock) as memory:
         yield memory.backend.of(f"owner-{new_id()}")
 
 

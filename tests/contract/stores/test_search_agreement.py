@@ -74,7 +74,12 @@ async def filled(memory: aforesaid.Memory, owner: str) -> ConversationManager:
 async def answers(url: str, embedder: WordEncoder | None) -> list[Any]:
     source = ids()
     async with aforesaid.open(
-        url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=embedder
+        url,
+        ttl=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=embedder),
+        clock=FixedClock(NOW),
+        ids=lambda: next(source),
     ) as memory:
         owner = f"agree-{'vectors' if embedder else 'words'}"
         manager = await filled(memory, owner)
@@ -103,7 +108,12 @@ async def the_best_of_many(url: str) -> list[Any]:
     ]
     source = ids()
     async with aforesaid.open(
-        url, clock=FixedClock(NOW), ids=lambda: next(source), ttl=None, sweep_every=None, embedder=None
+        url,
+        ttl=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+        clock=FixedClock(NOW),
+        ids=lambda: next(source),
     ) as memory:
         manager = memory.of("agree-many")
         conversation = await manager.get_or_create_conversation("s")
@@ -150,7 +160,9 @@ async def test_a_server_with_vectors_is_asked_in_a_long_history(
 ) -> None:
     monkeypatch.setattr(searcher, "SERVED", 10)
     encoder = WordEncoder()
-    async with aforesaid.open(vector_url, sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open(
+        vector_url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=encoder)
+    ) as memory:
         erin = memory.of(f"served-{new_id()}")
         conversation = await erin.get_or_create_conversation("s")
         said = ["We have a new dog", *(f"Something else, number {number}" for number in range(20))]

@@ -266,7 +266,7 @@ import asyncio, sys
 import aforesaid
 
 async def main(path, conversation_id, name, tasks, turns):
-    async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
+    async with aforesaid.open(f"sqlite:///{path}", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin = memory.of("erin")
         async def write(task):
             for number in range(turns):

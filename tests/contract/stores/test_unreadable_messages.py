@@ -65,7 +65,9 @@ class Damaged:
 @pytest.fixture(params=STORES)
 async def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Damaged]:
     url = url_for(request.param, tmp_path, request)
-    async with aforesaid.open(url, sweep_every=None, resilience="off") as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), layers=aforesaid.Layers(resilience="off")
+    ) as memory:
         one = Damaged(memory, request.param)
         await one.fill()
         yield one

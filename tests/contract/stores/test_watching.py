@@ -17,7 +17,9 @@ from tests.builders import STORES, url_for
 @pytest.fixture(params=STORES)
 async def memory(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[aforesaid.Memory]:
     url = url_for(request.param, tmp_path, request)  # type: ignore[arg-type]
-    async with aforesaid.open(url, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         yield memory
 
 

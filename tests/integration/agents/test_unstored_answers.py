@@ -57,7 +57,11 @@ async def failing_memory(
 ) -> AsyncIterator[tuple[Failing, Memory, ConversationManager]]:
     """A memory over a store that fails when it is told to."""
     failing = Failing(backend_for(url))
-    memory = Memory(failing, sweep_every=None, warm=False, embedder=None)
+    memory = Memory(
+        failing,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     memory.unstored = quick(**options)
     async with memory:
         yield failing, memory, memory.of(f"erin-{new_id()}")
@@ -176,7 +180,11 @@ async def test_later_turns_do_not_overtake_queued_ones_and_the_model_sees_them()
 async def test_a_queued_turn_keeps_the_time_at_which_it_was_said() -> None:
     clock = FixedClock()
     failing = Failing(InMemoryBackend(clock=clock))
-    memory = Memory(failing, sweep_every=None, warm=False, embedder=None)
+    memory = Memory(
+        failing,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     memory.unstored = quick()
     async with memory:
         erin = memory.of("erin")
@@ -262,13 +270,17 @@ async def test_closing_tries_a_last_time(tmp_path: Path) -> None:
         await supervisor.process_query("A?", "s1")
         failing.plan = only_append("before")
         await supervisor.process_query("B?", "s1")
-    async with aforesaid.open(url, sweep_every=None) as again:
+    async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None)) as again:
         assert await words(again.of(erin.owner)) == ["A?", "One.", "B?", "Two."]
 
 
 async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixture) -> None:
     failing = Failing(InMemoryBackend())
-    memory = Memory(failing, sweep_every=None, warm=False, embedder=None)
+    memory = Memory(
+        failing,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     memory.unstored = quick(first_pause=LONG, closing=0.05)
     lost = telemetry.counter("aforesaid_unstored_turns_total", status="lost")
     async with memory:
@@ -286,7 +298,7 @@ async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixt
 
 
 async def test_after_closing_an_answer_is_delivered_and_not_queued() -> None:
-    memory = await aforesaid.open("memory://", sweep_every=None)
+    memory = await aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None))
     erin = memory.of("erin")
     record = await erin.get_or_create_conversation("s1")
 
@@ -366,7 +378,9 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 async def test_a_locked_sqlite_file_delays_storing_and_not_the_answer(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    memory = aforesaid.open(f"sqlite:///{path}?lock_timeout=0.1", sweep_every=None)
+    memory = aforesaid.open(
+        f"sqlite:///{path}?lock_timeout=0.1", retention=aforesaid.Retention(sweep_every=None)
+    )
     memory.unstored = quick()
     async with memory:
         erin = memory.of("erin")
@@ -390,7 +404,7 @@ async def test_a_full_disk_delays_storing_and_not_the_answer(store: str, tmp_pat
     with disk_of_its_own(tmp_path) as is_mounted:
         if not is_mounted:
             pytest.skip("mounting is not allowed")
-        memory = aforesaid.open(f"{scheme}{tmp_path}/{name}", sweep_every=None)
+        memory = aforesaid.open(f"{scheme}{tmp_path}/{name}", retention=aforesaid.Retention(sweep_every=None))
         memory.unstored = quick()
         async with memory:
             erin = memory.of("erin")

@@ -23,7 +23,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def kept(url: str) -> dict[str, list[str]]:
     """What is in the store, by owner and conversation."""
-    async with aforesaid.open(url, sweep_every=None, embedder=None, resilience="off") as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(resilience="off"),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         found = {}
         async for owner in memory.owners():
             manager = memory.of(owner)

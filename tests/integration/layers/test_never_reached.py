@@ -15,7 +15,7 @@ import aforesaid
 from aforesaid.errors import InvalidSetting, StoreForeign, StoreUnavailable
 from aforesaid.layers.build import reached_mark, resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
-from aforesaid.remote import Client, RemoteMemory
+from aforesaid.remote import Client, Network, RemoteMemory
 from aforesaid.remote.attempts import RetryPolicy
 from aforesaid.settings import ResilienceConfig
 from tests.integration.remote.scripted import answer, scripted
@@ -67,7 +67,9 @@ async def test_a_store_that_was_never_reached_is_an_error(number: int, state: Pa
 @pytest.mark.parametrize("number", range(4))
 async def test_a_setting_starts_without_it(number: int) -> None:
     url = unreachable()[number]
-    async with aforesaid.open(url, resilience=Resilience(start_unreached=True)) as memory:
+    async with aforesaid.open(
+        url, layers=aforesaid.Layers(resilience=Resilience(start_unreached=True))
+    ) as memory:
         health = await memory.health()
         assert health is not None
         assert health.degraded
@@ -104,7 +106,7 @@ async def test_one_that_is_started_without_and_comes_later_is_remembered() -> No
     url = f"redis://127.0.0.1:{port}/0"
     chosen = Resilience(start_unreached=True)
     mark = reached_mark(url)
-    async with aforesaid.open(url, resilience=chosen):
+    async with aforesaid.open(url, layers=aforesaid.Layers(resilience=chosen)):
         assert not await asyncio.to_thread(mark.is_set)
         with running(port=port):
             await asyncio.to_thread(until, mark.is_set)
@@ -122,7 +124,7 @@ async def test_fail_closed_and_off_give_the_stores_own_error() -> None:
     for resilience in (Resilience(policy="fail_closed"), "off"):
         choice: Any = resilience
         with pytest.raises(StoreUnavailable) as refused:
-            await aforesaid.open(unreachable()[2], resilience=choice)
+            await aforesaid.open(unreachable()[2], layers=aforesaid.Layers(resilience=choice))
         assert "never reached" not in str(refused.value)
 
 
@@ -136,7 +138,7 @@ def server() -> Iterator[str]:
 
 
 async def test_a_server_of_ours_is_recognised_and_remembered(server: str) -> None:
-    async with aforesaid.open(server) as memory:
+    async with aforesaid.connect(server) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
     assert await asyncio.to_thread(reached_mark(server).is_set)
 
@@ -162,10 +164,10 @@ async def test_a_server_of_ours_is_recognised_and_remembered(server: str) -> Non
 async def test_another_service_is_refused_at_open(said: bytes) -> None:
     async with scripted(said) as other:
         with pytest.raises(StoreForeign):
-            await RemoteMemory(other.url, patience=QUICK)
+            await RemoteMemory(other.url, network=Network(retry=QUICK))
 
         def wait() -> None:
-            with Client(other.url, patience=QUICK):
+            with Client(other.url, network=Network(retry=QUICK)):
                 pass
 
         with pytest.raises(StoreForeign):
@@ -175,18 +177,18 @@ async def test_another_service_is_refused_at_open(said: bytes) -> None:
 
 async def test_a_server_that_was_never_reached_is_an_error() -> None:
     with pytest.raises(StoreUnavailable, match="never reached"):
-        await RemoteMemory(f"http://127.0.0.1:{free_port()}", patience=QUICK)
-    chosen = Resilience(start_unreached=True)
-    memory = await aforesaid.open(f"http://127.0.0.1:{free_port()}", resilience=chosen)
+        await RemoteMemory(f"http://127.0.0.1:{free_port()}", network=Network(retry=QUICK))
+    network = Network(start_unreached=True)
+    memory = await aforesaid.connect(f"http://127.0.0.1:{free_port()}", network=network)
     await memory.close()
 
 
 async def test_a_server_that_was_reached_may_be_away() -> None:
     with served("memory://") as running_server:
         url = running_server.url
-        async with aforesaid.open(url):
+        async with aforesaid.connect(url):
             pass
-    async with RemoteMemory(url, patience=QUICK) as memory:
+    async with RemoteMemory(url, network=Network(retry=QUICK)) as memory:
         with pytest.raises(StoreUnavailable):
             await memory.of("erin").get_or_create_conversation("kitchen")
 
@@ -194,7 +196,7 @@ async def test_a_server_that_was_reached_may_be_away() -> None:
 @pytest.mark.parametrize("url", ["https://abc.supabase.co", "https://abc.supabase.co/rest/v1"])
 def test_supabase_is_named(url: str) -> None:
     with pytest.raises(InvalidSetting, match=r"Supabase.*postgresql://.*db\.abc\.supabase\.co"):
-        aforesaid.open(url)
+        aforesaid.connect(url)
 
 
 @pytest.mark.parametrize(

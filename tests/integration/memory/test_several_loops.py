@@ -13,7 +13,8 @@ import pytest
 import aforesaid
 from aforesaid.layers.cached import Cache
 from aforesaid.layers.resilient import Resilience
-from tests.servers.remote import Served, served
+from aforesaid.stores.urls import is_server
+from tests.servers.remote import Served, open_at, served
 
 STORES = ("memory", "file", "sqlite", "redis", "redis_cluster", "postgres")
 CASES = [*(f"{store}-{layers}" for store in STORES for layers in ("plain", "layered")), "server-plain"]
@@ -60,9 +61,11 @@ def opening(case: str, url: str, tmp_path: Path) -> Callable[[], aforesaid.Memor
         "encryption": b64encode(bytes(32)).decode(),
         "audit": tmp_path / "audit.log",
         "summarizer": "extract",
-        "observe": True,
+        "timed": True,
     }
-    return lambda: aforesaid.open(url, **(layered if case.endswith("layered") else {"resilience": "off"}))
+    if is_server(url):
+        return lambda: aforesaid.connect(url)
+    return lambda: open_at(url, **(layered if case.endswith("layered") else {"resilience": "off"}))
 
 
 async def talk(memory: aforesaid.Memory, text: str) -> list[object]:

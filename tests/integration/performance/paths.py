@@ -40,14 +40,18 @@ class Bench:
     async def open(self) -> None:
         await self._fill()
         await self._index()
-        self._memory = await aforesaid.open(self._url, sweep_every=None, embedder=None)
+        self._memory = await aforesaid.open(
+            self._url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+        )
         await ready(default_counter())
         self.manager: ConversationManager = self._memory.of("erin")
         self.id = (await self.manager.get_or_create_conversation("kitchen")).id
         self._read = apsw.Connection(str(self._path))
 
     async def _fill(self) -> None:
-        async with aforesaid.open(self._url, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(
+            self._url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+        ) as memory:
             erin = memory.of("erin")
             kitchen = await erin.get_or_create_conversation("kitchen")
             said: list[Message] = [message for pair in Texts(1).turns(MESSAGES // 2) for message in pair]

@@ -19,7 +19,7 @@ from aforesaid.errors import (
     TooManyRequests,
 )
 from aforesaid.model.ids import new_id
-from aforesaid.remote import Client, RemoteMemory, RetryPolicy
+from aforesaid.remote import Client, Network, RemoteMemory, RetryPolicy
 from tests.integration.remote.scripted import DROP, HANG, answer, scripted
 
 KEY = "ak_verysecret"
@@ -43,7 +43,7 @@ def problem(status: int, name: str, **data: Any) -> bytes:
 
 
 async def asked(url: str, patience: RetryPolicy = QUICK) -> Any:
-    async with RemoteMemory(url, key=KEY, patience=patience, verify=False) as memory:
+    async with RemoteMemory(url, key=KEY, network=Network(retry=patience, verify=False)) as memory:
         return await memory.of("erin").get_conversation(ID)
 
 
@@ -107,7 +107,7 @@ async def test_it_comes_through_when_the_server_is_back() -> None:
 async def test_a_write_that_is_sent_again_is_the_same_to_the_letter() -> None:
     async with (
         scripted(DROP, answer(502), problem(404, "conversation-not-found", conversation_id=ID)) as server,
-        RemoteMemory(server.url, key=KEY, patience=QUICK, verify=False) as memory,
+        RemoteMemory(server.url, key=KEY, network=Network(retry=QUICK, verify=False)) as memory,
     ):
         with pytest.raises(aforesaid.errors.ConversationNotFound):
             await memory.of("erin").add_message(ID, "user", "hello")
@@ -124,7 +124,7 @@ async def test_a_write_that_is_sent_again_is_the_same_to_the_letter() -> None:
 async def test_what_must_not_be_done_twice_is_not_sent_twice() -> None:
     async with (
         scripted(DROP) as server,
-        RemoteMemory(server.url, patience=QUICK, verify=False) as memory,
+        RemoteMemory(server.url, network=Network(retry=QUICK, verify=False)) as memory,
     ):
         with pytest.raises(StoreUnavailable, match="it is unknown whether"):
             await memory.of("erin").erase()
@@ -133,7 +133,10 @@ async def test_what_must_not_be_done_twice_is_not_sent_twice() -> None:
 
 async def test_whose_it_is_goes_in_a_header_whatever_the_name() -> None:
     name = "erin/../ö%\u200b\n😀"
-    async with scripted(answer(200, RECORD)) as server, RemoteMemory(server.url, verify=False) as memory:
+    async with (
+        scripted(answer(200, RECORD)) as server,
+        RemoteMemory(server.url, network=Network(verify=False)) as memory,
+    ):
         await memory.of(name).get_conversation(ID)
     from urllib.parse import unquote
 
@@ -144,7 +147,7 @@ async def test_whose_it_is_goes_in_a_header_whatever_the_name() -> None:
 async def test_a_context_comes_in_time_with_what_is_being_said() -> None:
     async with scripted(HANG) as server:
         config = aforesaid.ConversationConfig(context_deadline=1)
-        async with RemoteMemory(server.url, config=config, verify=False) as memory:
+        async with RemoteMemory(server.url, config=config, network=Network(verify=False)) as memory:
             erin = memory.of("erin")
             pending = [erin.intake.message("user", "is anybody there?")]
             async with asyncio.timeout(20):
@@ -155,7 +158,7 @@ async def test_a_context_comes_in_time_with_what_is_being_said() -> None:
 
 
 async def test_closing_twice_and_using_after_close() -> None:
-    memory = await RemoteMemory("http://127.0.0.1:9", verify=False)
+    memory = await RemoteMemory("http://127.0.0.1:9", network=Network(verify=False))
     erin = memory.of("erin")
     await memory.close()
     await memory.close()
@@ -172,7 +175,7 @@ async def test_closing_twice_and_using_after_close() -> None:
 
 async def test_closing_while_something_is_under_way_ends_it() -> None:
     async with scripted(HANG) as server:
-        memory = await RemoteMemory(server.url, verify=False)
+        memory = await RemoteMemory(server.url, network=Network(verify=False))
         task = asyncio.create_task(memory.of("erin").get_conversation(ID))
         await server.was_asked.wait()
         await memory.close()
@@ -184,7 +187,9 @@ async def test_closing_while_something_is_under_way_ends_it() -> None:
 async def test_more_than_there_are_connections_for_wait_and_are_told() -> None:
     async with scripted(HANG) as server:
         patience = RetryPolicy(timeout=0.2, attempts=1)
-        async with RemoteMemory(server.url, connections=2, patience=patience, verify=False) as memory:
+        async with RemoteMemory(
+            server.url, network=Network(connections=2, retry=patience, verify=False)
+        ) as memory:
             erin = memory.of("erin")
             calls = [erin.get_conversation(new_id()) for _ in range(6)]
             ends = await asyncio.gather(*calls, return_exceptions=True)
@@ -199,7 +204,7 @@ async def test_nobody_there_is_an_error_of_ours_for_both(caplog: pytest.LogCaptu
         await asked("http://127.0.0.1:9")
 
     def wait() -> None:
-        with Client("http://127.0.0.1:9", key=KEY, patience=QUICK, verify=False) as client:
+        with Client("http://127.0.0.1:9", key=KEY, network=Network(retry=QUICK, verify=False)) as client:
             client.of("erin").get_conversation(ID)
 
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
@@ -209,7 +214,7 @@ async def test_nobody_there_is_an_error_of_ours_for_both(caplog: pytest.LogCaptu
 
 async def test_the_one_that_waits_follows_the_same_rules() -> None:
     def wait(url: str) -> Any:
-        with Client(url, key=KEY, patience=QUICK, verify=False) as client:
+        with Client(url, key=KEY, network=Network(retry=QUICK, verify=False)) as client:
             return client.of("erin").get_conversation(ID)
 
     async with scripted(DROP, answer(503), answer(200, RECORD)) as server:
@@ -220,7 +225,10 @@ async def test_the_one_that_waits_follows_the_same_rules() -> None:
 
 async def test_a_watch_of_a_server_that_is_not_ours() -> None:
     for said in (answer(200, "<p>hello</p>", "text/html"), answer(404, "", "text/html")):
-        async with scripted(said) as server, RemoteMemory(server.url, verify=False) as memory:
+        async with (
+            scripted(said) as server,
+            RemoteMemory(server.url, network=Network(verify=False)) as memory,
+        ):
             with pytest.raises(StoreForeign):
                 async with memory.of("erin").watch():
                     pass

@@ -30,7 +30,7 @@ from aforesaid.errors import (
 )
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from aforesaid.remote import Client, RemoteMemory, RetryPolicy, connect
+from aforesaid.remote import Client, Network, RemoteMemory, RetryPolicy
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.transfer.zips import pack_folder, unpack_folder
 from tests.servers.remote import Served, served
@@ -76,7 +76,7 @@ class TestCodeThatDoesNotAwait:
             assert owner in list(memory.owners())
 
     def test_a_turn_that_fails_leaves_nothing(self, server: Served, owner: str) -> None:
-        memory = connect(server.url)
+        memory = Client(server.url).start()
         erin = memory.of(owner)
         kitchen = erin.get_or_create_conversation("kitchen")
         with pytest.raises(ZeroDivisionError), erin.turn(kitchen.id) as turn:
@@ -116,7 +116,7 @@ class TestCodeThatDoesNotAwait:
             assert erin.retention() == aforesaid.RetentionRules()
 
     def test_several_threads_share_a_client(self, server: Served, owner: str) -> None:
-        with Client(server.url, connections=4) as memory:
+        with Client(server.url, network=Network(connections=4)) as memory:
             erin = memory.of(owner)
             kitchen = erin.get_or_create_conversation("kitchen")
             with ThreadPoolExecutor(8) as pool:
@@ -138,7 +138,10 @@ class TestCodeThatDoesNotAwait:
     ) -> None:
         reads = _noting_read_timeouts(monkeypatch)
         patience = RetryPolicy(timeout=seconds)
-        with Client(server.url, patience=patience, verify=False) as memory, memory.of(owner).watch():
+        with (
+            Client(server.url, network=Network(retry=patience, verify=False)) as memory,
+            memory.of(owner).watch(),
+        ):
             assert reads == [patient_for]
 
 
@@ -158,7 +161,7 @@ class TestWatching:
         """Whatever the patience for an answer: a server that is well may have nothing to tell."""
         reads = _noting_read_timeouts(monkeypatch)
         patience = RetryPolicy(timeout=seconds)
-        remote = RemoteMemory(server.url, patience=patience, verify=False)
+        remote = RemoteMemory(server.url, network=Network(retry=patience, verify=False))
         async with remote as memory, memory.of(owner).watch():
             assert reads == [patient_for]
 
@@ -199,14 +202,14 @@ class TestKeys:
         with served(f"sqlite:///{tmp_path}/memory.db", open_without_keys=False) as running:
             keys = ApiKeys(running.memory.backend)
             text, _ = await asyncio.wrap_future(running.begin(keys.create(["erin"], scope="admin")))
-            async with aforesaid.open(running.url, key=text) as memory:
+            async with aforesaid.connect(running.url, key=text) as memory:
                 made = await memory.of("erin").get_or_create_conversation("kitchen")
                 assert [owner async for owner in memory.owners()] == ["erin"]
                 with pytest.raises(NotAllowed):
                     await memory.of("sam").get_conversation(made.id)
                 assert text not in repr(memory)
             for key in (None, "ak_wrong"):
-                async with aforesaid.open(running.url, key=key) as memory:
+                async with aforesaid.connect(running.url, key=key) as memory:
                     with pytest.raises(NotAuthenticated):
                         await memory.of("erin").get_conversation(made.id)
 

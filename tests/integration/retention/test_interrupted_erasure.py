@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+from aforesaid import ImageOptions, Models, Retention
 from aforesaid.contracts import JOURNAL, Backend
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.opening import Memory
@@ -127,7 +128,10 @@ async def test_an_erasure_that_fails_is_finished_by_the_sweep(
     async with opened(place, tmp_path) as memory:
         await live(memory.of("erin"))
         failing = Memory(
-            Failing(memory.backend, call), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+            Failing(memory.backend, call),
+            retention=Retention(sweep_every=None, archives=memory.archives),
+            images=ImageOptions(blobs=memory.blobs),
+            models=Models(embedder=None),
         )
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase()
@@ -141,7 +145,11 @@ async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place,
     async with opened(place, tmp_path) as memory:
         erin = memory.of("erin")
         old = await live(erin)
-        failing = Memory(Failing(memory.backend, "clear"), sweep_every=None)
+        failing = Memory(
+            Failing(memory.backend, "clear"),
+            retention=Retention(sweep_every=None),
+            models=Models(embedder=None),
+        )
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase()
         fresh = await erin.get_or_create_conversation("a new beginning")
@@ -166,7 +174,10 @@ async def test_what_was_imported_since_is_no_part_of_a_resumed_erasure(
         conversation_id = await live(erin, session="kitchen")
         await erin.export(tmp_path / "export")
         failing = Memory(
-            Failing(memory.backend, "scrub"), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+            Failing(memory.backend, "scrub"),
+            retention=Retention(sweep_every=None, archives=memory.archives),
+            images=ImageOptions(blobs=memory.blobs),
+            models=Models(embedder=None),
         )
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase(None if whole else conversation_id)
@@ -206,7 +217,12 @@ async def test_an_erasure_that_ends_leaves_a_later_one_in_the_journal(
         erin = memory.of("erin")
 
         def beside(backend: Any) -> Memory:
-            return Memory(backend, sweep_every=None, archives=memory.archives, blobs=memory.blobs)
+            return Memory(
+                backend,
+                retention=Retention(sweep_every=None, archives=memory.archives),
+                images=ImageOptions(blobs=memory.blobs),
+                models=Models(embedder=None),
+            )
 
         async def fail_to_erase() -> None:
             await live(erin, session="since")
@@ -234,7 +250,10 @@ async def test_an_erasure_that_is_killed_beside_another_is_resumed(
 
         await live(memory.of("erin"))
         pausing = Memory(
-            Pausing(memory.backend, killed), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+            Pausing(memory.backend, killed),
+            retention=Retention(sweep_every=None, archives=memory.archives),
+            images=ImageOptions(blobs=memory.blobs),
+            models=Models(embedder=None),
         )
         await pausing.of("erin").erase()
         await memory.sweep()

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from aforesaid import ImageOptions, Models, Retention
 from aforesaid.contracts import JOURNAL
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import StoreUnavailable
@@ -62,7 +63,10 @@ async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
     async with opened(place, tmp_path) as memory:
         await live(memory.of(OWNER))
         failing = Memory(
-            Failing(memory.backend, "scrub"), sweep_every=None, archives=memory.archives, blobs=memory.blobs
+            Failing(memory.backend, "scrub"),
+            retention=Retention(sweep_every=None, archives=memory.archives),
+            images=ImageOptions(blobs=memory.blobs),
+            models=Models(embedder=None),
         )
         with pytest.raises(StoreUnavailable):
             await failing.of(OWNER).erase()

@@ -315,11 +315,19 @@ def innermost(backend: Any) -> Any:
 
 def beside(memory: Memory, backend: Any) -> Memory:
     """Another memory in the same places, with a backend that fails."""
-    return Memory(backend, sweep_every=None, archives=memory.archives, blobs=memory.blobs)
+    return Memory(
+        backend,
+        retention=aforesaid.Retention(sweep_every=None, archives=memory.archives),
+        images=aforesaid.ImageOptions(blobs=memory.blobs),
+        models=aforesaid.Models(embedder=None),
+    )
 
 
 def reopened(place: Place, folder: Path) -> Memory:
     return aforesaid.open(
-        place.url, sweep_every=None, archives=folder / "archives", embedder=None,
-        images="blobs", blobs=FolderBlobs(folder / "blobs"), resilience="off",
-    )  # fmt: skip
+        place.url,
+        retention=aforesaid.Retention(sweep_every=None, archives=folder / "archives"),
+        layers=aforesaid.Layers(resilience="off"),
+        images=aforesaid.ImageOptions(policy="blobs", blobs=FolderBlobs(folder / "blobs")),
+        models=aforesaid.Models(embedder=None),
+    )

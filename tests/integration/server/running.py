@@ -22,6 +22,7 @@ from aforesaid.server.limits import ConnectionLimits
 from aforesaid.server.process import Server, uvicorn_config
 from aforesaid.server.service import Service
 from aforesaid.settings import ServerConfig, Settings
+from tests.servers.remote import open_at
 
 UNLIMITED = ServerConfig(rate_read=0, rate_write=0, rate_search=0, rate_ask=0)
 
@@ -69,9 +70,9 @@ async def serving(
     **options: Any,
 ) -> AsyncIterator[Running]:
     """A server over the memory at this URL; it ends with the block."""
-    options = {"sweep_every": None, "warm": False, "embedder": None, **options}
+    options = {"sweep_every": None, "preload": False, "embedder": None, **options}
     async with (
-        aforesaid.open(url, **options) as memory,
+        open_at(url, **options) as memory,
         serving_memory(
             memory, settings, limits, open_without_keys=open_without_keys, **(app_options or {})
         ) as running,

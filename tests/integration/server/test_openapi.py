@@ -34,7 +34,7 @@ async def test_routes_of_ours_load_no_library_that_they_do_not_use() -> None:
     async def added() -> str:
         return ""
 
-    async with aforesaid.open(warm=False) as memory:
+    async with aforesaid.open(models=aforesaid.Models(preload=False)) as memory:
         for routes, plugins in (((), False), ((added,), True)):
             app = create_app(memory, route_handlers=routes)
             assert any("pydantic" in type(plugin).__module__ for plugin in app.framework.plugins) == plugins

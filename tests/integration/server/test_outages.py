@@ -40,7 +40,11 @@ class Away:
 async def away(tmp_path: Path) -> AsyncIterator[Away]:
     world = World(tmp_path / "spool")
     await world.layer.open()
-    before = Memory(world.layer, sweep_every=None, warm=False)
+    before = Memory(
+        world.layer,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     for owner in OWNERS:
         record = await before.of(owner).get_or_create_conversation("kitchen")
         await before.of(owner).append(record.id, [Message(role="user", content="hello")])
@@ -51,7 +55,11 @@ async def away(tmp_path: Path) -> AsyncIterator[Away]:
     await world.layer.close()
     await world.memory.open()
     world.layer = world.make()
-    memory = Memory(world.layer, sweep_every=None, warm=False, embedder=None)
+    memory = Memory(
+        world.layer,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     await memory.start()
     keys = InMemoryBackend()
     await keys.open()
@@ -129,7 +137,7 @@ async def test_an_answer_from_the_store_is_not_marked(away: Away) -> None:
 
 
 async def test_a_remote_manager_sees_the_marks(away: Away) -> None:
-    async with aforesaid.open(away.server.url) as remote:
+    async with aforesaid.connect(away.server.url) as remote:
         erin = remote.of(OWNERS[0])
         with noting_freshness() as seen:
             page = await erin.list()

@@ -182,7 +182,7 @@ def test_which_addresses_are_this_machine(host: str, expected: bool) -> None:
 async def test_with_a_key_it_may_listen_anywhere() -> None:
     from aforesaid.server.auth.keys import ApiKeys
 
-    async with aforesaid.open("memory://", warm=False, embedder=None) as memory:
+    async with aforesaid.open("memory://", models=aforesaid.Models(preload=False, embedder=None)) as memory:
         with pytest.raises(InvalidSetting, match="keys create"):
             await check_keys(memory, ServerConfig(), "0.0.0.0")
         assert await check_keys(memory, ServerConfig(), "127.0.0.1") is True

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from aforesaid import Models, Retention
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import AccessError, NotAuthenticated, StoreUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted
@@ -168,7 +169,9 @@ async def test_no_history_lets_a_revoked_key_in_late(outage: Outage, seed: int) 
 
 @asynccontextmanager
 async def asking(outage: Outage, authenticator: Authenticator) -> AsyncIterator[httpx.AsyncClient]:
-    memory = Memory(outage.backend, sweep_every=None, warm=False)
+    memory = Memory(
+        outage.backend, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     app: Any = create_app(memory, Settings(server=ServerConfig()), authenticator=authenticator)
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=120) as client:

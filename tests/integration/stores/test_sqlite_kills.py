@@ -16,7 +16,7 @@ import asyncio, sys
 import aforesaid
 
 async def main(path, session, name):
-    async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
+    async with aforesaid.open(f"sqlite:///{path}", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation(session)
         async def write(task):
@@ -49,7 +49,7 @@ def killed_while_writing(path: Path, session: str, name: str, moment: float) -> 
 
 
 async def check(path: Path, session: str, acknowledged: set[str]) -> int:
-    async with aforesaid.open(f"sqlite:///{path}", sweep_every=None) as memory:
+    async with aforesaid.open(f"sqlite:///{path}", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation(session)
         messages = await erin.messages(conversation.id, limit=1_000_000)

@@ -31,6 +31,7 @@ from tests.builders import STORES, url_for
 from tests.doubles import Scripted, calling
 from tests.integration.server.running import serving
 from tests.integration.telemetry.spans import Spans, traced
+from tests.servers.remote import open_at
 
 SECRET = "marzipan4711"
 """In everything that is said, named, asked and sent. Letters and digits alone: no quoting hides it."""
@@ -103,7 +104,7 @@ async def memory(
 ) -> AsyncIterator[aforesaid.Memory]:
     url = url_for(request.param, tmp_path, request)
     options: dict[str, Any] = {"archives": tmp_path / "archives", "audit": tmp_path / "audit.jsonl"}
-    async with aforesaid.open(url, observe=True, sweep_every=None, embedder=None, **options) as memory:
+    async with open_at(url, sweep_every=None, timed=True, embedder=None, **options) as memory:
         yield memory
 
 
@@ -226,7 +227,12 @@ async def test_a_store_that_is_away_with_a_password_in_its_url(
     if scheme == "redis":
         url = f"redis://{SECRET}:{SECRET}@127.0.0.1:1/0"
     quick = Resilience(folder=tmp_path, attempts=1, read_deadline=1, write_deadline=1, start_unreached=True)
-    async with aforesaid.open(url, observe=True, resilience=quick, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(timed=True, resilience=quick),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", SECRET)
@@ -254,7 +260,7 @@ async def test_a_url_that_is_none(url: str, seen: Seen) -> None:
 
 async def test_every_route_with_the_secret_everywhere(seen: Seen) -> None:
     """In the path, the query, the body, the headers, with a key and without, in order and broken."""
-    async with serving(observe=True) as server:
+    async with serving(timed=True) as server:
         good = await server.key("*", scope="admin")
         erins = await server.key("erin", scope="admin")
         owner = {"Aforesaid-Owner": SECRET}
@@ -285,7 +291,7 @@ async def test_every_route_with_the_secret_everywhere(seen: Seen) -> None:
 
 
 async def test_a_whole_story_over_the_wire(seen: Seen) -> None:
-    async with serving(observe=True) as server:
+    async with serving(timed=True) as server:
         key = await server.key(f"erin-{SECRET}", scope="admin")
 
         async def said(method: str, path: str, document: Any = None) -> Any:
@@ -312,7 +318,7 @@ async def test_a_mistake_of_ours_is_told_by_its_places(seen: Seen, monkeypatch: 
         raise KeyError(SECRET)
 
     monkeypatch.setattr(ConversationManager, "get_or_create_conversation", stumble)
-    async with serving(observe=True) as server:
+    async with serving(timed=True) as server:
         answer = await server.client.post("/v1/conversations", json={"session_id": SECRET})
         assert answer.status_code == 500
         assert SECRET not in answer.text
@@ -351,7 +357,7 @@ FRAMES = (
 
 async def test_a_connection_in_order_and_broken(seen: Seen) -> None:
     """Frames of every kind, frames that are none, keys that are none, and then no word of goodbye."""
-    async with serving(observe=True) as server:
+    async with serving(timed=True) as server:
         key = (await server.key(f"erin-{SECRET}"))["Authorization"].removeprefix("Bearer ")
         address = server.url.replace("http", "ws") + f"/ws?token={SECRET}"
         for shown in (key, SECRET):

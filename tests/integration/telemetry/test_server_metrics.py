@@ -33,7 +33,7 @@ REQUESTS = "aforesaid_http_requests_total"
 
 
 async def test_metrics_come_in_the_form_that_is_asked_for() -> None:
-    async with serving(observe=True) as server:
+    async with serving(timed=True) as server:
         await server.client.post("/v1/conversations", json={"session_id": "kitchen"})
         for accept, form in (("application/openmetrics-text", OPEN), ("text/plain", CLASSIC)):
             answer = await server.client.get("/metrics", headers={"Accept": accept})
@@ -150,7 +150,11 @@ async def test_while_the_store_is_away_it_depends_on_whether_turns_are_accepted(
     failing = Failing(InMemoryBackend())
     chosen = Resilience(policy=policy, attempts=1)
     backend = resilient(failing, folder=tmp_path, resilience=chosen, metrics=Telemetry(), background=False)
-    async with aforesaid.Memory(backend, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(
+        backend,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         assert (await readiness(memory, draining=False)).status == "ready"
         failing.down()
         found = await readiness(memory, draining=False)
@@ -162,7 +166,11 @@ async def test_a_full_spool_is_a_reason_to_turn_callers_off(tmp_path: Path) -> N
     failing = Failing(InMemoryBackend())
     chosen = Resilience(attempts=1, spool_limit=64 * 1024)
     backend = resilient(failing, folder=tmp_path, resilience=chosen, metrics=Telemetry(), background=False)
-    async with aforesaid.Memory(backend, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(
+        backend,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         failing.down()
@@ -177,7 +185,11 @@ async def test_a_full_spool_is_a_reason_to_turn_callers_off(tmp_path: Path) -> N
 
 async def test_a_store_without_the_layer_that_does_not_answer_is_away() -> None:
     failing = Failing(InMemoryBackend())
-    async with aforesaid.Memory(failing, sweep_every=None, warm=False) as memory:
+    async with aforesaid.Memory(
+        failing,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         failing.down()
         found = await readiness(memory, draining=False)
         assert (found.status, found.degraded, len(found.checks)) == ("away", True, 1)

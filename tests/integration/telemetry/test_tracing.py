@@ -26,7 +26,7 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 async def test_a_turn_is_a_span_with_the_stores_part_inside() -> None:
     with traced() as spans:
-        async with aforesaid.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", layers=aforesaid.Layers(timed=True)) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "hello")
@@ -36,7 +36,7 @@ async def test_a_turn_is_a_span_with_the_stores_part_inside() -> None:
 
 async def test_a_request_goes_on_in_the_trace_that_its_caller_began() -> None:
     with traced() as spans:
-        async with serving(observe=True) as server:
+        async with serving(timed=True) as server:
             opened = (await server.client.post("/v1/conversations", json={"session_id": "kitchen"})).json()
             answer = await server.client.post(
                 f"/v1/conversations/{opened['id']}/turns",
@@ -67,7 +67,7 @@ def test_a_traceparent_that_is_none_begins_a_trace_of_its_own(header: str) -> No
 
 async def test_stages_of_a_search_are_spans() -> None:
     with traced() as spans:
-        async with aforesaid.open("memory://", embedder=None) as memory:
+        async with aforesaid.open("memory://", models=aforesaid.Models(embedder=None)) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "leeks and potatoes")
@@ -89,7 +89,7 @@ async def test_a_tool_is_a_span_that_says_whether_it_failed() -> None:
 
 async def test_an_error_is_in_the_span_by_its_class_alone() -> None:
     with traced() as spans:
-        async with aforesaid.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", layers=aforesaid.Layers(timed=True)) as memory:
             with pytest.raises(ConversationNotFound):
                 await memory.of("erin").add_message(new_id(), "user", "marzipan-4711")
     failed = spans.named("append")
@@ -119,7 +119,7 @@ def test_what_is_asked_elsewhere_meanwhile_goes_on_in_the_trace() -> None:
 
 
 async def test_what_a_client_asks_goes_on_in_the_trace_on_the_server() -> None:
-    async with serving() as server, aforesaid.open(server.url) as memory:
+    async with serving() as server, aforesaid.connect(server.url) as memory:
         with traced() as spans, span("here"):
             await memory.of("erin").get_or_create_conversation("kitchen")
     assert spans.path_to("request") == ["here", "request"]
@@ -130,7 +130,7 @@ def test_while_it_is_off_nothing_is_imported() -> None:
 import asyncio, sys, aforesaid
 from aforesaid.telemetry.tracing import incoming, outgoing, span, trace_id, tracing_to
 async def main():
-    async with aforesaid.open(observe=True) as memory:
+    async with aforesaid.open(layers=aforesaid.Layers(timed=True)) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", "hello")
@@ -200,7 +200,7 @@ def collector() -> Iterator[Collector]:
 
 def say_hello() -> None:
     async def main() -> None:
-        async with aforesaid.open("memory://", observe=True) as memory:
+        async with aforesaid.open("memory://", layers=aforesaid.Layers(timed=True)) as memory:
             erin = memory.of("erin")
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "marzipan-4711")

@@ -41,7 +41,12 @@ async def supervised(manager: ConversationManager, says: str) -> AsyncIterator[t
 async def by_voice(url: str, owner: str) -> None:
     """Session 1: a question by voice, an answer, the end. The conversation finds its client by itself."""
     recording = pack_wav(say(ASKED))
-    async with aforesaid.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        config=UNHURRIED,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         manager = memory.of(owner)
         await manager.clients.add("Mary Johnson")
         await manager.clients.add("Peter Miller")
@@ -57,7 +62,12 @@ async def by_voice(url: str, owner: str) -> None:
 
 async def by_text(url: str, owner: str) -> None:
     """Session 2: a follow-up by text, answered with what was said before."""
-    async with aforesaid.open(url, config=UNHURRIED, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        config=UNHURRIED,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         manager = memory.of(owner)
         sessions = SessionManager(manager)
         assert await sessions.get_conversation_id("session-1") is None

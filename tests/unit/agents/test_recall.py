@@ -35,7 +35,12 @@ async def memory(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[aforesaid.Memory]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
-    async with aforesaid.open(url, clock=clock, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+        clock=clock,
+    ) as memory:
         yield memory
 
 

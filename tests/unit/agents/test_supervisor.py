@@ -359,7 +359,7 @@ def test_an_apology_never_says_what_went_wrong_inside() -> None:
 
 async def test_an_answer_that_a_closed_store_cannot_keep_is_delivered(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    memory = await aforesaid.open(url, sweep_every=None)
+    memory = await aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None))
     agent = Scripted("One.")
     supervisor = SupervisorAgent(memory.of("erin"), [specialist(agent)])
     await supervisor.process_query("A?", "s1")
@@ -371,5 +371,5 @@ async def test_an_answer_that_a_closed_store_cannot_keep_is_delivered(tmp_path: 
 
     failing = SupervisorAgent(memory.of("erin"), [specialist(Closing("Two."))])
     assert await failing.process_query("B?", "s1") == "Two."
-    async with aforesaid.open(url, sweep_every=None) as again:
+    async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None)) as again:
         assert [message.content for message in await log_of(again.of("erin"))] == ["A?", "One."]

@@ -25,7 +25,11 @@ Manager = aforesaid.ConversationManager
 
 @pytest.fixture
 async def memory() -> AsyncIterator[aforesaid.Memory]:
-    async with aforesaid.open("memory://", sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         yield memory
 
 
@@ -289,13 +293,25 @@ async def test_the_queue_is_bounded_and_the_oldest_goes(manager: Manager) -> Non
 
 async def test_a_process_that_ends_at_once_links_what_was_said_in_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         ann = await memory.of("erin").clients.add("Ann Oakley")
-    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         manager = memory.of("erin")
         conversation = await manager.get_or_create_conversation("kitchen")
         await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    async with aforesaid.open(url, sweep_every=None, warm=False, embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    ) as memory:
         assert (await memory.of("erin").get_conversation(conversation.id)).client_id == ann.id
 
 

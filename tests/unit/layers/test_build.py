@@ -10,7 +10,7 @@ from aforesaid.errors import InvalidSetting
 from aforesaid.layers.build import layers_in, spool_folder, store_name
 from aforesaid.layers.cached import Cache, CachedBackend
 from aforesaid.layers.resilient import Resilience, ResilientBackend
-from aforesaid.settings import ConversationConfig, ResilienceConfig, Settings, StoreConfig
+from aforesaid.settings import DEFAULT_URL, ConversationConfig, ResilienceConfig, Settings
 
 
 @pytest.mark.parametrize(
@@ -19,18 +19,22 @@ from aforesaid.settings import ConversationConfig, ResilienceConfig, Settings, S
 )
 def test_a_store_behind_a_network_is_resilient_by_default(url: str) -> None:
     assert isinstance(aforesaid.open(url).backend, ResilientBackend)
-    assert not isinstance(aforesaid.open(url, resilience="off").backend, ResilientBackend)
+    assert not isinstance(
+        aforesaid.open(url, layers=aforesaid.Layers(resilience="off")).backend, ResilientBackend
+    )
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///memory.db", "file:///memory.json"])
 def test_an_embedded_store_is_so_when_asked(url: str, tmp_path: Path) -> None:
     assert not isinstance(aforesaid.open(url).backend, ResilientBackend)
     wanted = Resilience(folder=tmp_path)
-    assert isinstance(aforesaid.open(url, resilience=wanted).backend, ResilientBackend)
+    assert isinstance(
+        aforesaid.open(url, layers=aforesaid.Layers(resilience=wanted)).backend, ResilientBackend
+    )
 
 
 def test_the_cache_is_outside_of_the_spool() -> None:
-    backend = aforesaid.open("redis://localhost", cache=Cache()).backend
+    backend = aforesaid.open("redis://localhost", layers=aforesaid.Layers(cache=Cache())).backend
     assert isinstance(backend, CachedBackend)
     assert isinstance(backend.inner, ResilientBackend)
 
@@ -78,11 +82,11 @@ def test_names_hold_no_password() -> None:
 @pytest.mark.parametrize("wanted", ["on", None, 3])
 def test_what_makes_no_sense_is_refused(wanted: object) -> None:
     with pytest.raises(InvalidSetting, match="resilience"):
-        aforesaid.open("redis://db", resilience=wanted)  # type: ignore[arg-type]
+        aforesaid.open("redis://db", layers=aforesaid.Layers(resilience=wanted))  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="policy"):
-        aforesaid.open("redis://db", resilience=Resilience(policy="retry"))  # type: ignore[arg-type]
+        aforesaid.open("redis://db", layers=aforesaid.Layers(resilience=Resilience(policy="retry")))  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="cache"):
-        aforesaid.open("redis://db", cache=wanted)  # type: ignore[arg-type]
+        aforesaid.open("redis://db", layers=aforesaid.Layers(cache=wanted))  # type: ignore[arg-type]
 
 
 def test_settings_from_the_environment() -> None:
@@ -96,23 +100,22 @@ def test_settings_from_the_environment() -> None:
         "CONVERSATION_CONTEXT_DEADLINE": "9",
     }
     settings = Settings.load(environ=environ)
-    assert layers_in(settings) == {
-        "resilience": Resilience(
+    assert layers_in(settings, settings.store.url) == aforesaid.Layers(
+        resilience=Resilience(
             policy="fail_closed", folder=Path("/var/spool/aforesaid"), spool_limit=7 * 1024 * 1024
         ),
-        "cache": Cache(ttl=timedelta(seconds=60)),
-    }
+        cache=Cache(ttl=timedelta(seconds=60)),
+    )
     assert settings.conversation.context_deadline == 9
 
 
 def test_settings_by_default() -> None:
-    assert layers_in(Settings()) == {"resilience": "off", "cache": "off"}
-    server = Settings(store=StoreConfig(url="redis://db"))
-    assert layers_in(server) == {"resilience": Resilience(), "cache": "off"}
+    assert layers_in(Settings(), DEFAULT_URL) == aforesaid.Layers(resilience="off", cache="off")
+    assert layers_in(Settings(), "redis://db") == aforesaid.Layers(resilience=Resilience(), cache="off")
     no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=ResilienceConfig(cache=True))
-    assert layers_in(no_ttl)["cache"] == "off"
+    assert layers_in(no_ttl, DEFAULT_URL).cache == "off"
 
 
 def test_a_policy_that_does_not_exist_names_the_setting() -> None:
     with pytest.raises(InvalidSetting, match="resilience must be one of auto, fallback, fail_closed, off"):
-        layers_in(Settings(resilience=ResilienceConfig(resilience="sometimes")))
+        layers_in(Settings(resilience=ResilienceConfig(resilience="sometimes")), DEFAULT_URL)

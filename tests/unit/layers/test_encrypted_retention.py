@@ -45,11 +45,11 @@ class Kept:
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
     async with aforesaid.open(
         url_for(request.param, tmp_path, request),
-        encryption=Encryption(master=MasterKeys(MASTER), records=True),
-        archives=tmp_path / "archives",
-        resilience="off",
-        embedder=None,
-        sweep_every=None,
+        retention=aforesaid.Retention(archives=tmp_path / "archives", sweep_every=None),
+        layers=aforesaid.Layers(
+            encryption=Encryption(master=MasterKeys(MASTER), records=True), resilience="off"
+        ),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         yield Kept(memory)
 
@@ -101,10 +101,12 @@ async def test_an_archive_that_needs_another_master_key_keeps_nobody_from_the_re
     def memory_with(master: bytes) -> contextlib.AbstractAsyncContextManager[aforesaid.Memory]:
         return aforesaid.open(
             f"sqlite:///{tmp_path}/memory.db",
-            encryption=Encryption(master=MasterKeys(master, MASTER)),
-            archives=ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(master))),
-            embedder=None,
-            sweep_every=None,
+            retention=aforesaid.Retention(
+                archives=ArchiveFolder(tmp_path / "archives", sealer=ProviderSealer(MasterKeys(master))),
+                sweep_every=None,
+            ),
+            layers=aforesaid.Layers(encryption=Encryption(master=MasterKeys(master, MASTER))),
+            models=aforesaid.Models(embedder=None),
         )
 
     async with memory_with(MASTER) as memory:
@@ -135,9 +137,9 @@ async def test_a_keyring_of_its_own_is_scrubbed_too(tmp_path: Path) -> None:
 
     async with aforesaid.open(
         f"sqlite:///{tmp_path}/memory.db",
-        encryption=Encryption(master=MasterKeys(MASTER), keyring=Snapshotting()),
-        embedder=None,
-        sweep_every=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(encryption=Encryption(master=MasterKeys(MASTER), keyring=Snapshotting())),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         kept = Kept(memory)
         await kept.said()

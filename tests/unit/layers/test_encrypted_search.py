@@ -24,10 +24,11 @@ SAID = (
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
     async with aforesaid.open(
         url_for(request.param, tmp_path, request),
-        encryption=Encryption(master=MasterKeys(MASTER), records=True),
-        resilience="off",
-        embedder=None,
-        sweep_every=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(
+            encryption=Encryption(master=MasterKeys(MASTER), records=True), resilience="off"
+        ),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         owner = f"owner-{new_id()}"
         manager = memory.of(owner)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aforesaid import Models, Retention
 from aforesaid.contracts import JOURNAL, CopyHolder
 from aforesaid.errors import StoreError, StoreUnavailable
 from aforesaid.layers.resilient import resilient
@@ -26,7 +27,9 @@ def found_in(folder: Path, text: bytes) -> list[str]:
 
 
 async def test_an_erasure_that_is_refused_in_an_outage_changes_nothing(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "said before")
@@ -47,7 +50,9 @@ async def test_an_erasure_that_is_refused_in_an_outage_changes_nothing(world: Wo
 
 
 async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     erin, bob = memory.of("erin"), memory.of("bob")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "said before")
@@ -69,7 +74,9 @@ async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(world
 async def test_a_resumed_erasure_keeps_turns_that_were_acknowledged_since_it_began(
     world: World, whole: bool
 ) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "the secret")
@@ -88,7 +95,9 @@ async def test_a_resumed_erasure_keeps_turns_that_were_acknowledged_since_it_beg
 
 
 async def test_the_layer_says_what_it_forgot(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     erin = memory.of("erin")
     one = await erin.get_or_create_conversation("kitchen")
     other = await erin.get_or_create_conversation("phone")
@@ -105,7 +114,9 @@ async def test_the_layer_says_what_it_forgot(world: World) -> None:
 
 
 async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
     world.failing.down()
@@ -123,12 +134,14 @@ async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: Wo
 
 
 async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     kept = await memory.of("bob").get_or_create_conversation("kitchen")
     world.failing.down()
     other = world.make()
     await other.open()
-    theirs = Memory(other, sweep_every=None, warm=False)
+    theirs = Memory(other, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None))
     gone = await theirs.of("erin").get_or_create_conversation("kitchen")
     await theirs.of("erin").add_message(gone.id, "user", "the secret")
     await theirs.of("bob").add_message(kept.id, "user", "somebody else's")
@@ -146,11 +159,13 @@ async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: Wo
 async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     world.failing.down()
     other = world.make()
     await other.open()
-    theirs = Memory(other, sweep_every=None, warm=False)
+    theirs = Memory(other, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None))
     await theirs.of("erin").get_or_create_conversation("kitchen")
     await other.close()
     await world.memory.open()
@@ -189,7 +204,9 @@ async def test_scrubbing_takes_what_is_stored_by_now_out_of_the_spool(world: Wor
 
 
 async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(world: World) -> None:
-    memory = Memory(world.layer, sweep_every=None, warm=False)
+    memory = Memory(
+        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+    )
     assert (await memory.of("erin").erase()).remains == ()
     damaged = world.folder / "left-00000001.damaged"
     await asyncio.to_thread(world.folder.mkdir, parents=True)

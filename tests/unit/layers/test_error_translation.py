@@ -252,9 +252,8 @@ async def test_a_disk_error_under_the_audit_trail(tmp_path: Path, monkeypatch: p
 async def memory(tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     async with aforesaid.open(
         "memory://",
-        sweep_every=None,
-        archives=tmp_path / "archives",
-        embedder=WordEncoder(),
+        retention=aforesaid.Retention(sweep_every=None, archives=tmp_path / "archives"),
+        models=aforesaid.Models(embedder=WordEncoder()),
     ) as memory:
         yield memory
 

@@ -15,6 +15,7 @@ from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
 from tests.embedders import WordEncoder
 from tests.encrypted_stores import MASTER
+from tests.servers.remote import open_at
 
 LAYERS = ("encryption", "cache", "resilience", "audit")
 
@@ -33,7 +34,7 @@ def layers(chosen: str, folder: Path) -> dict[str, Any]:
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     options = layers(request.param, tmp_path)
     url = f"sqlite:///{tmp_path}/m.db"
-    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder(), **options) as memory:
+    async with open_at(url, sweep_every=None, embedder=WordEncoder(), **options) as memory:
         yield memory
 
 

@@ -24,7 +24,10 @@ from tests.builders import empty_url
 from tests.faults import Failing
 
 RIGHT, WRONG = MasterKeys(b"r" * 32), MasterKeys(b"w" * 32)
-QUIET: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
+QUIET: dict[str, Any] = {
+    "retention": aforesaid.Retention(sweep_every=None),
+    "models": aforesaid.Models(embedder=None, preload=False),
+}
 
 
 async def talked(memory: Memory, owner: str = "erin") -> str:
@@ -40,7 +43,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     def opened(master: Any) -> Memory:
         keyring = backend_for(f"sqlite:///{tmp_path}/keys.db") if request.param == "apart" else None
         encryption = Encryption(master=master, keyring=keyring)
-        return aforesaid.open(f"sqlite:///{tmp_path}/memory.db", encryption=encryption, **QUIET)
+        return aforesaid.open(
+            f"sqlite:///{tmp_path}/memory.db", layers=aforesaid.Layers(encryption=encryption), **QUIET
+        )
 
     return opened
 
@@ -109,12 +114,16 @@ async def test_a_key_service_that_is_away_is_no_wrong_key(place: Any) -> None:
 async def started_in_an_outage(tmp_path: Path) -> tuple[Failing, Memory]:
     """A memory with the wrong master key that could not be checked when it was opened."""
     store = Failing(InMemoryBackend())
-    right = Memory(encrypted(store, Encryption(master=RIGHT)), **QUIET)
+    right = Memory(
+        encrypted(store, Encryption(master=RIGHT)), models=aforesaid.Models(embedder=None), **QUIET
+    )
     await right.start()
     await talked(right)
     resilient = ResilientBackend(store, folder=tmp_path / "spool", background=False)
     store.down()
-    wrong = Memory(encrypted(resilient, Encryption(master=WRONG)), **QUIET)
+    wrong = Memory(
+        encrypted(resilient, Encryption(master=WRONG)), models=aforesaid.Models(embedder=None), **QUIET
+    )
     await wrong.start()
     store.up()
     await resilient.inner.open()
@@ -172,7 +181,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def test_doctor_knows_a_wrong_key_from_a_missing_one(url: str) -> None:
     right, wrong = generate_master_key(), generate_master_key()
-    async with aforesaid.open(url, encryption=right, resilience="off", **QUIET) as memory:
+    async with aforesaid.open(
+        url, layers=aforesaid.Layers(encryption=right, resilience="off"), **QUIET
+    ) as memory:
         await talked(memory)
     assert about(await checkup(url, sealed(master_key=right))).state == "well"
     found = about(await checkup(url, sealed(master_key=wrong)))

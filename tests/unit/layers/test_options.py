@@ -22,10 +22,12 @@ import aforesaid
 from aforesaid.errors import MissingExtra
 
 async def main() -> None:
-    async with aforesaid.open("memory://", audit=sys.argv[1], embedder=None, warm=False) as memory:
+    models = aforesaid.Models(embedder=None, preload=False)
+    layers = aforesaid.Layers(audit=sys.argv[1])
+    async with aforesaid.open("memory://", layers=layers, models=models) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
     try:
-        aforesaid.open("memory://", encryption="AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+        aforesaid.open(layers=aforesaid.Layers(encryption="AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="))
     except MissingExtra as error:
         print(error)
 
@@ -68,7 +70,10 @@ def test_settings_turn_both_on(tmp_path: Path) -> None:
 
 def test_pictures_in_blobs_are_refused_where_content_is_encrypted(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="blobs"):
-        aforesaid.open(encryption=generate_master_key(), images="blobs", blobs=tmp_path)
+        aforesaid.open(
+            layers=aforesaid.Layers(encryption=generate_master_key()),
+            images=aforesaid.ImageOptions(policy="blobs", blobs=tmp_path),
+        )
 
 
 def test_auditing_needs_no_ciphers_and_encryption_says_what_to_install(tmp_path: Path) -> None:

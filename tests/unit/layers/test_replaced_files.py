@@ -47,7 +47,11 @@ def replace_by_copy(path: Path) -> None:
 
 async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> None:
     path, spool = tmp_path / "memory.db", tmp_path / "spool"
-    memory = aforesaid.Memory(await layered(path, spool), sweep_every=None, warm=False)
+    memory = aforesaid.Memory(
+        await layered(path, spool),
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     await memory.start()
     erin = memory.of("erin")
     kitchen = (await erin.get_or_create_conversation("kitchen")).id
@@ -55,7 +59,11 @@ async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> N
     await memory.close()  # so that the file alone is a whole backup
 
     first = await layered(path, spool)
-    memory = aforesaid.Memory(first, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(
+        first,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     await memory.start()
     erin = memory.of("erin")
     await erin.load_context(kitchen)
@@ -69,7 +77,11 @@ async def test_turns_wait_in_the_spool_for_the_next_process(tmp_path: Path) -> N
 
     second = await layered(path, spool)
     assert await second.recover()
-    memory = aforesaid.Memory(second, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(
+        second,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     history = await memory.of("erin").store.load(kitchen)
     assert contents(history) == ["before", "accepted"]
     await memory.close()
@@ -80,7 +92,11 @@ async def test_fail_closed_refuses(tmp_path: Path) -> None:
     backend = resilient(
         SQLiteBackend(str(path)), folder=tmp_path / "spool", resilience=Resilience(policy="fail_closed")
     )
-    memory = aforesaid.Memory(backend, sweep_every=None, warm=False)
+    memory = aforesaid.Memory(
+        backend,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
     await memory.start()
     erin = memory.of("erin")
     kitchen = (await erin.get_or_create_conversation("kitchen")).id

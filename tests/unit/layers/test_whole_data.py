@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid import transfer
+from aforesaid import Models, Retention, transfer
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import Conflict, StoreUnavailable
@@ -50,7 +50,12 @@ class Replaying(World):
     """
 
     async def begin(self) -> None:
-        self.memory_of_before = Memory(self.layer, sweep_every=None, warm=False, config=QUIET)
+        self.memory_of_before = Memory(
+            self.layer,
+            config=QUIET,
+            retention=Retention(sweep_every=None),
+            models=Models(preload=False, embedder=None),
+        )
         before = self.memory_of_before.of("erin")
         self.long = (await before.get_or_create_conversation("long")).id
         self.unknown = (await before.get_or_create_conversation("unknown")).id
@@ -66,7 +71,12 @@ class Replaying(World):
         await self.layer.open()
 
     async def spool(self) -> None:
-        erin = Memory(self.layer, sweep_every=None, warm=False, config=QUIET).of("erin")
+        erin = Memory(
+            self.layer,
+            config=QUIET,
+            retention=Retention(sweep_every=None),
+            models=Models(preload=False, embedder=None),
+        ).of("erin")
         await erin.store.tail(self.long, limit=2)
         await erin.store.get(self.long)
         self.failing.down()
@@ -94,7 +104,10 @@ async def replaying(tmp_path: Path) -> AsyncIterator[Replaying]:
 
 def memory_of(world: World, folder: Path) -> Memory:
     return Memory(
-        world.layer, sweep_every=None, warm=False, config=QUIET, archives=ArchiveFolder(folder / "archives")
+        world.layer,
+        config=QUIET,
+        retention=Retention(sweep_every=None, archives=ArchiveFolder(folder / "archives")),
+        models=Models(preload=False, embedder=None),
     )
 
 
@@ -146,7 +159,12 @@ async def test_another_live_process_is_waited_for_and_then_the_operation_is_refu
 ) -> None:
     other = replaying.make(settle_deadline=0.2)
     await other.open()
-    memory = Memory(other, sweep_every=None, warm=False, config=QUIET)
+    memory = Memory(
+        other,
+        config=QUIET,
+        retention=Retention(sweep_every=None),
+        models=Models(preload=False, embedder=None),
+    )
     assert {owner async for owner in memory.owners()} == {"erin", "bob"}
     with pytest.raises(StoreUnavailable, match="changed nothing"):
         await memory.of("erin").export(tmp_path / "export")
@@ -206,7 +224,16 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
     blobs = Listing()
     data = b"a picture"
     for owner in ("ann", "bob", "cid", "dan"):
-        store = Memory(world.memory, sweep_every=None, warm=False, config=QUIET).of(owner).store
+        store = (
+            Memory(
+                world.memory,
+                config=QUIET,
+                retention=Retention(sweep_every=None),
+                models=Models(preload=False, embedder=None),
+            )
+            .of(owner)
+            .store
+        )
         record = await store.create(started(new_id(), now=store.now()))
         await blobs.of(owner).put(record.id, sha256(data).hexdigest(), data)
     await world.layer.of("ann").find(Query())
@@ -216,7 +243,12 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
 
 
 async def test_owners_are_all_of_them_or_an_error(replaying: Replaying) -> None:
-    memory = Memory(replaying.layer, sweep_every=None, warm=False, config=QUIET)
+    memory = Memory(
+        replaying.layer,
+        config=QUIET,
+        retention=Retention(sweep_every=None),
+        models=Models(preload=False, embedder=None),
+    )
     assert {owner async for owner in memory.owners()} == {"erin", "bob"}
     replaying.failing.down()
     for _ in range(2):  # once when the store fails, once when the breaker is open
@@ -328,7 +360,12 @@ async def _copied(memory: Memory, world: Replaying, _: Path) -> int:
 async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
     export = folder / "before"
     if not export.exists():
-        plain = Memory(world.memory, sweep_every=None, warm=False, config=QUIET)
+        plain = Memory(
+            world.memory,
+            config=QUIET,
+            retention=Retention(sweep_every=None),
+            models=Models(preload=False, embedder=None),
+        )
         await plain.of("erin").export(export)
     return await memory.of("erin").import_(export)
 

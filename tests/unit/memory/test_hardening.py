@@ -26,6 +26,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.urls import backend_for
+from tests.servers.remote import open_at
 
 STORES = ["memory", "sqlite", "file"]
 
@@ -40,7 +41,9 @@ def url_of(store: str, folder: Path) -> str:
 
 @pytest.fixture(params=STORES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
-    async with aforesaid.open(url_of(request.param, tmp_path), sweep_every=None) as memory:
+    async with aforesaid.open(
+        url_of(request.param, tmp_path), retention=aforesaid.Retention(sweep_every=None)
+    ) as memory:
         yield memory.of("erin")
 
 
@@ -49,7 +52,9 @@ def aforesaid_threads() -> set[threading.Thread]:
 
 
 async def test_a_row_that_cannot_be_read_does_not_hold_up_other_readers(tmp_path: Path) -> None:
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", sweep_every=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", retention=aforesaid.Retention(sweep_every=None)
+    ) as memory:
         backend = memory.backend
         assert isinstance(backend, SQLiteBackend)
         ann, bob = memory.of("ann"), memory.of("bob")
@@ -112,7 +117,9 @@ def _use_after_fork(memory: aforesaid.Memory, conversation_id: str, answer: Any)
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_of_a_fork_is_told_to_open_for_itself(store: str, tmp_path: Path) -> None:
     async def opened() -> tuple[aforesaid.Memory, str]:
-        memory = await aforesaid.open(url_of(store, tmp_path), sweep_every=None)
+        memory = await aforesaid.open(
+            url_of(store, tmp_path), retention=aforesaid.Retention(sweep_every=None)
+        )
         return memory, (await memory.of("erin").get_or_create_conversation("s")).id
 
     with asyncio.Runner() as runner:
@@ -127,7 +134,9 @@ def test_a_child_of_a_fork_is_told_to_open_for_itself(store: str, tmp_path: Path
 
 
 async def test_one_callers_mistake_is_its_own(tmp_path: Path) -> None:
-    async with aforesaid.open(f"file://{tmp_path}/conversations.json", sweep_every=None) as memory:
+    async with aforesaid.open(
+        f"file://{tmp_path}/conversations.json", retention=aforesaid.Retention(sweep_every=None)
+    ) as memory:
         ann, bob = memory.of("ann"), memory.of("bob")
         hers, his = [await one.get_or_create_conversation("s") for one in (ann, bob)]
         mistake: Any = None
@@ -266,7 +275,7 @@ def test_urls_that_lead_nowhere_are_refused(url: str) -> None:
 )
 def test_lengths_of_time_are_checked_when_a_memory_is_made(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
-        aforesaid.open(**options)
+        open_at("memory://", **options)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, [], {}, b"x"], ids=repr)

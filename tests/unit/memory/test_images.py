@@ -166,7 +166,7 @@ async def test_a_missing_or_damaged_blob_gives_words_and_a_warning(
 
 async def test_references_are_words_where_no_blobs_are_at_hand(album: Memory) -> None:
     conversation_id = await begun(album.of("erin"), sent(1))
-    plain = Memory(album.backend).of("erin")
+    plain = Memory(album.backend, models=aforesaid.Models(embedder=None)).of("erin")
     context = await plain.load_context(conversation_id)
     assert context.messages[0].content == [text(WORDS), text("what is it?")]
     assert any("this memory has no blobs" in warning for warning in context.report.warnings)
@@ -184,7 +184,9 @@ async def test_new_pictures_may_become_words_while_old_ones_are_still_read(
     album: Memory, blobs: BlobBackend
 ) -> None:
     conversation_id = await begun(album.of("erin"), sent(1))
-    erin = Memory(album.backend, blobs=blobs).of("erin")
+    erin = Memory(
+        album.backend, images=aforesaid.ImageOptions(blobs=blobs), models=aforesaid.Models(embedder=None)
+    ).of("erin")
     assert (await shown(erin, conversation_id))[0][0] == image(1)
     await erin.append(conversation_id, read(sent(2)))
     assert (await shown(erin, conversation_id))[2][0] == text(WORDS)
@@ -271,7 +273,9 @@ async def test_a_turn_sent_twice_is_stored_once(album: Memory) -> None:
 
 
 def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="images must be one of placeholder, keep, blobs"):
+    with pytest.raises(
+        InvalidSetting, match="images must be an ImageOptions or one of placeholder, keep, blobs"
+    ):
         aforesaid.open(images="thumbnails")  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="needs a place"):
         aforesaid.open(images="blobs")

@@ -238,7 +238,9 @@ async def test_a_session_leaves_only_the_note_where_to_go_on(erin: ConversationM
 
 
 async def test_one_sweep_an_hour_is_enough_for_all_who_come(clock: FixedClock) -> None:
-    async with aforesaid.open("memory://", clock=clock, sweep_every=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), clock=clock
+    ) as memory:
         await SessionManager(memory.of("erin")).create_session("left open")
         clock.advance(timedelta(days=1))
         await SessionManager(memory.of("erin")).create_session("another")
@@ -293,7 +295,7 @@ async def test_bad_values_are_refused_and_named() -> None:
 
 
 async def test_names_of_another_owner_lead_nowhere() -> None:
-    async with aforesaid.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin, bob = SessionManager(memory.of("erin")), SessionManager(memory.of("bob"))
         hers = await erin.create_session("s", device="speaker")
         his = await bob.create_session("s", device="speaker")

@@ -163,7 +163,7 @@ class Slow:
 
 async def test_opening_does_not_wait_for_the_counter_and_the_first_message_does() -> None:
     counter = Slow()
-    async with Memory(InMemoryBackend(), counter=counter) as memory:
+    async with Memory(InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None)) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         assert await asyncio.to_thread(counter.loading.wait, 60), "loading began without being asked"
@@ -179,14 +179,16 @@ async def test_opening_does_not_wait_for_the_counter_and_the_first_message_does(
 
 async def test_a_memory_can_be_closed_while_its_counter_loads() -> None:
     counter = Slow()
-    async with Memory(InMemoryBackend(), counter=counter):
+    async with Memory(InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None)):
         assert await asyncio.to_thread(counter.loading.wait, 60)
     counter.may_go_on.set()
 
 
 async def test_a_memory_for_a_moment_loads_nothing_that_it_does_not_need() -> None:
     counter = Slow()
-    async with Memory(InMemoryBackend(), counter=counter, warm=False) as memory:
+    async with Memory(
+        InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, preload=False, embedder=None)
+    ) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
     assert not counter.loading.is_set()
 

@@ -24,8 +24,9 @@ from aforesaid.layers.cached import Cache
 from aforesaid.layers.encrypted import Encryption
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.options import Retention
 from aforesaid.memory.sessions import SessionManager, SessionPolicy
-from aforesaid.model.lifetimes import Retention, RetentionRules
+from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.remote import Client, RemoteManager, RemoteMemory, RetryPolicy, SyncManager
@@ -163,7 +164,10 @@ VALID_FOR: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 async def workshop(tmp_path: Path) -> AsyncIterator[World]:
-    async with aforesaid.open(sweep_every=None, embedder=None, archives=tmp_path / "archives") as memory:
+    async with aforesaid.open(
+        retention=aforesaid.Retention(sweep_every=None, archives=tmp_path / "archives"),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         world = World(memory, tmp_path)
         await world.fill()
         yield world
@@ -228,7 +232,9 @@ def test_every_public_method_checks_its_arguments(face: type) -> None:
 
 @pytest.fixture
 async def erin() -> AsyncIterator[ConversationManager]:
-    async with aforesaid.open(sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         yield memory.of("erin")
 
 

@@ -214,7 +214,12 @@ async def test_what_the_redact_function_hides_stays_hidden(tmp_path: Path) -> No
         words = str(message.content)
         return None if "secret" in words else message.with_(content=words.replace("1234", "…"))
 
-    async with aforesaid.open("memory://", redact=hide, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+        redact=hide,
+    ) as memory:
         erin = memory.of("erin")
         note = await erin.remember("The door code is 1234")
         assert note.text == "The door code is …"
@@ -227,7 +232,10 @@ async def test_notes_are_sealed_where_the_store_is_encrypted(tmp_path: Path) -> 
 
     path = tmp_path / "memory.db"
     async with aforesaid.open(
-        f"sqlite:///{path}", encryption=generate_master_key(), sweep_every=None, embedder=None
+        f"sqlite:///{path}",
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(encryption=generate_master_key()),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         await memory.of("erin").remember("The door code is 1234 at Hollyhock", subject="Hollyhock door")
         assert texts(await memory.of("erin").recall("hollyhock")) == ["The door code is 1234 at Hollyhock"]

@@ -7,7 +7,7 @@ import pytest
 
 import aforesaid
 from aforesaid.errors import InvalidSetting
-from aforesaid.remote import Client, RemoteMemory
+from aforesaid.remote import Client, Network, RemoteMemory
 from aforesaid.remote.addresses import server_at
 
 KEY = "ak_verysecret"
@@ -56,7 +56,10 @@ def test_a_key_does_not_go_unencrypted_to_another_machine() -> None:
     with pytest.raises(InvalidSetting, match="unencrypted") as refused:
         RemoteMemory("http://example.org", key=KEY)
     assert KEY not in str(refused.value)
-    assert RemoteMemory("http://example.org", key=KEY, plain_http=True).server.base == "http://example.org"
+    assert (
+        RemoteMemory("http://example.org", key=KEY, network=Network(plain_http=True)).server.base
+        == "http://example.org"
+    )
     assert RemoteMemory("http://example.org").server.key is None, "without a key there is nothing to lose"
 
 
@@ -81,9 +84,9 @@ def test_a_password_in_a_url_is_refused_and_not_shown() -> None:
 
 def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with Client("https://example.org", key=KEY, verify=False) as client:
+    with Client("https://example.org", key=KEY, network=Network(verify=False)) as client:
         memory = RemoteMemory("https://example.org", key=KEY)
-        for value in (client, memory, client.options, client.server, client.sender, client.of("erin")):
+        for value in (client, memory, client.connection, client.server, client.sender, client.of("erin")):
             assert KEY not in repr(value)
             assert KEY not in f"{value}"
         assert KEY not in str(vars(client))
@@ -91,21 +94,18 @@ def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://example.org/x", "HTTP://localhost"])
-def test_open_knows_a_servers_url(url: str) -> None:
-    assert isinstance(aforesaid.open(url), RemoteMemory)
+def test_open_refuses_the_url_of_a_server_and_names_connect(url: str) -> None:
+    assert isinstance(aforesaid.connect(url), RemoteMemory)
+    with pytest.raises(InvalidSetting, match=r"use aforesaid\.connect"):
+        aforesaid.open(url)
 
 
-def test_a_key_for_a_store_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="key"):
-        aforesaid.open("memory://", key=KEY)
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("ttl", None), ("encryption", "env:X"), ("audit", "a.log"), ("model", "gpt-4"), ("images", "keep")],
-)
-def test_what_the_server_decides_is_not_taken_in_silence(option: str, value: Any) -> None:
-    options: dict[str, Any] = {option: value}
-    with pytest.raises(InvalidSetting, match=option):
-        aforesaid.open("https://example.org", **options)
-    aforesaid.open("https://example.org", sweep_every=None, warm=False, cache="off", embedder=None)
+def test_connect_refuses_the_url_of_a_store() -> None:
+    with pytest.raises(InvalidSetting, match=r"https://memory\.example\.org"):
+        aforesaid.connect("sqlite:///memory.db", key=KEY)
+    aforesaid.open(
+        "https://example.org",
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(cache="off"),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )

@@ -53,7 +53,9 @@ class History:
         self._step = "nothing"
 
     async def play(self) -> str | None:
-        async with aforesaid.open(self._url, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(
+            self._url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+        ) as memory:
             for number in range(self._random.randint(4, 25)):
                 if await self._played_step(memory, number) and (found := self._found()):
                     return found

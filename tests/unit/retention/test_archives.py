@@ -112,7 +112,10 @@ async def test_a_resumed_erasure_leaves_archives_of_what_was_made_since(
 async def test_everybody_with_archives_is_known_by_name(tmp_path: Path) -> None:
     for name, sealer in (("erin", None), ("sam", KeySealer(bytes(32)))):
         folder = ArchiveFolder(tmp_path / "archives", sealer=sealer)
-        async with aforesaid.open(archives=folder, sweep_every=None, embedder=None) as memory:
+        async with aforesaid.open(
+            retention=aforesaid.Retention(archives=folder, sweep_every=None),
+            models=aforesaid.Models(embedder=None),
+        ) as memory:
             record = await memory.of(name).get_or_create_conversation("kitchen")
             await memory.of(name).archive(record.id)
     assert set(await folder.owners()) == {"erin", "sam"}
@@ -335,11 +338,9 @@ async def test_an_archive_does_not_take_the_place_of_what_went_on(
 async def local(tmp_path: Path) -> Any:
     async with aforesaid.open(
         f"sqlite:///{tmp_path}/memory.db",
-        sweep_every=None,
-        images="blobs",
-        blobs=tmp_path / "blobs",
-        archives=tmp_path / "archives",
-        embedder=None,
+        retention=aforesaid.Retention(sweep_every=None, archives=tmp_path / "archives"),
+        images=aforesaid.ImageOptions(policy="blobs", blobs=tmp_path / "blobs"),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         yield memory
 
@@ -416,11 +417,9 @@ async def test_a_sealed_archive_opens_with_its_key_only(kind: str, tmp_path: Pat
     sealed = ArchiveFolder(tmp_path / "archives", sealer=SEALERS[kind]())
     async with aforesaid.open(
         "memory://",
-        sweep_every=None,
-        images="blobs",
-        blobs=tmp_path / "blobs",
-        archives=sealed,
-        embedder=None,
+        retention=aforesaid.Retention(sweep_every=None, archives=sealed),
+        images=aforesaid.ImageOptions(policy="blobs", blobs=tmp_path / "blobs"),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
@@ -475,8 +474,9 @@ def kill(*given):
     if call != "write": real(*given)
     os.kill(os.getpid(), signal.SIGKILL)
 async def main():
-    async with aforesaid.open(url, sweep_every=None, images="blobs", blobs=folder + "/blobs",
-                              archives=folder + "/archives") as memory:
+    retention = aforesaid.Retention(sweep_every=None, archives=folder + "/archives")
+    images = aforesaid.ImageOptions(policy="blobs", blobs=folder + "/blobs")
+    async with aforesaid.open(url, retention=retention, images=images) as memory:
         setattr(module, call, kill)
         await memory.of("erin").archive(conversation_id)
 asyncio.run(main())
@@ -493,7 +493,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         "blobs": tmp_path / "blobs",
         "archives": tmp_path / "archives",
     }
-    async with aforesaid.open(url, sweep_every=None, **places) as memory:
+    async with open_at(url, sweep_every=None, **places) as memory:
         conversation_id = await live(memory.of("erin"))
         before = await everything(memory.of("erin"), conversation_id)
     root = Path(__file__).parents[3]
@@ -506,7 +506,7 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
-    async with aforesaid.open(url, sweep_every=None, **places) as memory:
+    async with open_at(url, sweep_every=None, **places) as memory:
         erin = memory.of("erin")
         assert await everything(erin, conversation_id) == before
         await erin.archive(conversation_id)
@@ -518,7 +518,9 @@ async def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, call: str) -> No
 
 
 async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
-    async with aforesaid.open("memory://", archives=tmp_path / "archives", sweep_every=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(archives=tmp_path / "archives", sweep_every=None)
+    ) as memory:
         erin = memory.of("erin")
         ids = [await live(erin, session=name) for name in ("kitchen", "hall", "porch")]
         for one in ids:
@@ -535,7 +537,9 @@ async def test_a_damaged_archive_hides_no_other(tmp_path: Path) -> None:
         assert [one.conversation_id for one in manifest.archives] == [ids[2]]
         assert manifest.unreadable == tuple(sorted(ids[:2]))
         assert manifest.counts["archives"] == 1
-        async with aforesaid.open("memory://", archives=tmp_path / "others", sweep_every=None) as other:
+        async with aforesaid.open(
+            "memory://", retention=aforesaid.Retention(archives=tmp_path / "others", sweep_every=None)
+        ) as other:
             await other.of("erin").import_(tmp_path / "folder")
             assert [one.conversation_id for one in await other.of("erin").archives()] == [ids[2]]
         gone = await memory.archives.remove_copies("erin", None, until=erin.store.now())

@@ -15,6 +15,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.testing import FixedClock
 from aforesaid.transfer.documents import documents_of
+from tests.servers.remote import open_at
 from tests.unit.retention.test_archives import everything, live
 
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \u202e \x00"
@@ -116,11 +117,9 @@ async def test_a_conversation_that_went_on_keeps_no_archive_from_coming(
 async def exported(tmp_path: Path) -> Any:
     async with aforesaid.open(
         "memory://",
-        sweep_every=None,
-        images="blobs",
-        blobs=tmp_path / "blobs",
-        archives=tmp_path / "archives",
-        embedder=None,
+        retention=aforesaid.Retention(sweep_every=None, archives=tmp_path / "archives"),
+        images=aforesaid.ImageOptions(policy="blobs", blobs=tmp_path / "blobs"),
+        models=aforesaid.Models(embedder=None),
     ) as memory:
         await furnish(memory.of("erin <b>"))
         await memory.of("erin <b>").export(tmp_path / "export")
@@ -168,7 +167,9 @@ async def test_the_page_shows_what_was_said_and_runs_nothing(
     ],
 )
 async def test_a_document_is_shown_by_its_fields(data: bytes, shown: str, tmp_path: Path) -> None:
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         await erin.store.put_document("things", "one", data)
         await erin.export(tmp_path / "export")
@@ -290,7 +291,7 @@ async def test_a_memory_without_a_place_for_something_takes_nothing(
     places: dict[str, Any] = {
         name: tmp_path / f"other {name}" for name in ("blobs", "archives") if name != place
     }
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None, **places) as memory:
+    async with open_at("memory://", sweep_every=None, embedder=None, **places) as memory:
         with pytest.raises(InvalidSetting, match=f"{place}='some/folder'"):
             await memory.of("erin").import_(tmp_path / "export")
         assert (await memory.of("erin").list()).conversations == ()

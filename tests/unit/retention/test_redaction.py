@@ -70,7 +70,9 @@ async def test_the_hook_sees_every_message_before_it_is_stored(masked: aforesaid
     ],
 )
 async def test_a_hook_that_fails_refuses_the_whole_turn(redact: Any, said: str) -> None:
-    async with aforesaid.open("memory://", sweep_every=None, redact=redact) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), redact=redact
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         with pytest.raises(InvalidMessage, match=said) as caught:
@@ -151,7 +153,9 @@ async def test_a_copy_that_was_made_before_follows_a_redaction(
     erin = memory.of("erin")
     conversation = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(conversation.id, "user", "the secret", message_id="m1")
-    async with aforesaid.open("memory://", clock=clock, sweep_every=None) as target:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), clock=clock
+    ) as target:
         await copy(memory.backend, target.backend)
         await erin.redact(conversation.id, "m1")
         report = await copy(memory.backend, target.backend)

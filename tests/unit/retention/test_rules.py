@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import aforesaid
 from aforesaid.errors import ConversationNotFound, InvalidInput, InvalidSetting, StoreDamaged
+from aforesaid.memory.options import retention_in
 from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.lifetimes import RetentionRules, decode_rules, encode_rules, lifetime_of
@@ -196,7 +197,7 @@ class TestOnEveryStore:
             clock=clock,
             sweep_every=None,
             ttl=config.ttl,
-            retention=config.retention,
+            retention=retention_in(config),
         ) as memory:
             kiosk, erin = memory.of("kiosk"), memory.of("erin")
             assert (await kiosk.get_or_create_conversation("a", channel="text")).ttl == 2 * DAY
@@ -229,7 +230,7 @@ class TestOnEveryStore:
 
 
 async def test_rules_that_cannot_be_read_keep_nobody_from_speaking(caplog: pytest.LogCaptureFixture) -> None:
-    async with aforesaid.open("memory://", sweep_every=None) as memory:
+    async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin = memory.of("erin")
         await erin.store.put_document("retention", "rules", b"no rules")
         made = await erin.get_or_create_conversation("kitchen")
@@ -259,4 +260,4 @@ def test_settings_that_are_no_rules_name_their_variable(variable: str, value: st
 
 def test_settings_take_mappings_from_a_file() -> None:
     config = RetentionConfig.from_mapping({"ttl_channels": {"voice": 7}, "ttl_tags": {"legal": 0}})
-    assert config.retention.rules == RetentionRules(channels={"voice": 7 * DAY}, tags={"legal": None})
+    assert retention_in(config).rules == RetentionRules(channels={"voice": 7 * DAY}, tags={"legal": None})

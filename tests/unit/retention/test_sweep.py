@@ -15,9 +15,10 @@ from aforesaid.contracts import ConversationStore
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
 from aforesaid.layers.encrypted import Encryption
+from aforesaid.memory.options import Retention
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
-from aforesaid.model.lifetimes import Archiving, Retention
+from aforesaid.model.lifetimes import Archiving
 from aforesaid.model.messages import Message
 from aforesaid.retention.sweep import JITTER, pause, sweep_forever, sweep_once
 from aforesaid.stores.blobs import FolderBlobStore
@@ -92,10 +93,14 @@ async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_sw
 ) -> None:
     def opened(*keys: bytes) -> aforesaid.Memory:
         return aforesaid.open(
-            f"sqlite:///{tmp_path}/memory.db", clock=clock, sweep_every=None, embedder=None,
-            encryption=Encryption(master=MasterKeys(*keys), records=records),
-            archives=tmp_path / "archives", retention=Retention(archiving=Archiving(after=TTL)),
-        )  # fmt: skip
+            f"sqlite:///{tmp_path}/memory.db",
+            retention=Retention(
+                archiving=Archiving(after=TTL), sweep_every=None, archives=tmp_path / "archives"
+            ),
+            layers=aforesaid.Layers(encryption=Encryption(master=MasterKeys(*keys), records=records)),
+            models=aforesaid.Models(embedder=None),
+            clock=clock,
+        )
 
     async with opened(b"a" * 32) as memory:
         aaron = memory.of("aaron")
@@ -169,10 +174,12 @@ def test_sweeps_are_uneven() -> None:
 
 
 async def test_the_sweep_archives_and_deletes_by_age(url: str, clock: FixedClock, tmp_path: Path) -> None:
-    policy = Retention(archiving=Archiving(after=timedelta(days=10), delete_after=timedelta(days=40)))
-    async with open_at(
-        url, clock=clock, sweep_every=None, ttl=None, archives=tmp_path / "archives", retention=policy
-    ) as memory:
+    retention = Retention(
+        archiving=Archiving(after=timedelta(days=10), delete_after=timedelta(days=40)),
+        archives=tmp_path / "archives",
+        sweep_every=None,
+    )
+    async with open_at(url, clock=clock, ttl=None, retention=retention) as memory:
         erin = memory.of("erin")
         old = await erin.get_or_create_conversation("old")
         await erin.add_message(old.id, "user", "long ago")

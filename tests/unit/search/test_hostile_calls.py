@@ -47,7 +47,7 @@ def call() -> Iterator[Call]:
 
 
 async def _opened() -> tuple[aforesaid.Memory, ToolRegistry]:
-    memory = await aforesaid.open("memory://", sweep_every=None)
+    memory = await aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None))
     for owner, said in (("erin", "My bicycle is red"), ("sam", f"The {SECRET} is under the bed")):
         manager = memory.of(owner)
         record = await manager.get_or_create_conversation("s")

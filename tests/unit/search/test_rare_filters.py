@@ -32,7 +32,11 @@ async def erin(request: pytest.FixtureRequest) -> AsyncIterator[ConversationMana
     """One short remark about a violin from long ago, and many that say it better."""
     embedder = WordEncoder() if request.param == "hybrid" else None
     async with aforesaid.open(
-        "memory://", clock=FixedClock(NOW), ttl=None, sweep_every=None, embedder=embedder
+        "memory://",
+        ttl=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=embedder),
+        clock=FixedClock(NOW),
     ) as memory:
         erin = memory.of("erin")
         for number in range(12):

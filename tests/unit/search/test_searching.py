@@ -18,7 +18,12 @@ CET = timezone(timedelta(hours=1))
 
 @pytest.fixture
 async def memory() -> AsyncIterator[aforesaid.Memory]:
-    async with aforesaid.open("memory://", clock=FixedClock(NOW), sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+        clock=FixedClock(NOW),
+    ) as memory:
         yield memory
 
 

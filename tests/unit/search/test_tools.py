@@ -186,7 +186,9 @@ async def test_the_schema_says_what_the_tool_takes_and_nothing_about_its_owner(
 
 @pytest.fixture
 async def erin() -> Any:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         for owner, text in (("erin", "My bicycle is red"), ("sam", "My bicycle is a secret")):
             manager = memory.of(owner)
             conversation = await manager.get_or_create_conversation("s")

@@ -24,7 +24,11 @@ from tests.embedders import HeldEncoder, WordEncoder
 
 @pytest.fixture
 async def memory() -> AsyncIterator[aforesaid.Memory]:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=WordEncoder()),
+    ) as memory:
         yield memory
 
 
@@ -77,10 +81,14 @@ async def test_new_messages_join_the_last_block_and_full_ones_stay(memory: afore
 
 async def test_what_was_missed_is_made_when_the_store_is_used_again(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=WordEncoder())
+    ) as memory:
         await said(memory.of("erin"), "We have a new dog", session="a")
         await said(memory.of("erin"), "I sold my car", session="b")  # closed before anything was indexed
-    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=WordEncoder())
+    ) as memory:
         erin = memory.of("erin")
         await texts(erin, "puppy")
         await settled(memory)
@@ -90,11 +98,15 @@ async def test_what_was_missed_is_made_when_the_store_is_used_again(tmp_path: Pa
 
 async def test_vectors_are_kept_and_not_made_twice(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=WordEncoder())
+    ) as memory:
         await said(memory.of("erin"), "We have a new dog")
         await settled(memory)
     again = WordEncoder()
-    async with aforesaid.open(url, sweep_every=None, embedder=again) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=again)
+    ) as memory:
         assert await texts(memory.of("erin"), "puppy") == ["We have a new dog"]
         await said(memory.of("erin"), "The tap is leaking")
         await settled(memory)
@@ -103,11 +115,17 @@ async def test_vectors_are_kept_and_not_made_twice(tmp_path: Path) -> None:
 
 async def test_two_models_never_meet_and_the_old_one_can_go(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
-    async with aforesaid.open(url, sweep_every=None, embedder=WordEncoder("old", 32)) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=WordEncoder("old", 32)),
+    ) as memory:
         conversation_id = await said(memory.of("erin"), "We have a new dog", "The tap is leaking")
         await settled(memory)
     new = WordEncoder("new", 64)
-    async with aforesaid.open(url, sweep_every=None, embedder=new) as memory:
+    async with aforesaid.open(
+        url, retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=new)
+    ) as memory:
         erin = memory.of("erin")
         assert not (await erin.search("puppy")).by_meaning
         await settled(memory)
@@ -141,7 +159,11 @@ async def test_a_message_that_is_redacted_meanwhile_has_no_vector_of_what_it_sai
     url: str, tmp_path: Path
 ) -> None:
     encoder = HeldEncoder("dog")
-    async with aforesaid.open(url.format(folder=tmp_path), sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open(
+        url.format(folder=tmp_path),
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=encoder),
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
@@ -179,7 +201,9 @@ class Redacting:
 
 
 async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> None:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin, indexer = memory.of("erin"), Indexer(WordEncoder(), on_written=lambda _, __: None)
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "We have a new dog", message_id="m1")
@@ -191,7 +215,11 @@ async def test_vectors_that_are_stored_just_after_a_redaction_do_not_stay() -> N
 async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
     """A message is redacted whose vectors are kept, while those of later messages are being made."""
     encoder = HeldEncoder("dog")
-    async with aforesaid.open("memory://", sweep_every=None, embedder=encoder) as memory:
+    async with aforesaid.open(
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=encoder),
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "user", "My car", message_id="m1")
@@ -207,8 +235,16 @@ async def test_vectors_that_went_meanwhile_are_made_again_all_of_them() -> None:
 async def test_another_process_writes_and_this_one_sees_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/m.db"
     async with (
-        aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as here,
-        aforesaid.open(url, sweep_every=None, embedder=WordEncoder()) as there,
+        aforesaid.open(
+            url,
+            retention=aforesaid.Retention(sweep_every=None),
+            models=aforesaid.Models(embedder=WordEncoder()),
+        ) as here,
+        aforesaid.open(
+            url,
+            retention=aforesaid.Retention(sweep_every=None),
+            models=aforesaid.Models(embedder=WordEncoder()),
+        ) as there,
     ):
         await said(here.of("erin"), "The tap is leaking")
         await settled(here)
@@ -294,7 +330,7 @@ async def test_without_its_package_search_is_by_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(encoders, "find_spec", lambda _: None)
     encoders.installed_encoder.cache_clear()
     try:
-        async with aforesaid.open("memory://", sweep_every=None) as memory:
+        async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
             erin = memory.of("erin")
             await said(erin, "We have a new dog")
             assert memory.search_resources.embedder is None
@@ -312,7 +348,9 @@ def test_importing_the_package_loads_no_numpy() -> None:
 
 @pytest.mark.parametrize(("quiet", "patience"), [(0.01, 3600.0), (3600.0, 0.01)])
 async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: float, patience: float) -> None:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),
@@ -329,7 +367,9 @@ async def test_vectors_are_made_when_it_is_quiet_or_when_it_never_is(quiet: floa
 
 
 async def test_while_turns_keep_coming_vectors_wait() -> None:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         embedder = WordEncoder()
         indexer = Indexer(embedder, on_written=lambda _, __: None, quiet=3600.0, patience=7200.0)
         erin = memory.of("erin")
@@ -342,7 +382,9 @@ async def test_while_turns_keep_coming_vectors_wait() -> None:
 
 
 async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_somebody_waits() -> None:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         written: asyncio.Queue[str] = asyncio.Queue()
         indexer = Indexer(
             WordEncoder(),

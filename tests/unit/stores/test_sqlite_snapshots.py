@@ -125,7 +125,7 @@ async def test_what_is_remembered_is_bounded(backend: SQLiteBackend) -> None:
 async def test_a_context_is_made_again_only_when_something_changed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     policy = WindowPolicy(max_messages=4)
-    async with aforesaid.open(url, embedder=None) as memory:
+    async with aforesaid.open(url, models=aforesaid.Models(embedder=None)) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         for number in range(30):
@@ -146,7 +146,9 @@ async def test_a_context_is_made_again_only_when_something_changed(tmp_path: Pat
 
 async def test_a_window_that_needed_more_than_a_glance_is_made_again(tmp_path: Path) -> None:
     """Part of it was read apart, so an unchanged glance says nothing of that part."""
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         said = [
@@ -167,7 +169,9 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
     async def fail(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         record = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(record.id, "user", "hello")
@@ -188,7 +192,9 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
 async def test_a_reader_who_does_not_answer_does_not_keep_an_agent_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         monkeypatch.setattr(ConversationConfig, "context_deadline", 0.02)  # shorter than a setting can be
         record = await erin.get_or_create_conversation("kitchen")

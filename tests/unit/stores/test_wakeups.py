@@ -100,7 +100,9 @@ def test_a_loop_without_add_reader_gets_callbacks(monkeypatch: pytest.MonkeyPatc
 async def test_sqlite_without_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "eventfd")
     monkeypatch.setattr(_worker, "_wakeups", {})
-    async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db", embedder=None) as memory:
+    async with aforesaid.open(
+        f"sqlite:///{tmp_path}/memory.db", models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await asyncio.gather(*(erin.add_message(conversation.id, "user", f"{n}") for n in range(50)))

@@ -43,7 +43,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def memory(url: str) -> AsyncIterator[aforesaid.Memory]:
-    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer="extract") as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer="extract"),
+    ) as memory:
         yield memory
 
 
@@ -77,7 +81,7 @@ async def test_a_close_that_is_cancelled_ends_what_runs_and_closes_the_store() -
             await asyncio.Event().wait()
             raise AssertionError("nobody sets it")
 
-    memory = await aforesaid.open("memory:", embedder=None, summarizer=Endless())
+    memory = await aforesaid.open("memory:", models=aforesaid.Models(embedder=None, summarizer=Endless()))
     conversation_id = await talked(memory.of("erin"), 20)
     await memory.of("erin").load_context(conversation_id, policy=TEN)
     assert "aforesaid-summary" in {task.get_name() for task in asyncio.all_tasks()}
@@ -229,7 +233,11 @@ class Slow:
 
 async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -> None:
     slow = Slow()
-    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=slow),
+    ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         await erin.load_context(conversation_id, policy=TEN)
@@ -259,7 +267,11 @@ class Stepwise:
 
 async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_made_after_it(url: str) -> None:
     stepwise = Stepwise()
-    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=stepwise) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=stepwise),
+    ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 60)
         (first, *_) = await erin.messages(conversation_id, limit=1)
@@ -283,7 +295,11 @@ async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_mad
 
 async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
     slow = Slow()
-    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=slow) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=slow),
+    ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         for _ in range(3):
@@ -294,7 +310,11 @@ async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
 async def test_what_is_said_with_an_earlier_time_makes_it_void(url: str) -> None:
     telling = Slow()
     telling.may_end.set()
-    async with aforesaid.open(url, sweep_every=None, embedder=None, summarizer=telling) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=telling),
+    ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         await shown(erin, conversation_id)
@@ -340,7 +360,9 @@ async def test_it_is_the_same_behind_a_server() -> None:
 async def test_a_model_may_make_them() -> None:
     agent = Scripted("Erin has many plants.", "Erin has very many plants.", name="scribe")
     async with aforesaid.open(
-        "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=AgentSummarizer(agent)),
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
@@ -361,7 +383,9 @@ async def test_a_summarizer_that_fails_is_asked_again_later_and_the_context_is_t
 ) -> None:
     agent = Scripted(AgentUnavailable("away"), ValueError("odd"), "At last.")
     async with aforesaid.open(
-        "memory://", sweep_every=None, embedder=None, summarizer=AgentSummarizer(agent)
+        "memory://",
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None, summarizer=AgentSummarizer(agent)),
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
@@ -381,18 +405,25 @@ async def test_an_empty_summary_is_none() -> None:
 
 
 async def test_by_default_nothing_is_summarized_and_a_setting_turns_it_on() -> None:
-    async with aforesaid.open("memory://", sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
+    ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 20)
         assert (await shown(erin, conversation_id)).report.summarized == 0
         with pytest.raises(InvalidSetting, match="summarizer"):
             await erin.summarize(conversation_id)
     config = ConversationConfig.from_env({"CONVERSATION_SUMMARIES": "extract"})
-    async with aforesaid.open("memory://", config=config, sweep_every=None, embedder=None) as memory:
+    async with aforesaid.open(
+        "memory://",
+        config=config,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         erin = memory.of("erin")
         assert (await shown(erin, await talked(erin, 20))).report.summarized == 40
     with pytest.raises(InvalidSetting, match="summarizer"):
-        aforesaid.open("memory://", summarizer="abstract")  # type: ignore[arg-type]
+        aforesaid.open("memory://", models=aforesaid.Models(summarizer="abstract"))  # type: ignore[arg-type]
 
 
 # The rules

@@ -253,7 +253,9 @@ def test_every_call_of_the_manager_is_watched() -> None:
 async def test_a_purge_is_counted() -> None:
     before = value("aforesaid_conversations_ended_total", {"how": "expired"})
     clock = FixedClock()
-    async with aforesaid.open("memory://", clock=clock, ttl=timedelta(hours=1), sweep_every=None) as memory:
+    async with aforesaid.open(
+        "memory://", ttl=timedelta(hours=1), retention=aforesaid.Retention(sweep_every=None), clock=clock
+    ) as memory:
         await memory.of("erin").get_or_create_conversation("kitchen")
         clock.advance(timedelta(hours=2))
         assert await memory.purge_expired() == 1

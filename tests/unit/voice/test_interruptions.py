@@ -259,7 +259,11 @@ def test_a_speech_of_somebody_elses_is_refused(speech: Any) -> None:
 async def test_what_was_heard_is_carried_along(tmp_path: Path) -> None:
     """Through an archive and back, and in an owner's folder to another store."""
     url = f"sqlite:///{tmp_path}/memory.db"
-    async with aforesaid.open(url, archives=tmp_path / "archives", embedder=None) as memory:
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(archives=tmp_path / "archives"),
+        models=aforesaid.Models(embedder=None),
+    ) as memory:
         erin, bob = memory.of("erin"), memory.of("bob")
         conversation_id = await answered(erin)
         await erin.interrupted(conversation_id, "a", heard=33)

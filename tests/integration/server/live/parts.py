@@ -20,6 +20,7 @@ from aforesaid.server.limits import Limits, LiveLimits
 from aforesaid.server.live.connection import Connection
 from aforesaid.server.live.hub import Hub, Transcribe
 from aforesaid.telemetry import Telemetry
+from tests.servers.remote import open_at
 
 PATIENCE = 120.0
 """Seconds after which a test gives up waiting for what should happen at once."""
@@ -195,10 +196,9 @@ async def a_room(
     rates: Limits | None = None,
     **limits: Any,
 ) -> AsyncIterator[Room]:
-    options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     agent, clock = Parrot(), Clock()
     authenticator = Keys(**callers(owner))
-    async with aforesaid.open(url, **options) as memory:
+    async with open_at(url, sweep_every=None, preload=False, embedder=None) as memory:
         live = Hub(
             Services(memory, agent, transcribe),
             authenticator,

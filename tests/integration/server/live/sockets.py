@@ -19,6 +19,7 @@ from aforesaid.server.live.hub import Hub
 from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings, VoiceConfig
 from tests.integration.server.live.parts import PATIENCE, Parrot, assistant_of
+from tests.servers.remote import open_at
 
 
 class Socket:
@@ -110,8 +111,7 @@ async def live_serving(
     agent = agent or Parrot()
     listening = bind_socket("127.0.0.1", 0)
     given = Settings(voice=voice or VoiceConfig())
-    options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
-    async with aforesaid.open(url, **options) as memory:
+    async with open_at(url, sweep_every=None, preload=False, embedder=None) as memory:
         app = create_app(
             memory,
             given,

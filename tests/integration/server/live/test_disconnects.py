@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from redis.asyncio import Redis
 
-import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from tests.builders import url_for
 from tests.integration.server.live.interleaving import Reader
 from tests.integration.server.live.parts import Client, Room, a_room
+from tests.servers.remote import open_at
 
 Kill = Callable[[], Awaitable[None]]
 
@@ -47,10 +47,9 @@ async def test_a_client_converges_when_the_listening_connection_is_killed(
     """Another process writes. Where the store tells of changes, polling comes too late to help."""
     url = url_for(store, tmp_path, request)
     owner = f"erin-{uuid4()}"
-    options: dict[str, Any] = {"sweep_every": None, "warm": False, "embedder": None}
     async with (
         a_room(url, owner=owner, poll_seconds=0.01, watched_poll_seconds=3600.0) as hub,
-        aforesaid.open(url, **options) as elsewhere,
+        open_at(url, sweep_every=None, preload=False, embedder=None) as elsewhere,
     ):
 
         async def kill() -> None:

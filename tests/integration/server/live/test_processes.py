@@ -97,7 +97,7 @@ async def test_killing_one_loses_nothing_and_doubles_nothing(shared_url: str) ->
         while len(seen) < len(expected):
             seen += words(await watcher.until("messages"))
         assert seen == expected
-    async with aforesaid.open(shared_url, embedder=None) as memory:
+    async with aforesaid.open(shared_url, models=aforesaid.Models(embedder=None)) as memory:
         stored = await memory.of(owner).messages(conversation_id, limit=1000)
         assert [message.content for message in stored] == expected
 

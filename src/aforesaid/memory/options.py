@@ -1,0 +1,179 @@
+"""Option values of `aforesaid.open`: what belongs together is one frozen value."""
+
+from datetime import timedelta
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from aforesaid._internal.arguments import CheckedFields, is_path, validated
+from aforesaid.contracts import Embedder, Summarizer, TokenCounter
+from aforesaid.errors import InvalidSetting, shown
+from aforesaid.intake.images import Images, check_images
+from aforesaid.model.conversations import check_span
+from aforesaid.model.ids import parse_name
+from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
+from aforesaid.retention.sweep import SWEEP_EVERY
+from aforesaid.settings import RetentionConfig
+from aforesaid.stores.blobs import BlobBackend
+from aforesaid.tokens import counter_for, default_counter
+
+if TYPE_CHECKING:
+    # Slow to import, and only needed by memories that use them.
+    from aforesaid.layers.options import EncryptionChoice
+    from aforesaid.transfer.archives import ArchiveFolder
+
+
+@validated
+class Retention(CheckedFields, frozen=True, kw_only=True):
+    """How long a memory keeps data, and where it archives.
+
+    - `rules`: lifetimes by channel and tag, for owners without rules of their own.
+    - `owners`: lifetimes by owner; None means forever.
+    - `archiving`: the ages at which conversations are archived and archives deleted; None archives on request
+      only.
+    - `archives`: the archive folder, a path or an `ArchiveFolder`. It belongs to this memory alone.
+    - `sweep_every`: the interval of the background sweep, which purges and archives; None disables it.
+    """
+
+    rules: RetentionRules = RetentionRules()
+    owners: dict[str, Lifetime] = {}
+    archiving: Archiving | None = None
+    archives: str | PathLike[str] | None = None
+    sweep_every: timedelta | None = SWEEP_EVERY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lifetimes(self.owners, "owners")
+        check_span(self.sweep_every, field="sweep_every")
+        if self.archiving is not None and self.archives is None:
+            raise InvalidSetting("archiving needs a place: archives='some/folder'", field="archives")
+
+    def of(self, owner: str) -> RetentionRules:
+        """Return the rules for one owner."""
+        parse_name(owner, field="owner")
+        return replace(self.rules, owner=self.owners[owner]) if owner in self.owners else self.rules
+
+
+class ImageOptions(CheckedFields, frozen=True, kw_only=True):
+    """How images in messages are stored.
+
+    - `policy`: "placeholder" stores text in place of an image, "keep" stores the image in the log, "blobs"
+      stores its bytes in `blobs`.
+    - `blobs`: a folder that belongs to this memory alone, or a `BlobBackend`. With another policy, it only
+      provides the images that were stored there before.
+    """
+
+    policy: Images = "placeholder"
+    blobs: str | Path | BlobBackend | None = None
+
+    def __post_init__(self) -> None:
+        check_images(self.policy, has_blobs=self.blobs is not None)
+        super().__post_init__()
+
+
+class Models(CheckedFields, frozen=True, kw_only=True):
+    """The models that a memory counts, searches and summarizes with.
+
+    - `tokenizer`: the name of the model for which the tokens of a stored message are counted, or a
+      `TokenCounter`; None uses `o200k_base`, or an estimate where tiktoken is not installed.
+    - `embedder`: the encoder for semantic search: "installed" uses that of `aforesaid[semantic]`; None
+      searches by words only.
+    - `summarizer`: summarizes messages outside the window in the background. "extract" quotes the most
+      informative sentences; one of your own may call a model. None uses the setting `summaries`, which is off
+      by default.
+    - `preload`: load the tokenizer in the background now instead of at the first message.
+    """
+
+    tokenizer: str | TokenCounter | None = None
+    embedder: Embedder | Literal["installed"] | None = "installed"
+    summarizer: Summarizer | Literal["extract"] | None = None
+    preload: bool = True
+
+    def load_embedder(self) -> Embedder | None:
+        """Return the embedder, or None."""
+        if self.embedder != "installed":
+            return self.embedder
+        from aforesaid.search.encoders import installed_encoder
+
+        return installed_encoder()
+
+    def load_tokenizer(self) -> TokenCounter:
+        """Return the token counter."""
+        if self.tokenizer is None:
+            return default_counter()
+        return counter_for(self.tokenizer) if isinstance(self.tokenizer, str) else self.tokenizer
+
+    def load_summarizer(self, setting: str = "off") -> Summarizer | None:
+        """Return the summarizer, by default that of the setting."""
+        choice = self.summarizer or (None if setting == "off" else setting)
+        if not isinstance(choice, str):
+            return choice
+        if choice != "extract":
+            raise InvalidSetting.not_in("summarizer", choice, ("extract",))
+        from aforesaid.summaries.extractive import ExtractiveSummarizer
+
+        return ExtractiveSummarizer()
+
+
+def retention_of(choice: Retention | RetentionRules | None) -> Retention:
+    """Return a `Retention`; rules alone become one without archiving."""
+    if isinstance(choice, Retention):
+        return choice
+    if choice is not None and not isinstance(choice, RetentionRules):
+        raise InvalidSetting(
+            f"retention must be a Retention or RetentionRules; got {shown(choice)}", field="retention"
+        )
+    return Retention(rules=choice or RetentionRules())
+
+
+def images_of(choice: ImageOptions | Images) -> ImageOptions:
+    """Return an `ImageOptions`; a policy alone becomes one without blobs."""
+    return choice if isinstance(choice, ImageOptions) else ImageOptions(policy=choice)
+
+
+def archives_at(
+    archives: str | PathLike[str] | None, encryption: "EncryptionChoice | None" = None
+) -> "ArchiveFolder | None":
+    """Return the archive folder. With encryption, archives are sealed too."""
+    if archives is None:
+        return None
+    from aforesaid.transfer.archives import ArchiveFolder
+
+    folder = archives if isinstance(archives, ArchiveFolder) else ArchiveFolder(_path(archives, "archives"))
+    if encryption is None or folder.sealer is not None:
+        return folder
+    from aforesaid.encryption.sealers import ProviderSealer
+    from aforesaid.layers.options import encryption_of
+
+    return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))
+
+
+def _path(path: str | PathLike[str], field: str) -> Path:
+    if not is_path(path):
+        raise InvalidSetting(f"{field} must be a path; got {shown(path)}", field=field, value=path)
+    return Path(path)
+
+
+# From settings
+
+
+def retention_in(config: RetentionConfig, *, folder: str = "") -> Retention:
+    """Return the retention that the settings configure, with their archive folder or another one.
+
+    Blocks: it reads the file with the archive key.
+    """
+    from aforesaid.transfer.archives import archive_folder
+
+    folder = folder or config.archive_folder
+    return Retention(
+        rules=RetentionRules(channels=_lifetimes(config.ttl_channels), tags=_lifetimes(config.ttl_tags)),
+        owners=_lifetimes(config.ttl_owners),
+        archiving=config.archiving,
+        archives=archive_folder(folder, config.archive_key_file) if folder else None,
+    )
+
+
+def _lifetimes(values: dict[str, int]) -> dict[str, Lifetime]:
+    return {name: days(value, field=f"ttl of {name}") for name, value in values.items()}
