@@ -69,8 +69,8 @@ class ImageOptions(CheckedFields, frozen=True, kw_only=True):
     blobs: str | Path | BlobBackend | None = None
 
     def __post_init__(self) -> None:
-        check_images(self.policy, has_blobs=self.blobs is not None)
         super().__post_init__()
+        check_images(self.policy, has_blobs=self.blobs is not None)
 
 
 class Models(CheckedFields, frozen=True, kw_only=True):

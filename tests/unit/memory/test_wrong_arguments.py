@@ -158,6 +158,7 @@ VALID_FOR: dict[str, dict[str, Any]] = {
     "Audio": {"data": b"\0\0"},
     "WyomingTranscriber": {"url": "tcp://localhost:10300"},
     "agent_for": {"config": AgentConfig()},
+    "connect": {"url": "https://memory.example.org"},
     "transcriber_for": {"config": VoiceConfig()},
 }
 

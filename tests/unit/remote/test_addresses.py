@@ -103,9 +103,3 @@ def test_open_refuses_the_url_of_a_server_and_names_connect(url: str) -> None:
 def test_connect_refuses_the_url_of_a_store() -> None:
     with pytest.raises(InvalidSetting, match=r"https://memory\.example\.org"):
         aforesaid.connect("sqlite:///memory.db", key=KEY)
-    aforesaid.open(
-        "https://example.org",
-        retention=aforesaid.Retention(sweep_every=None),
-        layers=aforesaid.Layers(cache="off"),
-        models=aforesaid.Models(preload=False, embedder=None),
-    )
