@@ -114,16 +114,12 @@ async def test_a_key_service_that_is_away_is_no_wrong_key(place: Any) -> None:
 async def started_in_an_outage(tmp_path: Path) -> tuple[Failing, Memory]:
     """A memory with the wrong master key that could not be checked when it was opened."""
     store = Failing(InMemoryBackend())
-    right = Memory(
-        encrypted(store, Encryption(master=RIGHT)), models=aforesaid.Models(embedder=None), **QUIET
-    )
+    right = Memory(encrypted(store, Encryption(master=RIGHT)), **QUIET)
     await right.start()
     await talked(right)
     resilient = ResilientBackend(store, folder=tmp_path / "spool", background=False)
     store.down()
-    wrong = Memory(
-        encrypted(resilient, Encryption(master=WRONG)), models=aforesaid.Models(embedder=None), **QUIET
-    )
+    wrong = Memory(encrypted(resilient, Encryption(master=WRONG)), **QUIET)
     await wrong.start()
     store.up()
     await resilient.inner.open()
