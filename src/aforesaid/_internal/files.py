@@ -132,6 +132,7 @@ def sync_folder(folder: Path) -> None:
     """Make new, renamed and removed names in the folder durable. Windows has no such call and needs none."""
     if os.name == "nt":
         return
+    # Without this, a power failure may undo the rename although the content is on the disk.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -216,6 +217,8 @@ class Lock:
             except BaseException:
                 os.close(descriptor)
                 raise
+            # The holder may have removed the file between `open` and `flock`: then this lock protects a file
+            # without a name, and the next process would lock a new one.
             if _is_named(descriptor, self._path):
                 self._descriptor = descriptor
                 _write_process_id(descriptor)

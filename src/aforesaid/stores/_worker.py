@@ -45,6 +45,7 @@ class Job:
 
     def settle(self) -> None:
         """Resolve the future with the result or the error. Runs on the event loop."""
+        # The job may have been committed when its caller was cancelled; the result has no receiver.
         if self.future.cancelled():
             return
         if self.error is not None:
@@ -94,6 +95,7 @@ class WorkerThreads(Generic[J]):
         A cancelled job that waits in the queue is not run. Once a thread has started it, the job completes.
         """
         loop = asyncio.get_running_loop()
+        # Every turn passes here: one lookup finds both, and taking a free slot does not wait.
         slots, wakeups = self._loops.get(loop) or self._new_loop(loop)
         if not slots.take():
             await self._slots.wait(slots)

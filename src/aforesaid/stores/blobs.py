@@ -191,6 +191,7 @@ async def purge_blobs(blobs: BlobBackend, backend: Backend) -> int:
     conversations = {key: await blobs.at(key).conversations() for key in await blobs.keys()}
     if not conversations:
         return 0
+    # The blobs' folders have digests as names, so match them with the owners of the store.
     stores = {owner_key(owner): backend.of(owner) async for owner in backend.owners()}
     return sum([await _purge(blobs.at(key), ids, stores.get(key)) for key, ids in conversations.items()])
 

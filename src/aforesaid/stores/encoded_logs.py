@@ -73,6 +73,7 @@ SlotWithId: TypeAlias = tuple[str | None, Slot]
 
 def replace_slot(log: Log, at: int, slot: Slot) -> None:
     old, log.slots[at] = log.slots[at], slot
+    # Search by identity: the body may be unreadable, so its id cannot be decoded.
     for message_id, other in log.by_id.items():
         if other is old:
             log.by_id[message_id] = slot
@@ -117,6 +118,7 @@ def split_known(log: Log, turn: Sequence[EncodedMessage], *, now: datetime) -> t
     seen = dict[str, Slot]()
     for message, body in turn:
         message_id = message.message_id
+        # A turn may contain an id twice.
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
             check_same_content(decode_entry(log, earlier), decode_message(body))
@@ -135,6 +137,7 @@ def split_known(log: Log, turn: Sequence[EncodedMessage], *, now: datetime) -> t
 def _with_timestamp(body: bytes, position: Position) -> bytes:
     """Insert the time of its position into the body of a message without a timestamp."""
     stamp = from_micros(position.micros).isoformat().replace("+00:00", "Z")
+    # Insert text instead of encoding again: a turn is encoded once.
     return b'%b,"timestamp":"%b"}' % (body[:-1], stamp.encode())
 
 

@@ -119,6 +119,7 @@ class InMemoryStore(DocumentChecks):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
+        # Store encoded bodies, not objects: a caller may change its content afterwards.
         messages, head = without_head(messages)
         turn = encode_messages(messages)
         return self._existing_data().append(

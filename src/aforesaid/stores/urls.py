@@ -128,4 +128,5 @@ def _hint(scheme: str) -> str:
 def backend_for(url: str, *, clock: Clock = system_clock) -> Backend:
     """Return the backend for this URL, not opened."""
     address = parse_url(url)
+    # Each store imports its driver, which is slow and may not be installed.
     return cast(Backend, import_module(STORES[address.scheme]).backend(address, clock))

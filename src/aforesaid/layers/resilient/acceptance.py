@@ -51,6 +51,7 @@ class Acceptance:
                 raise ConversationExists(conversation.id)
             action = Created(conversation=conversation)
             await self._accept(queue, action, lambda data, now: data.create(conversation, now=now))
+            # No other process can have written to it: the next sequence number is certain.
             queue.view.ends.add(conversation.id)
             return conversation
 
@@ -116,15 +117,18 @@ class Acceptance:
             )
         view, now = queue.view, self._now()
         log = view.owner_data.logs.get(conversation_id)
+        # A spooled turn keeps the time of its acceptance; the store would assign the time of the replay.
         packed = _with_times(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
         if expected_revision is not None and conversation_id not in view.ends:
             raise StoreUnavailable(
                 f"the end of conversation {conversation_id} is not known: {self._backend.degraded_reason}"
             )
+        # The conversation may exist without having been read here. The store decides on replay.
         view.assume(conversation_id, now=now)
         if view.owner_data.get(conversation_id, now=now) is None:
             raise ConversationNotFound(conversation_id)
         new, _ = split_known(view.owner_data.logs[conversation_id], packed, now=now)
+        # The retry of an accepted turn: nothing to write.
         if not new:
             return view.owner_data.append(conversation_id, packed, now=now)
         check_revision(
@@ -150,6 +154,7 @@ class Acceptance:
         operation = Operation(owner=queue.owner, at=at, action=action)
         if operation.conversation_id is not None:
             changed = parse_uuid(operation.conversation_id, field="conversation_id")
+            # From now on the store's answers about this conversation are outdated.
             queue.changed_conversations.add(changed)
         payload = encode(operation)
         reservation = ExitStack()

@@ -102,6 +102,7 @@ class ResilientBackend(BackendWrapper):
     async def open(self) -> None:
         if self._state == "open":
             return
+        # Before the spool: opening raises for a store that was never reached.
         await self.connection.open(fails_closed=self.fails_closed)
         self._state = "open"
         self._loop.follow()
@@ -352,6 +353,7 @@ class ResilientBackend(BackendWrapper):
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause + 0.01):
                     await self._wake.wait()
+        # With `fail_closed` there is nothing to replay: only an unavailable store needs a probe.
         if not self.fails_closed or not self.reachable:
             try:
                 await self.recover()

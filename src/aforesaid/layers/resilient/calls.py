@@ -108,6 +108,7 @@ class OwnerCalls:
             if queue is not None:
                 raise backend.unavailable()
         cause: StoreUnavailable | None = None
+        # The store's answers are current for a conversation without accepted writes, even during a replay.
         if backend.reachable and (
             queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
         ):
@@ -120,6 +121,7 @@ class OwnerCalls:
         if backend.fails_closed:
             raise backend.unavailable()
         queue = backend.queues.get(self._owner)
+        # A queue's view includes the accepted writes; it was copied from the last known state.
         view = self.last_known.view(self._owner) if queue is None else queue.view
         if not is_known(view):
             raise backend.unavailable() from cause or backend.connection.cause
@@ -160,6 +162,7 @@ class OwnerCalls:
                 except ConversationNotFound as gone:
                     self.last_known.drop(self._owner, gone.conversation_id)
                     raise
+                # A removal during the call: recording the answer would bring deleted data back.
                 if not tracked.is_outdated:
                     remember(answer)
                 return answer
@@ -182,8 +185,10 @@ class OwnerCalls:
             return await self.write_through(call, repeat=True)
         backend = self._backend
         backend.check_open()
+        # A direct write would overtake the writes that wait in the queue.
         while (queue := backend.queues.get(self._owner)) is not None:
             await queue.pace()
+            # The queue may have been drained and removed during the pause.
             if backend.queues.get(self._owner) is queue:
                 return await self._accept_in(queue, accept)
         if backend.reachable:
@@ -194,6 +199,7 @@ class OwnerCalls:
                     raise
         elif backend.fails_closed:
             raise backend.unavailable()
+        # The attempts took seconds: the layer may have been closed, or another call has created the queue.
         backend.check_open()
         queue = backend.queues.get(self._owner)
         if queue is None:
@@ -207,6 +213,7 @@ class OwnerCalls:
         backend = self._backend
         backend.check_open()
         queue = backend.queues.get(self._owner)
+        # The store can decide only after it has all earlier writes. Wait for the replay, but not for long.
         if queue is not None and backend.reachable:
             with suppress(TimeoutError):
                 await promptly_within(backend.resilience.write_deadline, queue.drained.wait())

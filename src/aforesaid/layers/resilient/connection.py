@@ -189,6 +189,7 @@ class StoreConnection:
         try:
             answer = await within(retry.deadline, attempts, left=self._abandoned)
         except TimeoutError as error:
+            # `within` does not wait for a driver that is slow to cancel; the call ends by itself.
             late = StoreUnavailable(f"{self._name} did not answer within {retry.deadline:g} s")
             self._trip(late)
             raise late from error
@@ -196,6 +197,7 @@ class StoreConnection:
             if is_transient(error):
                 self._trip(error)
             raise
+        # A refusal, such as a conflict, is an answer: the store is available.
         except AforesaidError:
             self.breaker.succeeded()
             raise
@@ -223,6 +225,7 @@ class StoreConnection:
     async def probe(self) -> bool:
         """Call the store if a probe is due; return whether the breaker is closed."""
         if self.breaker.closed:
+            # `begin_probe` needs an open breaker.
             self.breaker.trip("it was not opened yet")
         if not self.breaker.begin_probe():
             return False

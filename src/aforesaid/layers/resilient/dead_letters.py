@@ -123,6 +123,7 @@ def remove(folder: Path, owner: str, conversation_id: str | None, until: datetim
 
     Torn letters are removed too, unless they name another owner, conversation or time.
     """
+    # Most machines have no dead letters. Then take no lock, which would create a file.
     if not _records(folder) and not (folder / _UNFINISHED).exists():
         return 0
     with translate_errors(folder), files.held(folder / _LOCK):

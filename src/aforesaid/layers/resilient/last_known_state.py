@@ -237,6 +237,7 @@ class LastKnownState:
             del self._places[owner]
 
     def add_turn(self, owner: str, conversation_id: str, turn: Sequence[Message], what: Appended) -> None:
+        # The caller may change its content later; the recorded turn must not change with it.
         if not all(map(is_immutable, turn)):
             what = Appended(conversation=what.conversation, new=tuple(private_copies(what.new)))
         with self._changed_state(owner, conversation_id) as state:
@@ -246,6 +247,7 @@ class LastKnownState:
         """Record the last entries of the log, or all of them."""
         with self._changed_state(owner, conversation_id) as state:
             tails = [len(part) for part, _ in state.parts if isinstance(part, list)]
+            # A longer tail contains everything that shorter ones contain.
             if is_whole:
                 state.clear()
                 state.set_head([])
@@ -317,6 +319,7 @@ class LastKnownState:
 
     def view(self, owner: str) -> View:
         """Return the view of this owner, built at the first call after a change."""
+        # Building takes much longer than recording, and is needed only during an outage.
         view = self._views.get(owner)
         if view is None:
             view = self._views[owner] = self._build_view(owner)

@@ -89,6 +89,7 @@ class OwnerQueue:
         before = len(self._stored)
         self._stored.update(refs)
         self._credit += len(self._stored) - before
+        # Turns of different conversations are stored out of order, but the oldest one determines the age.
         while self._backlog and self._backlog[0] in self._stored:
             self._stored.remove(self._backlog.popleft())
         self._changed.set()
@@ -118,6 +119,7 @@ class OwnerQueue:
             async with asyncio.timeout(LONGEST_WAIT):
                 while self._draining and self._credit < PACE and not self.drained.is_set():
                     await self.wait_for_change()
+        # Each stored operation is a credit; a new one costs two.
         self._credit = max(0, self._credit - PACE)
 
     async def wait_for_change(self) -> None:

@@ -138,12 +138,14 @@ class Replayer:
 
     async def _drain(self, queue: OwnerQueue) -> None:
         while self._queues.get(queue.owner) is queue:
+            # From here on the owner's calls go to the store directly.
             if queue.empty:
                 del self._queues[queue.owner]
                 queue.drained.set()
                 return
             refs = queue.first(BATCH)
             if not refs:
+                # A caller has reserved a place and is about to add an operation.
                 await queue.wait_for_change()
                 continue
             await self._store_run(queue, _first_run(await self._read(queue, refs)))
@@ -154,8 +156,10 @@ class Replayer:
             by_conversation.setdefault(one[1].conversation_id, []).append(one)
         done: list[Ref] = []
         groups = iter(by_conversation.values())
+        # The workers share the iterator: each takes the next conversation when it has finished one.
         workers = (self._work(queue, groups, done) for _ in range(min(AT_ONCE, len(by_conversation))))
         results = await asyncio.gather(*workers, return_exceptions=True)
+        # Mark also after an error: what is stored need not be replayed again.
         await self._spool.mark_done(done)
         for result in results:
             if isinstance(result, BaseException):

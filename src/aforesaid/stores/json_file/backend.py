@@ -146,6 +146,7 @@ class JsonFileBackend(Backend):
             raise StoreUnavailable(f"cannot open {self.path}: it is a folder")
         lock = Lock(path.with_name(f"{path.name}.lock"))
         with _translated(f"{self.path} cannot be opened"):
+            # Lock before reading: another process could write in between.
             _acquire(lock, self.path)
             try:
                 file = ReplacedFile(path)
@@ -214,6 +215,7 @@ class JsonFileBackend(Backend):
             deliver(wanted)
 
     def _commit(self, jobs: Sequence[OwnerJob]) -> None:
+        # Copy on write: readers on the event loop use the published data meanwhile.
         draft = dict(self._published)
         by_owner: dict[str, list[OwnerJob]] = {}
         for job in jobs:
@@ -227,6 +229,7 @@ class JsonFileBackend(Backend):
             owner_data.removals = 0
             draft[owner] = owner_data
         draft = {owner: owner_data for owner, owner_data in draft.items() if owner_data.holds_anything()}
+        # Jobs may change nothing, such as the removal of a missing document. That costs no write.
         if draft != self._published or forget:
             self._replace(draft, forget=forget)
             self._published = draft
@@ -242,6 +245,7 @@ class JsonFileBackend(Backend):
                 with contextlib.suppress(OSError):
                     self._file.replace(write_document(self._published))
                 raise
+            # Check again: without the lock, another process may have replaced the file during this write.
             self._check_lock()
 
     def _check_files(self, file: "ReplacedFile") -> None:
@@ -370,6 +374,7 @@ class ReplacedFile:
         with removed_on_error(self._unfinished, self._unfinished_backup):
             version = _write(self._unfinished, document)
             if forget:
+                # The previous version contains deleted text and must not become the backup.
                 _write(self._unfinished_backup, document)
                 os.replace(self._unfinished_backup, self.backup)
             else:

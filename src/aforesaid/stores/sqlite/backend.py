@@ -126,6 +126,7 @@ class SQLiteBackend(Backend):
                 closing(prepare(self.path, synchronous=self._synchronous, wait=wait))
             )
             self.appender.prepare(first)
+            # Only the first connection migrates. The others find the current schema.
             others = [
                 on_failure.enter_context(
                     closing(connect(self.path, synchronous=self._synchronous, wait=wait))
@@ -159,6 +160,7 @@ class SQLiteBackend(Backend):
             )
 
     async def close(self) -> None:
+        # End the task first: it submits jobs to the threads.
         catching_up, self._catching_up = self._catching_up, None
         try:
             if catching_up is not None:
@@ -212,8 +214,11 @@ class SQLiteBackend(Backend):
     async def purge(self, sql: str, *values: str | int) -> int:
         """Run a purge in batches; return the number of removed conversations."""
         total = 0
+        # Small transactions, so that turns can be stored in between.
         while removed := await self.writer.run(lambda db: _delete(db, sql, *values, PURGE_BATCH)):
             total += removed
+        # Also complete what an earlier deletion could not, because a reader held the log or the index was
+        # large.
         if total or not self._scrubber.is_clean or await self.readers.run(residue_count):
             self.snapshots = SnapshotCache()
             await self._rewrite_index()
@@ -260,6 +265,8 @@ class SQLiteBackend(Backend):
 
         The next deletion, sweep or erasure completes it.
         """
+        # A new object instead of clearing: a reader thread may be about to store a snapshot of the removed
+        # text in the old one.
         self.snapshots = SnapshotCache()
         await self._rewrite_index(most_steps=DELETION_MAX_STEPS)
         await asyncio.to_thread(

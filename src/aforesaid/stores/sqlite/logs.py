@@ -140,6 +140,8 @@ class LogAppender:
         except BaseException:
             self.clear_cache()  # the cache is ahead of the file
             raise
+        # Comparing fields of the record instead would not be enough: a conversation that was deleted and
+        # created again may have the same id, key, revision and length.
         if db.total_changes() == before:  # the file has another version than the cached records
             self.clear_cache()
             raise ConcurrentWriteError
@@ -148,6 +150,7 @@ class LogAppender:
 
     def _rows_of(self, db: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[Appended], list[Any]]:
         """Return the results of the turns and the values of their rows."""
+        # Read once after a write of another kind. The statement compares it inside its own transaction.
         if self._version is None:
             self._version = int(db.execute("PRAGMA data_version").get)
         results: list[Appended] = []
@@ -174,6 +177,8 @@ class Log:
         self.row = row
         self._now = self._stamp = now
         self._last_at, self._last_from = row[rows.LAST_MESSAGE]
+        # A clock that was set back, or another machine's clock, must not reorder the conversation.
+        # `stamp_for` follows the last message for up to a minute.
         if self._last_at is not None and self._last_at > now.micros:
             self._stamp = Moment.of(stamp_for(rows.moment(self._last_at), now=now.at))
         self._first_sequence: int = row[rows.NEXT_SEQUENCE]
@@ -199,6 +204,7 @@ class Log:
             values += (key, at, sequence, message.message_id, self.revision + 1, now, body, *_NO_RECORD)
             sequence += 1
         self.new = messages
+        # The trigger updates the record with the row of the turn's last message.
         values[-len(_NO_RECORD) :] = rows.record_values(self.updated_row(head))
         return values
 
@@ -210,6 +216,7 @@ class Log:
             place = self.row[rows.KEY], at, self._first_sequence + len(new)
             values = (*place, message.message_id, self.revision + 1, self._now.micros, body)
             self._db.execute(SQL["insert_message"], values)
+            # The insert ignores a known id.
             if self._db.changes():
                 self._follow(message, at)
                 new.append(message)

@@ -60,6 +60,7 @@ class Scrubber:
             self._requested += 1
             mine = self._requested
         with self._run_lock:
+            # A run that began after this request covers it.
             if self._completed < mine or not self.is_clean:
                 with self._count_lock:
                     upto = self._requested
@@ -77,6 +78,8 @@ def _clean(path: str, seconds: float, most_bytes: int | None) -> bool:
             with contextlib.closing(PageFile(path)) as file:
                 if most_bytes is not None and file.size > most_bytes:
                     return False
+                # Search without a lock, which can take long, then clear the few pages found under the write
+                # lock.
                 dirty = file.dirty_pages()
                 return not dirty or _clear_pages(connection, file, dirty, seconds)
         except apsw.BusyError:

@@ -101,6 +101,8 @@ class _Search:
 
     def _frequency(self, term: str) -> int:
         waiting = len(self._waiting_messages(term))
+        # FTS5's count includes expired messages that no sweep has removed. Reading the list is slower, but
+        # exact.
         if self._expired:
             return waiting + len(self._indexed_messages(term, _EVERYTHING))
         found = self._db.execute(SQL["term_frequency"], (self._tagged(term),)).fetchone()
@@ -113,6 +115,7 @@ class _Search:
 
     def _indexed_messages(self, term: str, most: int) -> list[int]:
         """Return the newest indexed messages with the term."""
+        # The tag makes the list of a term belong to one owner: numbers and time do not depend on others.
         values = (f'"{self._tagged(term)}"', most)
         row: Any = self._db.execute(SQL["messages_with"], values).fetchone()
         keys = _decode(row[0])

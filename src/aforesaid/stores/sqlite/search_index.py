@@ -68,12 +68,15 @@ class Indexer:
     def run_some(self, db: apsw.Connection) -> None:
         """Index the oldest waiting messages."""
         most = OVERDUE_BATCH if self.is_overdue else INDEX_BATCH
+        # Other processes write and index too: a batch that is not full shows that nothing waits.
         done = index_waiting(db, most)
         self.waiting = self.waiting - done if done == most else 0
 
 
 def index_waiting(db: apsw.Connection, most: int) -> int:
     """Index the oldest waiting messages; return their number."""
+    # Keys increase with every stored message, so all messages after the last indexed key wait. No list of
+    # waiting messages is needed.
     found: list[Any] = db.execute(SQL["waiting_messages"], (most,)).fetchall()
     rows = [
         row_of(tag_of(owner), conversation, key, at, sequence, body)

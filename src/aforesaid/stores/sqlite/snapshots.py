@@ -81,6 +81,8 @@ class SnapshotCache:
         cached = self._cached.get(query)
         if cached is not None and cached.is_current(db, now):
             return cached.snapshot
+        # One transaction: all queries see the same state. The version is read inside it, so that a later
+        # write is never taken for this version.
         db.execute("BEGIN")
         try:
             version, found = _version(db), _read(db, query, now)
@@ -88,6 +90,7 @@ class SnapshotCache:
             db.execute("COMMIT")
         if found is None:
             return None
+        # Any write to the file ends the quick check above. Comparing rows is cheaper than decoding them.
         if cached is None or cached.rows != found or not cached.is_immutable:
             cached = self._build(query, found, {} if cached is None else cached.entries)
         cached.versions[id(db)] = version
@@ -95,6 +98,7 @@ class SnapshotCache:
 
     def _build(self, query: SnapshotQuery, found: _Rows, known: dict[rows.Row, Entry]) -> _CachedSnapshot:
         name = query.conversation_id
+        # Decode only new rows: most of a conversation is unchanged since the last snapshot.
         entries = {row: known.get(row) or rows.entry(name, row) for row in (*found.front, *found.tail)}
         snapshot = LogSnapshot(
             message_count=found.message_count,
@@ -128,6 +132,7 @@ def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
         return None
     key, count, expires_at, head = row
     last = db.execute(SQL["tail"], (key, query.tail)).fetchall()[::-1]
+    # The tail is the whole log, so the front is part of it.
     if len(last) < query.tail:
         first = last[: query.front]
     else:

@@ -123,6 +123,7 @@ class SQLiteStore(DocumentChecks):
 
         def work(db: apsw.Connection) -> Tally:
             if expected_revision is not None:
+                # A missing conversation has no revision to compare: deleting it is not an error.
                 row = db.execute(SQL["get_revision"], values).fetchone()
                 check_revision(values[1], rows.count(row) if row else expected_revision, expected_revision)
             removed = tally_of_conversation(db, *values)
@@ -228,6 +229,8 @@ class SQLiteStore(DocumentChecks):
         snapshot_query = SnapshotQuery(
             self._owner, parse_uuid(conversation_id, field="conversation_id"), front, tail, documents
         )
+        # The cache of this moment: a removal replaces it, and a read that began before must not fill the new
+        # one.
         snapshots, now = self._backend.snapshots, to_micros(self.now())
 
         def work(db: apsw.Connection) -> LogSnapshot:
@@ -322,6 +325,7 @@ class SQLiteStore(DocumentChecks):
         placed = {entry.sequence: rows.entry_values(entry) for entry in restored.values()}
 
         def work(db: apsw.Connection) -> None:
+            # An expired conversation that no sweep has removed yet must not block a restored one.
             if not is_expired(record, now=self.now()):
                 db.execute(SQL["delete_if_expired"], self._named(record.id))
             values = rows.conversation_values(self._owner, record)
@@ -450,6 +454,7 @@ class SQLiteStore(DocumentChecks):
         return found
 
     def _create(self, db: apsw.Connection, conversation: Conversation) -> int:
+        # An expired conversation counts as missing, so its id is free.
         db.execute(SQL["delete_if_expired"], self._named(conversation.id))
         try:
             db.execute(SQL["insert_conversation"], rows.conversation_values(self._owner, conversation))

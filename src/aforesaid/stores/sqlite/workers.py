@@ -201,11 +201,13 @@ class Writer:
             for one in jobs:
                 one.error = one.error or translate_error(error, self._path)
         self._was_busy = isinstance(jobs[0].error, StoreBusy)
+        # Delivered right before the next statement, or as soon as no job waits.
         self._undelivered += jobs
         self._catch_up()
 
     def _next(self, jobs: Jobs[Job]) -> Job | None:
         if jobs.empty():
+            # No job waits, so delivering later gains nothing: a single caller gets its answer at once.
             self._deliver()
             while self._background is not None and self._background.has_work:
                 try:
@@ -241,6 +243,8 @@ class Writer:
     def _waiting(self, jobs: Jobs[Job]) -> list[Job]:
         """Return further jobs for this batch: all waiting ones, or half of them if two batches are faster."""
         count = min(jobs.qsize(), MAX_BATCH - 1)
+        # With undelivered jobs, two batches alternate already. Otherwise halve a fast batch: while SQLite
+        # writes the second half, the event loop resumes the callers of the first.
         if not self._undelivered and self._batch_seconds < count * SPLIT_THRESHOLD:
             count //= 2
         batch = [jobs.get_nowait() for _ in range(count)]
@@ -268,6 +272,8 @@ class Writer:
         one by one finds the cause."""
         begin = time.perf_counter()
         try:
+            # In autocommit mode one statement is a whole transaction. A batch of 32 turns used to be seven
+            # statements, and after each this thread had to wait for the interpreter lock.
             results = self._appender.append_all(self._connection, turns, before_write=self._deliver)
         except apsw.BusyError:
             raise  # the lock timeout has passed
@@ -284,6 +290,7 @@ class Writer:
     def _commit_together(self, jobs: list[Job]) -> bool:
         """Run all jobs in one transaction; return whether all succeeded. After a failure, none has an
         effect."""
+        # These jobs may change records that the appender has cached.
         self._appender.clear_cache()
         try:
             self._begin()
@@ -316,6 +323,8 @@ class Writer:
 
     def _begin(self) -> None:
         self._unfinished = True
+        # Take the write lock now. A transaction that starts as a reader and writes later fails at once,
+        # without the busy handler, if another connection wrote in between.
         self._connection.execute("BEGIN IMMEDIATE")
 
     def _attempt(self, job: Job) -> None:
@@ -324,6 +333,7 @@ class Writer:
         _attempt(job, self._connection, self._path)
 
     def _end(self) -> None:
+        # The callers of the previous batch run while the disk is busy with this one.
         self._deliver()
         begin = time.perf_counter()
         self._finish()
@@ -341,6 +351,7 @@ class Writer:
             self._connection.execute("ROLLBACK")
 
     def _wait_for_others(self, attempt: int) -> bool:
+        # Another process has the lock: callers of committed jobs must not wait for it too.
         self._deliver()
         return self._lock_wait(attempt)
 

@@ -114,6 +114,7 @@ class SpoolFiles:
     def append(self, payloads: Sequence[bytes]) -> list[Ref]:
         """Write the operations durably: all of them, or none and an error."""
         with translate_errors(self.folder):
+            # First, because an operation in a removed file exists only as long as this process.
             self._rewrite_removed()
             self._check_limit(sum(len(frame(OPERATION, 0, payload)) for payload in payloads))
             segment = self._current()
@@ -276,6 +277,7 @@ class SpoolFiles:
     def _other_sets(self) -> list[str]:
         if not self.folder.is_dir():
             return []
+        # Find sets by their segments, not by their locks: a lock file may have been removed.
         names = {_set_of(path) for path in self.folder.glob(f"*-*{SUFFIX}") if path.is_file()}
         return sorted(names - {"", self._id} - self._adopted.keys())
 
@@ -296,6 +298,7 @@ class SpoolFiles:
             segment.descriptor = os.open(path, _OPEN)
         except FileNotFoundError:
             return []  # its process was still running and has removed the file
+        # At the front: the last segment is the one that this process appends to.
         self.segments.insert(0, segment)
         content = _read(segment.descriptor, 0, os.fstat(segment.descriptor).st_size)
         found = scan(content)
@@ -325,6 +328,7 @@ class SpoolFiles:
         kept: list[tuple[Ref, bytes]] = []
         gone: list[Ref] = []
         for ref, payload in waiting:
+            # Damaged frames were set aside above, so the file changes right now.
             if payload is None:
                 raise StoreDamaged(f"{segment.path} changes while it is read")
             if matches(payload):
@@ -397,6 +401,7 @@ def _cut_torn_tail(descriptor: int, end: int, size: int) -> None:
 def _set_aside(path: Path, content: bytes) -> bool:
     """Append a damaged part to a separate file; return whether it was not there yet."""
     aside = path.with_suffix(DAMAGED)
+    # A process may have been killed between setting the part aside and marking it.
     if aside.exists() and content in aside.read_bytes():
         return False
     event(log, logging.ERROR, "spool_damaged", f"part of the spool cannot be read; it is kept in {aside}")

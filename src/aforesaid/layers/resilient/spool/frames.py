@@ -111,6 +111,7 @@ def _read_numbers(payload: bytes) -> list[int]:
 
 def _with_unique_numbers(content: bytes, operations: list[Frame]) -> list[Frame]:
     """Return the operations without duplicates, each with a unique number."""
+    # Only an exact copy is a duplicate. Different operations with one number are both kept.
     found: dict[tuple[int, bytes], Frame] = {}
     for one in operations:
         found.setdefault((one.number, content[one.payload]), one)
@@ -154,6 +155,8 @@ def _parts(content: bytes) -> tuple[list[Frame], list[_Damage], int]:
                 damaged.append((at, found.end, found.number if found.kind == OPERATION else None))
             at = found.end
         else:
+            # A torn tail was never acknowledged. Zeros at the end are left by a file system after a power
+            # failure.
             following = _next_frame(content, at + 1)
             if following == len(content) and (found is not None or not content[at:].strip(b"\0")):
                 return frames, damaged, at

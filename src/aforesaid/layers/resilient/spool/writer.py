@@ -64,6 +64,7 @@ class _SpoolJob(Job):
                 self.result = self.on_settled(self.result)
         except AforesaidError as error:
             self.error = self.error or error
+        # Resolving a future of a closed loop raises; its caller is gone.
         if not self.future.get_loop().is_closed():
             super().settle()
 
