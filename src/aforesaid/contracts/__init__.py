@@ -1,12 +1,13 @@
 """The contract of a store, its optional capabilities, and the plug-ins an application provides.
 
 Read in this order: `stores` (the contract), `entries` (messages in a log), `documents` (data next to the
-log), `capabilities` (optional protocols), `plugins` (embedders, token counters, summarizers, agents,
-transcribers).
+log), `capabilities` (optional protocols, queried with `capability`), `plugins` (embedders, token counters,
+summarizers, agents, transcribers).
 
 A `Backend` is opened from a URL. It owns the connections, the schema and the purge. `Backend.of(owner)`
 returns a `ConversationStore` that is bound to one owner; no method of a store takes an owner, so no call can
 forget it. `aforesaid.testing.StoreContract` states this page as tests: a class that passes them is a store.
+`aforesaid.stores.key_value.KeyValueBackend` derives all of it from three methods on ordered keys.
 
 Rules that types cannot express:
 
