@@ -19,7 +19,7 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.stores.postgres.search import Index
+from aforesaid.stores.postgres.search import SearchIndex
 from aforesaid.stores.postgres.store import PostgresStore
 from aforesaid.stores.postgres.terms import Indexed
 from benchmarks.postgres import BARE_TABLE, Bench, server, timed
@@ -35,7 +35,7 @@ QUESTIONS = {
 LIMIT = 200
 
 
-class Unindexed(Index):
+class Unindexed(SearchIndex):
     """An index that is not written: what a turn costs without search."""
 
     async def of(self, messages: Sequence[Message], bodies: Sequence[str], now: datetime) -> list[Indexed]:
@@ -44,7 +44,7 @@ class Unindexed(Index):
 
 def without_search(backend: PostgresBackend, owner: str) -> PostgresStore:
     store = backend.of(owner)
-    store._index = Unindexed(backend, owner, owner)
+    store._log._index = Unindexed(backend, owner, owner)
     return store
 
 

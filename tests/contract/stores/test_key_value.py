@@ -146,12 +146,10 @@ async def test_the_page_s_store_reports_its_file(tmp_path: Path) -> None:
 
 
 async def test_a_memory_uses_it(tmp_path: Path) -> None:
-    memory = aforesaid.Memory(TableBackend(f"{tmp_path}/table.db"), sweep_every=None, warm=False)
-    await memory.start()
-    erin = memory.of("erin")
-    record = await erin.get_or_create_conversation("kitchen")
-    async with erin.turn(record.id) as turn:
-        turn.user("where are the spare keys?")
-        turn.assistant("In the blue drawer.")
-    assert "blue drawer" in (await erin.search_history("spare keys"))[0]
-    await memory.close()
+    async with aforesaid.Memory(TableBackend(f"{tmp_path}/table.db")) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        async with erin.turn(record.id) as turn:
+            turn.user("where are the spare keys?")
+            turn.assistant("In the blue drawer.")
+        assert "blue drawer" in (await erin.search_history("spare keys"))[0]

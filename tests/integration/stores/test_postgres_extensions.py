@@ -293,7 +293,7 @@ async def test_vectors_go_with_their_documents(store: PostgresStore, vector_url:
     await store.delete_document(KIND, block([(1, [1.0, 0.0])]).key, conversation_id=ids[2])
     assert await sequences_near(store, [1.0, 0.0]) == []
     with psycopg.connect(vector_url) as connection:
-        connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
+        connection.execute("SELECT aforesaid.set_owner(%s)", (store._connection.name,))
         assert connection.execute("SELECT count(*) FROM aforesaid.vectors").fetchone() == (0,)
 
 

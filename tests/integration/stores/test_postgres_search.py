@@ -329,7 +329,7 @@ async def test_what_plain_sql_wrote_is_found(backend: PostgresBackend, postgres_
     there = await conversation(store, "door")
     said = [{"role": "user", "content": "door and window"}, {"role": "assistant", "content": "the kettle"}]
     with psycopg.connect(postgres_url, autocommit=True) as connection, connection.transaction():
-        connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
+        connection.execute("SELECT aforesaid.set_owner(%s)", (store._connection.name,))
         connection.execute("INSERT INTO api.conversations (messages) VALUES (%s)", (json.dumps(said),))
         connection.execute(
             "UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (json.dumps(said), there)
@@ -412,7 +412,7 @@ async def _take(
     elif step == "sql":
         said = json.dumps([{"role": "user", "content": content} for content in contents])
         async with backend.connection() as connection, connection.transaction():
-            await connection.execute("SELECT aforesaid.set_owner(%s)", (store._name,))
+            await connection.execute("SELECT aforesaid.set_owner(%s)", (store._connection.name,))
             await connection.execute(
                 b"UPDATE api.conversations SET messages = messages || %s WHERE id = %s", (said, there)
             )

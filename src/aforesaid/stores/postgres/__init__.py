@@ -1,15 +1,10 @@
 """The PostgreSQL store: one database, many services, rows protected by row-level security per owner.
 
-- `connections` connects and translates the driver's errors.
-- `schema` applies migrations.
-- `backend` combines them.
-- `store` is one owner's view.
-- `turns` separates new from known messages of a turn.
-- `search` finds messages by their `terms`, `vectors` by similarity.
-- `extensions` detects optional extensions.
-- `watch` reports changes.
-- `rows` converts rows to values and back.
-- `citus` distributes the tables.
+- `backend` opens the database; `connections` connects and translates the driver's errors; `schema` migrates.
+- `store` is one owner's part. It consists of `log` (with `turns`), `documents`, `search` (by `terms`) and
+  `vectors`, which share an `owner_connection`.
+- `watch` reports changes, `rows` converts rows to values and back, `counts` counts what a removal removes.
+- `extensions` detects optional extensions; `citus` distributes the tables.
 
 The SQL is in `.sql` files. Needs PostgreSQL 15 or later.
 

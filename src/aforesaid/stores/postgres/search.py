@@ -36,7 +36,7 @@ LARGE_TURN = 50_000
 """Characters of a turn above which it is analysed on a thread: a few milliseconds."""
 
 
-class Index:
+class SearchIndex:
     """The search index of one owner."""
 
     def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:

@@ -1,0 +1,298 @@
+"""The log of a conversation: append, read, replace, restore, and what an encrypting layer needs.
+
+The SQL function `aforesaid.turn` implements the rules of `model.conversations`.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from aforesaid.contracts import (
+    Appended,
+    Entry,
+    LogEnd,
+    Position,
+    check_head,
+    check_not_partly_stored,
+    check_position,
+    check_restorable,
+    entries_without_head,
+    replaced_entry,
+    replaced_id,
+    replacement_message,
+    same_content,
+    split_head,
+    without_head,
+)
+from aforesaid.errors import ConversationNotFound, MessageConflict, MessageNotFound, StoreUnavailable
+from aforesaid.model.conversations import Conversation, check_count, is_expired
+from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.messages import Message
+from aforesaid.model.wire import encode_message
+from aforesaid.stores.postgres import rows
+from aforesaid.stores.postgres.connections import Connection
+from aforesaid.stores.postgres.keys import key_of
+from aforesaid.stores.postgres.owner_connection import OwnerConnection, revision_conflict
+from aforesaid.stores.postgres.search import SearchIndex
+from aforesaid.stores.postgres.terms import counted_values, index_values
+from aforesaid.stores.postgres.turns import (
+    SplitTurn,
+    ids_in,
+    known_values,
+    repeats_an_id,
+    restored_values,
+    split_known,
+    stored_entries,
+    turn_values,
+)
+
+ATTEMPTS = 50
+"""Attempts to store a turn while other callers store the same message ids. One retry is rare."""
+
+
+class _Written(NamedTuple):
+    """A row of `write_turn`."""
+
+    state: str
+    sequence: int
+    stamp: datetime
+    row: rows.Row
+
+    def record(self) -> Conversation:
+        return rows.conversation(self.row)
+
+
+class Log:
+    """The logs of one owner's conversations. Each write is one transaction and mostly one round trip."""
+
+    def __init__(self, connection: OwnerConnection, index: SearchIndex) -> None:
+        self._connection = connection
+        self._index = index
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
+        bodies = [encode_message(message).decode() for message in messages]
+        stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
+        for _ in range(ATTEMPTS):
+            turn = split_known(conversation_id, messages, bodies, stored)
+            check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
+            if messages and not turn.new:
+                record = await self._connection.require(conversation_id)
+                return Appended(conversation=record, new=(), known=turn.entries_known(()))
+            appended = await self._write(conversation_id, messages, bodies, turn, expected_revision, head)
+            if appended is not None:
+                return appended
+            stored = await self._stored(conversation_id, messages)
+        raise StoreUnavailable(f"conversation {conversation_id} changes too fast to be written to")
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
+        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        messages, head = without_head(messages)
+        bodies = [encode_message(message).decode() for message in messages]
+        try:
+            turn = split_known(conversation_id, messages, bodies, {})
+        except MessageConflict:
+            record = await self._connection.require(conversation_id)
+            if expected_revision is not None and record.revision != expected_revision:
+                raise revision_conflict(record, expected_revision) from None
+            raise
+        check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
+        written = await self._write(
+            conversation_id, messages, bodies, turn, expected_revision, head, afresh=True
+        )
+        assert written is not None, "a rewrite knows no ids"
+        return written
+
+    async def _write(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        bodies: Sequence[str],
+        turn: SplitTurn,
+        expected_revision: int | None,
+        head: str | None,
+        *,
+        afresh: bool = False,
+    ) -> Appended | None:
+        """Store the new messages; return None if more ids of the turn turn out to be known."""
+        now = self._connection.now()
+        new = [messages[place] for place in turn.new]
+        new_bodies = [bodies[place] for place in turn.new]
+        values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
+        values |= index_values(await self._index.of(new, new_bodies, now))
+        values |= {
+            "name": self._connection.name,
+            "owner": self._connection.key,
+            "id": conversation_id,
+            "now": now,
+        }
+        sealed, seen = split_head(head)
+        values |= {"expected": expected_revision, "afresh": afresh, "head": sealed, "seen": seen}
+        written = await self._write_turn(values)
+        if written.state == "missing":
+            raise ConversationNotFound(conversation_id)
+        if written.state == "moved":
+            raise revision_conflict(written.record(), expected_revision)
+        if written.state == "known":
+            return None
+        entries = partial(_entries_of, conversation_id, new, written, now)
+        if not turn.known:
+            return Appended(conversation=written.record, new=entries)
+        stored = entries()
+        return Appended(conversation=written.record, new=stored, known=turn.entries_known(stored))
+
+    async def _write_turn(self, values: dict[str, Any]) -> _Written:
+        ((state, sequence, stamp, *record),) = await self._connection.run_query("write_turn", values)
+        return _Written(state, sequence, stamp, tuple(record))
+
+    async def tail(self, conversation_id: str, limit: int, before: Position | None) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_position(before)
+        at = None if before is None else rows.moment_at(before.micros, field="before")
+        sequence = None if before is None else before.sequence
+        newest_first = await self._entries(
+            "tail", conversation_id, limit=limit, before_at=at, before_sequence=sequence
+        )
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, limit: int, offset: int) -> list[Entry]:
+        check_count(limit, field="limit", least=0)
+        check_count(offset, field="offset", least=0)
+        return await self._entries("page", conversation_id, limit=limit, offset=offset)
+
+    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
+        key = key_of(parse_name(message_id, field="message_id"))
+        found = await self._entries("known_messages", conversation_id, keys=[key])
+        return found[0] if found else None
+
+    async def _entries(self, query: str, conversation_id: str, **values: Any) -> list[Entry]:
+        """Run a query that sets the owner itself."""
+        named = self._connection.named(conversation_id) | {"name": self._connection.name}
+        return _found(named["id"], await self._connection.run_query(query, named | values))
+
+    async def _stored(self, conversation_id: str, messages: Sequence[Message]) -> dict[str, Entry]:
+        """Return the stored messages with the ids of these messages."""
+        ids = {key_of(message_id): message_id for message_id in ids_in(messages)}
+        named = self._connection.named(conversation_id) | {"name": self._connection.name, "keys": list(ids)}
+        found = await self._connection.run_query("known_messages", named)
+        entries = _found(named["id"], found)
+        keys = [row[-1] for row in found if row[1] is not None]
+        return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
+
+    async def replace(self, conversation_id: str, message: Message, expected_revision: int | None) -> Entry:
+        (message,), carried = without_head([message])
+        encode_message(message)  # raises for a message that cannot be stored
+        head, seen = split_head(carried)
+        named = self._connection.named(conversation_id) | {
+            "expected": expected_revision,
+            "head": head,
+            "seen": seen,
+        }
+        while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
+            kept = replacement_message(held, message)
+            values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
+            values |= {"keeps_derived": same_content(held, message)} | await self._replacement(kept)
+            found = await self._connection.run(
+                ("lock_conversation", named), ("replace_message", named | values)
+            )
+            if found:
+                return replaced_entry(held, kept, revision=found[0][0])
+            record = await self._connection.require(conversation_id)
+            if seen is not None or (expected_revision is not None and record.revision != expected_revision):
+                raise revision_conflict(record, expected_revision)
+        raise MessageNotFound(named["id"], replaced_id(message))
+
+    async def _replacement(self, message: Message) -> dict[str, Any]:
+        """Return a message with its time, for `replace_message`."""
+        body = encode_message(message).decode()
+        (found_by,) = await self._index.of([message], [body], self._connection.now())
+        return {
+            "role": message.role,
+            "body": body,
+            "vector": found_by.vector,
+            "term_count": found_by.term_count,
+        }
+
+    async def end(self, conversation_id: str) -> LogEnd | None:
+        found = await self._connection.run(("log_end", self._connection.named(conversation_id)))
+        return rows.log_end(found[0]) if found else None
+
+    async def reseal(self, conversation_id: str, entries: Sequence[Entry]) -> int:
+        await self._connection.require(conversation_id)
+        bodies = {entry.sequence: encode_message(entry.message).decode() for entry in entries}
+        values = self._connection.named(conversation_id) | restored_values(entries, bodies)
+        return len(await self._connection.run(("lock_conversation", values), ("reseal_messages", values)))
+
+    async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
+        values = self._connection.named(conversation_id) | {"old": old, "new": new}
+        return bool(await self._connection.run(("exchange_head", values)))
+
+    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+        entries, carried = entries_without_head(entries)
+        head, seen = split_head(carried)
+        record, given = check_restorable(conversation, entries)
+        bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
+        async with self._connection.borrow() as connection, connection.transaction():
+            next_sequence, stored_head = await self._restore_record(connection, record)
+            check_head(record.id, record.revision, stored_head, seen)
+            named = self._connection.named(record.id)
+            free = await self._free(connection, named, given, next_sequence)
+            new = [entry for sequence, entry in given.items() if sequence in free]
+            if not new:
+                return
+            found_by = await self._index.of(
+                [entry.message for entry in new], [bodies[entry.sequence] for entry in new], named["now"]
+            )
+            values = named | restored_values(new, bodies) | index_values(found_by)
+            values |= {"last": max(free), "head": head}
+            found = await self._connection.execute(connection, ("restore_messages", values))
+            stored = {sequence for (sequence,) in found}
+            for entry in new:
+                if entry.sequence not in stored:
+                    raise MessageConflict(record.id, str(entry.message.message_id))
+            await self._connection.execute(connection, ("count_restored", values | counted_values(found_by)))
+
+    async def _restore_record(self, connection: Connection, record: Conversation) -> tuple[int, str | None]:
+        """Store the record and lock it until the end of the transaction; return next sequence and head."""
+        values = self._connection.creation(record)
+        if not is_expired(record, now=values["now"]):
+            await self._connection.execute(connection, ("delete_if_expired", values))
+        ((next_sequence, head, _),) = await self._connection.execute(
+            connection, ("restore_conversation", values)
+        )
+        return int(next_sequence), head
+
+    async def _free(
+        self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int
+    ) -> set[int]:
+        """Return the free ones of these sequences. Usually all are new, and no query is needed."""
+        sequences = set(given)
+        least = min(sequences, default=next_sequence)
+        if least >= next_sequence:
+            return sequences
+        taken = await self._connection.execute(connection, ("sequences_from", named | {"least": least}))
+        return sequences - {sequence for (sequence,) in taken}
+
+
+def _entries_of(
+    conversation_id: str, messages: Sequence[Message], written: _Written, now: datetime
+) -> tuple[Entry, ...]:
+    """Return the entries of the stored messages."""
+    revision = written.record().revision
+    stamp = written.stamp or now
+    return stored_entries(
+        conversation_id, messages, sequence=written.sequence, revision=revision, stamp=stamp, now=now
+    )
+
+
+def _found(conversation_id: str, found: list[rows.Row]) -> list[Entry]:
+    """Decode the entries. No row at all means that the conversation is missing."""
+    if not found:
+        raise ConversationNotFound(conversation_id)
+    return rows.entries(conversation_id, found)
