@@ -42,7 +42,7 @@ ROUNDS = 6
 
 async def run_server(folder: Path) -> None:
     from aforesaid.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
-    from aforesaid.agents.new_conversations import Undo
+    from aforesaid.agents.stored_turns import Undo
     from aforesaid.contracts import Ask, OnText, Reply
     from aforesaid.memory.manager import ConversationManager
     from aforesaid.model.ids import following_id

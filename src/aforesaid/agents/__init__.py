@@ -15,7 +15,6 @@
 To write an agent, implement the methods of `aforesaid.contracts.Agent`.
 """
 
-from aforesaid.agents.apologies import apology_for
 from aforesaid.agents.configured import Assistants, agent_for, assistant_for
 from aforesaid.agents.entity import (
     ConversationEntity,
@@ -33,7 +32,7 @@ from aforesaid.agents.recall import RecallAgent
 from aforesaid.agents.routing import ModelRouter, Router, RuleRouter
 from aforesaid.agents.stored_turns import Specialist, answer_turn
 from aforesaid.agents.summarizer import AgentSummarizer
-from aforesaid.agents.supervisor import Apology, SupervisorAgent
+from aforesaid.agents.supervisor import Apology, SupervisorAgent, apology_for
 
 __all__ = [
     "AgentSummarizer",

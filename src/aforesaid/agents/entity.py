@@ -16,10 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid.agents.apologies import apology_for
 from aforesaid.agents.loop import AgenticLoop, Answer, Tools, as_registry
-from aforesaid.agents.new_conversations import remove_if_unchanged, running_turn
-from aforesaid.agents.stored_turns import Specialist, answer_turn
+from aforesaid.agents.stored_turns import Specialist, answer_turn, remove_if_unchanged, running_turn
+from aforesaid.agents.supervisor import apology_for
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,

@@ -3,16 +3,19 @@
 Answers are labelled quotations with time and source. The agent calls the tools `remember` and `forget` like a
 model does, so that a note has the message it came from as its source. The agent is bound to its manager's
 owner. It understands English only.
+
+Without a model, the parser recognizes a few forms. Other text is a question to search for or a statement to
+keep.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, tzinfo
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.recall_requests import RecallRequest, asks_for_words, is_question, parse_request
 from aforesaid.agents.toolbox import NO_SUCH_NOTE, without_note_reference
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import ToolCall, ToolResult, meaning_of
@@ -27,6 +30,121 @@ from aforesaid.search.analysis import terms_of
 from aforesaid.search.dates import find_periods
 from aforesaid.search.passages import Passage, ago, excerpt
 from aforesaid.search.queries import local_zone
+
+Kind = Literal["greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find", "tell"]
+"""`find` looks up earlier messages, `drop` ends the topic, `tell` is a statement; `remember`, `forget` and
+`list` concern notes.
+"""
+
+Speaker = Literal["user", "assistant"]
+_SPEAKERS: dict[str, Speaker] = {"i": "user", "you": "assistant"}
+
+MAX_PARSED_CHARS = 20_000
+"""Characters of a text that are parsed."""
+
+
+class RecallRequest(Struct, frozen=True, kw_only=True):
+    """A parsed request."""
+
+    kind: Kind
+    about: str = ""
+    speaker: Speaker | None = None
+    """The speaker that the question names."""
+    wants_questions: bool = False
+    """Whether the question is about the user's earlier questions rather than statements."""
+
+
+def parse_request(text: str) -> RecallRequest:
+    """Parse a user's text."""
+    spoken = _PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))
+    bare = spoken.rstrip(" .!?")
+    for pattern, kind in _FORMS:
+        if found := pattern.fullmatch(bare):
+            return RecallRequest(kind=kind, about=(found.groupdict().get("about") or "").strip())
+    if found := _ASKS_FOR_WORDS.match(spoken):
+        speaker = _SPEAKERS.get(found["who"].lower())
+        wants_questions = speaker != "assistant" and found["verb"].lower().startswith("ask")
+        return RecallRequest(
+            kind="find", about=_topic(spoken[found.end() :]), speaker=speaker, wants_questions=wants_questions
+        )
+    if is_question(spoken):
+        return RecallRequest(kind="find", about=_topic(spoken))
+    return RecallRequest(kind="tell", about=spoken)
+
+
+def is_question(text: str) -> bool:
+    """Tell whether the text is a question."""
+    return text.rstrip().endswith(("?", "？")) or bool(_QUESTION.match(text))
+
+
+def asks_for_words(text: str) -> bool:
+    """Tell whether the text asks what a participant said or asked before."""
+    return bool(_ASKS_FOR_WORDS.match(_PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))))
+
+
+def _topic(words: str) -> str:
+    """Return the topic of a question without its question words."""
+    return _FILLER.sub("", words).strip(" .!?,")
+
+
+_PLEASE = re.compile(
+    r"^(?:(?:hey|ok|okay|so|well|please|kindly)[,\s]+|(?:can|could|would|will) you (?:please )?)*",
+    re.IGNORECASE,
+)
+_NAME = r"(?:[,\s]+(?:there|again|aforesaid|assistant|everyone|all))?"
+
+
+def _form(pattern: str, kind: Kind) -> tuple[re.Pattern[str], Kind]:
+    return re.compile(pattern, re.IGNORECASE), kind
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Kind], ...] = (
+    _form(rf"(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|day)|greetings){_NAME}", "greet"),
+    _form(r"(?:thanks|thank you|cheers)(?: (?:a lot|so much|very much))?", "thank"),
+    _form(r"(?:bye|goodbye|good ?night|see you(?: (?:later|soon|tomorrow))?)", "leave"),
+    _form(r"(?:help|what can (?:you do|i (?:ask|say))|who are you|what are you)", "help"),
+    _form(r"(?:never ?mind|forget (?:it|that)|drop it)", "drop"),
+    _form(
+        r"(?:remember|note(?: down)?|make a note|keep in mind|don'?t forget|do not forget|bear in mind)"
+        r"(?: ?: ?| (?:that |this:? |of |for me:? |for me that )?)(?P<about>\S.*)",
+        "remember",
+    ),
+    _form(
+        r"forget (?:about |that |what (?:i|you) (?:said|noted|know) about |the notes? (?:about|on) |"
+        r"everything about )?(?P<about>\S.*)",
+        "forget",
+    ),
+    _form(
+        r"(?:what (?:do|did) you (?:know|remember|note|have noted)(?: about (?:me|us|my home|our home))?"
+        r"|what have you noted|what are my notes|(?:list|show)(?: me)?(?: all)? (?:the |my |your )?notes)",
+        "list",
+    ),
+    _form(
+        r"(?:search|look for|look up|find|show me|recall)(?: (?:for|what (?:i|we|you) said about))? "
+        r"(?P<about>\S.*)",
+        "find",
+    ),
+)
+
+_ASKS_FOR_WORDS = re.compile(
+    r"(?:what|when|where|why|how often|how|did|do you (?:remember|know) (?:what|when|if|whether|that)|have"
+    r"|tell me what|tell me when)\s+(?:exactly\s+)?(?:did |have |had |do )?(?P<who>i|we|you)\s+"
+    r"(?:ever |already )?(?P<verb>say|said|tell|told|mention|mentioned|talk|talked|speak|spoke|ask|asked"
+    r"|write|wrote|discuss|discussed|answer|answered)\b(?:\s+(?:to )?(?:you|me))?"
+    r"(?:\s+(?:about|on|of|for|regarding))?",
+    re.IGNORECASE,
+)
+_QUESTION = re.compile(
+    r"(?:what|when|where|who|whom|whose|which|why|how|is|are|was|were|am|do|does|did|have|has|had|can|could|should"
+    r"|would|will|shall|may|tell me|remind me)\b",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"^(?:tell me|remind me|do you (?:know|remember)|what(?:'s)?|when|where|who|why|how)\b"
+    r"(?:\s+(?:is|was|are|were|do|did|does|about|of)\b)*\s*",
+    re.IGNORECASE,
+)
+
 
 LABEL = "From memory, not from a model:"
 MAX_QUOTED = 3

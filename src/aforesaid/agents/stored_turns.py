@@ -1,11 +1,24 @@
 """Answer a turn in a conversation and store it completely or not at all.
 
 A `Specialist` is an agent with its description, tools and view of the conversation.
+
+Views are what an agent sees of a conversation that it shares with other agents:
+
+- `full`: all messages, as if the agent had written them.
+- `narrated`: messages of other agents are quoted as theirs, without their tool calls, because this agent
+  may not have those tools.
+- `own`: only its own messages and the user's.
+
+A conversation that was created for a turn is removed when all turns in it fail.
 """
 
-from collections.abc import Sequence
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import takewhile
+from typing import Literal, get_args
 
 from msgspec import field
 from msgspec.structs import replace
@@ -13,18 +26,56 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
-from aforesaid.agents.views import View, check_view, narrate_others
 from aforesaid.contracts import Appended, Entry, OnText
-from aforesaid.dialects import meaning_of
-from aforesaid.errors import MessageConflict, NothingToSend
+from aforesaid.dialects import meaning_of, narrate, without_results
+from aforesaid.errors import (
+    AforesaidError,
+    ConversationNotFound,
+    InvalidInput,
+    MessageConflict,
+    NothingToSend,
+    RevisionConflict,
+)
 from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import following_id
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
+from aforesaid.telemetry import describe
 from aforesaid.tokens import count_system, count_tools, ready
 from aforesaid.windows import WindowPolicy
+
+View = Literal["full", "narrated", "own"]
+
+
+def check_view(view: str) -> None:
+    if view not in get_args(View):
+        raise InvalidInput.not_in("view", view, get_args(View))
+
+
+def narrate_others(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
+    """Return the messages with those of other agents quoted as text, without their tool calls and results.
+
+    A result belongs to the last call of its id, because some servers restart their ids with each response.
+    """
+    visible: list[Message] = []
+    theirs: dict[str, bool] = {}
+    for message in messages:
+        shown = narrate(message, agent_name)
+        theirs |= {call.id: shown is not message for call in meaning_of(message).calls}
+        if shown is message and message.role in ("user", "tool"):
+            shown = _without_results_of(theirs, message)
+        if shown is not None:
+            visible.append(shown)
+    return tuple(visible)
+
+
+def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Message | None:
+    left_out = [result.call_id for result in meaning_of(message).results if theirs.get(result.call_id, False)]
+    return without_results(message, left_out) if left_out else message
+
 
 PAGE = 50
 """Entries read at a time to find a repeated question."""
@@ -190,3 +241,45 @@ async def _policy(manager: ConversationManager, specialist: Specialist) -> Windo
         tools_tokens=policy.tools_tokens
         + count_tools(counter, specialist.tools.definitions(loop.agent.dialect)),
     )
+
+
+log = logging.getLogger("aforesaid.agents")
+
+Undo = Callable[[], Awaitable[None]]
+"""Undoes the creation of a conversation."""
+
+_turns: Counter[str] = Counter()
+"""Running turns per conversation, in this process."""
+_undo: dict[str, Undo] = {}
+"""How to remove each conversation that was created for a turn, until a turn in it is stored."""
+
+
+@asynccontextmanager
+async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> AsyncIterator[None]:
+    """Count a running turn. Pass `undo` when the conversation was created for it.
+
+    When several turns run in a new conversation, the last one removes it, and only if all of them failed.
+    """
+    if undo is not None:
+        _undo[conversation_id] = undo
+    _turns[conversation_id] += 1
+    try:
+        yield
+        _undo.pop(conversation_id, None)
+    finally:
+        _turns[conversation_id] -= 1
+        if not _turns[conversation_id]:
+            del _turns[conversation_id]
+            last = _undo.pop(conversation_id, None)
+            if last is not None:
+                await last()
+
+
+async def remove_if_unchanged(manager: ConversationManager, record: Conversation) -> None:
+    """Delete a conversation that was created for a failed turn, unless it has changed since."""
+    try:
+        await manager.delete_conversation(record.id, expected_revision=record.revision)
+    except (RevisionConflict, ConversationNotFound):
+        return
+    except AforesaidError as error:
+        log.warning("an empty conversation could not be removed: %s", describe(error))

@@ -6,19 +6,48 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.apologies import apology_for
 from aforesaid.agents.loop import Answer, as_question
-from aforesaid.agents.new_conversations import Undo, remove_if_unchanged, running_turn
 from aforesaid.agents.routing import Router
-from aforesaid.agents.stored_turns import Specialist, answer_turn, visible_messages
+from aforesaid.agents.stored_turns import (
+    Specialist,
+    Undo,
+    answer_turn,
+    remove_if_unchanged,
+    running_turn,
+    visible_messages,
+)
 from aforesaid.contracts import OnText
 from aforesaid.dialects import meaning_of
-from aforesaid.errors import AforesaidError, InvalidInput, shown
+from aforesaid.errors import (
+    AforesaidError,
+    AgentRateLimited,
+    AgentRefused,
+    AgentUnavailable,
+    InvalidInput,
+    RequestTooLong,
+    TooManySteps,
+    shown,
+)
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import ContentType, Message
 from aforesaid.telemetry import describe
+
+_WORDS: tuple[tuple[type[BaseException], str], ...] = (
+    (AgentRateLimited, "I'm sorry, I have too many requests right now. Please try again in a moment."),
+    (AgentUnavailable, "I'm sorry, I can't reach the service that I need right now. Please try again."),
+    (AgentRefused, "I'm sorry, I can't help with that."),
+    (RequestTooLong, "I'm sorry, that was too long for me. Please try it in smaller parts."),
+    (TooManySteps, "I'm sorry, I could not finish that. Please try asking in another way."),
+)
+_DEFAULT = "I'm sorry, something went wrong. Please try again."
+
+
+def apology_for(error: BaseException) -> str:
+    """Return an apology that tells the user what to do. Details of the error belong in the log."""
+    return next((words for kind, words in _WORDS if isinstance(error, kind)), _DEFAULT)
+
 
 log = logging.getLogger("aforesaid.agents")
 

@@ -126,7 +126,7 @@ class ContextLoader:
         cost: Cost,
         counter: str | None,
     ) -> Context:
-        view = self.intake.pictures.view(self.store, pending)
+        view = self.intake.images.view(self.store, pending)
         look = initial_read_sizes(policy, _experience.tokens_in(conversation_id))
 
         async def window(reserved: WindowPolicy, ends: LogEnds) -> Context:

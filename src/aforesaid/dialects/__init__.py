@@ -13,7 +13,14 @@ from typing import Any, Protocol
 
 from aforesaid.dialects import anthropic, openai_chat, openai_responses, plain
 from aforesaid.dialects.call_ids import with_unique_call_ids
-from aforesaid.dialects.edits import only_results, with_result_text, without_results, without_thinking
+from aforesaid.dialects.edits import (
+    cut_at_interruption,
+    narrate,
+    only_results,
+    with_result_text,
+    without_results,
+    without_thinking,
+)
 from aforesaid.dialects.images import references_in, rehydrate, resolve, split_images, without_images
 from aforesaid.dialects.intake import (
     RawMessage,
@@ -23,9 +30,7 @@ from aforesaid.dialects.intake import (
     unpack,
     with_detected_dialect,
 )
-from aforesaid.dialects.interrupted import cut_at_interruption
 from aforesaid.dialects.meaning import Meaning, Request, ToolCall, ToolResult
-from aforesaid.dialects.narration import narrate
 from aforesaid.dialects.openai_responses import is_from_model
 from aforesaid.dialects.parse import meaning_of
 from aforesaid.dialects.tombstones import tombstone_of

@@ -20,22 +20,24 @@ Rendering:
 from collections.abc import Sequence
 from typing import Any
 
-from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
     CallIdMapper,
     Draft,
     arguments_object,
     calls_in,
+    check_content,
     convertible_parts,
     is_native,
+    require_text,
     result_parts,
     results_in,
+    split_fields,
     texts_in,
     verbatim,
 )
 from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
-from aforesaid.dialects.order import results_after_calls
 from aforesaid.dialects.parse import THINKING_BLOCKS, parts_of
+from aforesaid.dialects.role_messages import results_after_calls
 from aforesaid.model.messages import Message, Role
 
 NAME = "anthropic"

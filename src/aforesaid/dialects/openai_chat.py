@@ -17,15 +17,17 @@ message that has nothing else. A tool message stays, with empty text.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
     CallIdMapper,
     Draft,
     arguments_text,
     calls_in,
+    check_content,
     convertible_parts,
+    require_text,
     result_parts,
     results_in,
+    split_fields,
     texts_in,
     with_error_prefix,
 )

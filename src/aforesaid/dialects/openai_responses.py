@@ -22,14 +22,16 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aforesaid.dialects.checks import check_content, require_text, split_fields
 from aforesaid.dialects.conversion import (
     CallIdMapper,
     arguments_text,
+    check_content,
     convertible_parts,
     is_native,
+    require_text,
     result_parts,
     results_in,
+    split_fields,
     texts_in,
     verbatim,
     with_error_prefix,

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aforesaid.dialects.checks import check_role
 from aforesaid.dialects.conversion import (
     Draft,
     arguments_object,
     calls_in,
+    check_role,
     convertible_parts,
     result_parts,
     results_in,

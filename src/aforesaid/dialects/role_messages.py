@@ -1,16 +1,96 @@
 """Role messages with tool calls as a field: the form that OpenAI's chat API and plain share.
 
 An assistant message contains its text and its calls. The results follow directly, one message each.
+
+A log is in order of time, so a message sent while a tool ran is between the call and its result. Anthropic
+and OpenAI's chat API require results directly after their calls; `results_after_calls` moves them.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from aforesaid.dialects.conversion import Draft, is_native, verbatim
-from aforesaid.dialects.order import results_after_calls
+from aforesaid.dialects.edits import only_results, without_results
+from aforesaid.dialects.meaning import ToolCall, ToolResult
+from aforesaid.dialects.parse import parts_of
 from aforesaid.model.messages import Message
+
+
+def results_after_calls(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages with each result moved directly after the assistant messages that called for it."""
+    waiting = deque(messages)
+    ordered: list[Message] = []
+    while waiting:
+        run = _take_assistants(waiting)
+        call_ids = {part.id for message in run for part in parts_of(message) if isinstance(part, ToolCall)}
+        ordered.extend(run)
+        ordered.extend(_take_results(waiting, call_ids) if call_ids else ())
+        if waiting and waiting[0].role != "assistant":
+            ordered.append(waiting.popleft())
+    return ordered
+
+
+def is_only_results(message: Message) -> bool:
+    """Return whether the message contains tool results and nothing else."""
+    parts = parts_of(message)
+    return bool(parts) and all(isinstance(part, ToolResult) for part in parts)
+
+
+def _take_assistants(waiting: deque[Message]) -> list[Message]:
+    run: list[Message] = []
+    while waiting and waiting[0].role == "assistant":
+        run.append(waiting.popleft())
+    return run
+
+
+def _take_results(waiting: deque[Message], call_ids: set[str]) -> list[Message]:
+    """Remove the results of these calls from the queue and return them in order."""
+    answers: list[Message] = []
+    while waiting and call_ids and is_only_results(waiting[0]) and _answered_ids(waiting[0], call_ids):
+        call_ids = call_ids - _answered_ids(waiting[0], call_ids)
+        answers.append(waiting.popleft())
+    if waiting and call_ids and call_ids <= _answered_ids(waiting[0], call_ids):
+        return answers  # the missing results are at the start of the next message, next to text
+    return answers + _move_up(waiting, call_ids)
+
+
+def _move_up(waiting: deque[Message], call_ids: set[str]) -> list[Message]:
+    moved: list[Message] = []
+    position = 0
+    while call_ids and position < len(waiting):
+        message = waiting[position]
+        if _calls_again(message, call_ids):
+            break
+        found = _answered_ids(message, call_ids)
+        if found:
+            call_ids = call_ids - found
+            _move_results(waiting, position, found, moved)
+        else:
+            position += 1
+    return moved
+
+
+def _move_results(waiting: deque[Message], position: int, found: set[str], moved: list[Message]) -> None:
+    results, rest = only_results(waiting[position], found), without_results(waiting[position], found)
+    if results is not None:
+        moved.append(results)
+    if rest is None:
+        del waiting[position]
+    else:
+        waiting[position] = rest
+
+
+def _answered_ids(message: Message, call_ids: set[str]) -> set[str]:
+    return {part.call_id for part in parts_of(message) if isinstance(part, ToolResult)} & call_ids
+
+
+def _calls_again(message: Message, call_ids: set[str]) -> bool:
+    """Return whether the message reuses a call id. Later results belong to the later call."""
+    return any(isinstance(part, ToolCall) and part.id in call_ids for part in parts_of(message))
+
 
 Convert = Callable[[Message], Iterable[Draft]]
 

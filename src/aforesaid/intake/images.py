@@ -25,15 +25,15 @@ from aforesaid.model.messages import Message, starts_turn
 from aforesaid.stores.blobs import BlobStore, purge_blobs_of
 from aforesaid.windows import LogEnds, ReadSizes
 
-log = logging.getLogger("aforesaid.pictures")
+log = logging.getLogger("aforesaid.images")
 
-Images = Literal["placeholder", "keep", "blobs"]
+ImagePolicy = Literal["placeholder", "keep", "blobs"]
 
 
-class Pictures:
+class OwnerImages:
     """One owner's images. `images` is the policy for new ones, `blobs` contains the bytes."""
 
-    def __init__(self, images: Images = "placeholder", blobs: BlobStore | None = None) -> None:
+    def __init__(self, images: ImagePolicy = "placeholder", blobs: BlobStore | None = None) -> None:
         check_images(images, has_blobs=blobs is not None)
         self._images = images
         self._blobs = blobs
@@ -51,9 +51,9 @@ class Pictures:
             await self._blobs.put(conversation_id, digest, data)
         return referring
 
-    def view(self, store: ConversationStore, pending: Sequence[Message]) -> "PictureView":
+    def view(self, store: ConversationStore, pending: Sequence[Message]) -> "LogView":
         """Return the store's logs with images instead of references."""
-        return PictureView(store, self._blobs, pending=pending)
+        return LogView(store, self._blobs, pending=pending)
 
     async def forget(self, conversation_id: str) -> None:
         """Remove the conversation's images."""
@@ -66,7 +66,7 @@ class Pictures:
             await purge_blobs_of(self._blobs, store)
 
 
-class PictureView:
+class LogView:
     """A log without references, read backwards: the input of a window."""
 
     def __init__(
@@ -133,10 +133,10 @@ class PictureView:
         return _with_message(entry, await asyncio.to_thread(resolve, entry.message, found))
 
     async def _fetched(self, entry: Entry, digests: Sequence[str]) -> dict[str, bytes]:
-        fetched = {digest: await self._picture(entry.conversation_id, digest) for digest in digests}
+        fetched = {digest: await self._image(entry.conversation_id, digest) for digest in digests}
         return {digest: data for digest, data in fetched.items() if data is not None}
 
-    async def _picture(self, conversation_id: str, digest: str) -> bytes | None:
+    async def _image(self, conversation_id: str, digest: str) -> bytes | None:
         self.read_more = True
         why = "this memory has no blobs" if self._blobs is None else "it is missing"
         try:
@@ -154,8 +154,8 @@ class PictureView:
 
 def check_images(images: object, *, has_blobs: bool) -> None:
     """Raise `InvalidSetting` for an unknown policy, and for blobs without a place for them."""
-    if images not in get_args(Images):
-        raise InvalidSetting.not_in("images", images, get_args(Images))
+    if images not in get_args(ImagePolicy):
+        raise InvalidSetting.not_in("images", images, get_args(ImagePolicy))
     if images == "blobs" and not has_blobs:
         raise InvalidSetting("images='blobs' needs a place for them: blobs='some/folder'", field="blobs")
 

@@ -2,21 +2,24 @@
 
 Every stored message passes here once: SDK objects become plain JSON, images leave the log, an id makes a
 repeated write idempotent, and tokens are counted.
+
+An application's redact function receives each message as it would be stored and returns it, changed or not,
+or None to omit it. It runs on the event loop, so it must not block. When it raises or returns anything else,
+nothing of the turn is stored.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import force_setattr, replace
 
 from aforesaid.contracts import TokenCounter
 from aforesaid.dialects import read
 from aforesaid.errors import AforesaidError, InvalidMessage, shown
-from aforesaid.intake.images import Pictures, is_text_only
-from aforesaid.intake.redaction import Redactor, redacted
+from aforesaid.intake.images import OwnerImages, is_text_only
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, unchecked_copy
 from aforesaid.tokens import (
@@ -28,6 +31,38 @@ from aforesaid.tokens import (
     ready,
     storable_counter,
 )
+
+Redactor: TypeAlias = Callable[[Message], Message | None]
+
+
+def redacted(messages: Sequence[Message], redact: Redactor) -> list[Message]:
+    """Return the redacted messages. Ids and roles stay, whatever the function returns."""
+    seen = [_redacted(message, redact) for message in messages]
+    return [message for message in seen if message is not None]
+
+
+def _redacted(message: Message, redact: Redactor) -> Message | None:
+    try:
+        left = redact(message)
+    except AforesaidError:
+        raise
+    except Exception as error:
+        # The error's text may quote the message, so only its type is included.
+        raise InvalidMessage(
+            f"the redact function failed with {type(error).__name__}, and nothing was stored", field="redact"
+        ) from error
+    if left is None:
+        return None
+    if not isinstance(left, Message):
+        raise InvalidMessage(
+            f"the redact function must give back a Message or None; it gave a {type(left).__name__}, and "
+            "nothing was stored",
+            field="redact",
+        )
+    return (
+        left if left is message else left.with_(message_id=message.message_id, role=message.role, tokens={})
+    )
+
 
 log = logging.getLogger("aforesaid.intake")
 
@@ -43,7 +78,7 @@ class Intake:
         *,
         ids: IdSource = new_id,
         counter: TokenCounter | None = None,
-        pictures: Pictures | None = None,
+        images: OwnerImages | None = None,
         redact: Redactor | None = None,
     ) -> None:
         self._ids = ids
@@ -51,11 +86,11 @@ class Intake:
         self.counter = counter or default_counter()
         self._stored_counter = storable_counter(self.counter)
         self._is_ready = is_ready(self.counter)
-        self.pictures = pictures or Pictures()
+        self.images = images or OwnerImages()
 
     def counting_with(self, counter: TokenCounter) -> "Intake":
         """Return this intake with another counter."""
-        return Intake(ids=self._ids, counter=counter, pictures=self.pictures, redact=self.redact)
+        return Intake(ids=self._ids, counter=counter, images=self.images, redact=self.redact)
 
     def message(
         self,
@@ -112,8 +147,8 @@ class Intake:
             complete = redacted(complete, self.redact)
         if all(map(is_text_only, complete)):
             return await self.counted(complete)
-        shown = [self.pictures.without(message) for message in complete]
-        return await self.pictures.store_images(conversation_id, await self.counted(shown))
+        shown = [self.images.without(message) for message in complete]
+        return await self.images.store_images(conversation_id, await self.counted(shown))
 
     async def line_counter(self) -> TokenCounter:
         """Return the counter for text budgets. It never calibrates, so a text that fits once always fits."""

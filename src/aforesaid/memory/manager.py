@@ -22,9 +22,8 @@ from aforesaid.contracts import (
 )
 from aforesaid.dialects import Request, resolve
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
-from aforesaid.intake.images import Images, Pictures
-from aforesaid.intake.messages import Intake
-from aforesaid.intake.redaction import Redactor
+from aforesaid.intake.images import ImagePolicy, OwnerImages
+from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.search import Search
 from aforesaid.memory.turns import TurnInProgress
@@ -46,7 +45,7 @@ from aforesaid.model.conversations import (
 from aforesaid.model.ids import IdSource, new_id, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.notes.records import KnownNotes
+from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
 from aforesaid.retention.copies import OwnerCopies
 from aforesaid.retention.removal import Removal
@@ -92,14 +91,14 @@ class ConversationManager:
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
         counter: TokenCounter | None = None,
-        images: Images = "placeholder",
+        images: ImagePolicy = "placeholder",
         blobs: BlobStore | None = None,
         redact: Redactor | None = None,
         scope: OwnerScope | None = None,
         searcher: "Searcher | None" = None,
         summaries: SummaryResources | None = None,
         contact_resources: "ContactResources | None" = None,
-        known_notes: KnownNotes | None = None,
+        notes_cache: NotesCache | None = None,
         session_sweeps: dict[str, datetime] | None = None,
         unstored: UnstoredTurns | None = None,
     ) -> None:
@@ -107,13 +106,13 @@ class ConversationManager:
         self.unstored = UnstoredTurns() if unstored is None else unstored
         self.store = self.scope.store
         self.searcher = searcher or _searcher(self.scope)
-        self.known_notes = known_notes or KnownNotes()
+        self.notes_cache = notes_cache or NotesCache()
         self.contact_resources = contact_resources or _contact_resources()
         self.session_sweeps = {} if session_sweeps is None else session_sweeps
         """When sessions were last swept, by owner; shared by all handles of a memory."""
         self.config = config or ConversationConfig()
-        self.pictures = Pictures(images, self.scope.blobs)
-        self.intake = Intake(ids=ids, counter=counter, pictures=self.pictures, redact=redact)
+        self.images = OwnerImages(images, self.scope.blobs)
+        self.intake = Intake(ids=ids, counter=counter, images=self.images, redact=redact)
         self._ids = ids
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
@@ -123,13 +122,13 @@ class ConversationManager:
     def _compose(self) -> None:
         """Create the parts. They share the store, the intake and the settings of this manager."""
         store, intake, config = self.store, self.intake, self.config
-        self._notes = Notes(store, self.searcher, intake, config, self.known_notes, self._ids)
+        self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries)
         self._searches = Search(self.searcher, intake, config)
-        self._lifetimes = Lifetimes(self.scope, self.pictures, default=self._ttl)
+        self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
         self._removal = Removal(
-            self.scope, intake, self.searcher, self.known_notes, self._lifetimes, self.unstored
+            self.scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
 
@@ -366,7 +365,7 @@ class ConversationManager:
         try:
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
-            await self.pictures.forget(conversation_id)
+            await self.images.forget(conversation_id)
             raise
         self.searcher.enqueue_indexing(conversation_id)
         events.turn_stored(conversation_id, prepared, known=len(stored.known))

@@ -25,8 +25,8 @@ from aforesaid.errors import (
     StoreDamaged,
     shown,
 )
-from aforesaid.intake.images import Images
-from aforesaid.intake.redaction import Redactor
+from aforesaid.intake.images import ImagePolicy
+from aforesaid.intake.messages import Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import Layers, layered
 from aforesaid.memory.manager import ConversationManager
@@ -35,7 +35,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import DEFAULT_TTL, Query, check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.lifetimes import Archiving, RetentionRules
-from aforesaid.notes.records import KnownNotes, purge_notes
+from aforesaid.notes.records import NotesCache, purge_notes
 from aforesaid.retention.rules import Expiring
 from aforesaid.retention.sweep import sweep_forever
 from aforesaid.settings import ConversationConfig
@@ -71,7 +71,7 @@ class Memory:
         ttl: timedelta | None = DEFAULT_TTL,
         idle_after: timedelta | None = None,
         retention: Retention | RetentionRules | None = None,
-        images: ImageOptions | Images = "placeholder",
+        images: ImageOptions | ImagePolicy = "placeholder",
         models: Models = Models(),  # noqa: B008  a frozen value
         redact: Redactor | None = None,
         ids: IdSource = new_id,
@@ -95,7 +95,7 @@ class Memory:
         """Components with copies of stored data, which erasures must reach. Append to register one."""
         self._counter = models.load_tokenizer()
         self.search_resources = SearchResources(models.load_embedder())
-        self.known_notes = KnownNotes()
+        self.notes_cache = NotesCache()
         self.summary_resources = SummaryResources(models.load_summarizer(self._config.summaries))
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
@@ -124,7 +124,7 @@ class Memory:
 
     def _all_holders(self) -> tuple[CopyHolder, ...]:
         around = [capability(each, CopyHolder) for each in (self.backend, self.archives)]
-        own = self.search_resources, self.known_notes, self.contact_resources, self.unstored
+        own = self.search_resources, self.notes_cache, self.contact_resources, self.unstored
         return (*(holder for holder in around if holder is not None), *own, *self.holders)
 
     def _of(self, scope: OwnerScope) -> ConversationManager:
@@ -141,7 +141,7 @@ class Memory:
             scope=scope,
             searcher=Searcher(scope.store, self.search_resources, scope.owner),
             summaries=self.summary_resources,
-            known_notes=self.known_notes,
+            notes_cache=self.notes_cache,
             session_sweeps=self._session_sweeps,
             contact_resources=self.contact_resources,
             unstored=self.unstored,
@@ -234,7 +234,7 @@ class Memory:
         """Return the name of the owner with this digest, if this memory has copies of the owner's data."""
         cached = (
             *self.search_resources.owners(),
-            *self.known_notes.owners(),
+            *self.notes_cache.owners(),
             *self.contact_resources.owners(),
         )
         return next((owner for owner in cached if owner_key(owner) == digest), None)
@@ -337,7 +337,7 @@ def open(  # noqa: A001  aforesaid.open() is the documented name
     idle_after: timedelta | None = None,
     retention: Retention | RetentionRules | None = None,
     layers: Layers = Layers(),  # noqa: B008  a frozen value
-    images: ImageOptions | Images = "placeholder",
+    images: ImageOptions | ImagePolicy = "placeholder",
     models: Models = Models(),  # noqa: B008  a frozen value
     redact: Redactor | None = None,
     clock: Clock = system_clock,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, is_path, validated
 from aforesaid.contracts import Embedder, Summarizer, TokenCounter
 from aforesaid.errors import InvalidSetting, shown
-from aforesaid.intake.images import Images, check_images
+from aforesaid.intake.images import ImagePolicy, check_images
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
@@ -65,7 +65,7 @@ class ImageOptions(CheckedFields, frozen=True, kw_only=True):
       provides the images that were stored there before.
     """
 
-    policy: Images = "placeholder"
+    policy: ImagePolicy = "placeholder"
     blobs: str | Path | BlobBackend | None = None
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ def retention_of(choice: Retention | RetentionRules | None) -> Retention:
     return Retention(rules=choice or RetentionRules())
 
 
-def images_of(choice: ImageOptions | Images) -> ImageOptions:
+def images_of(choice: ImageOptions | ImagePolicy) -> ImageOptions:
     """Return an `ImageOptions`; a policy alone becomes one without blobs."""
     return choice if isinstance(choice, ImageOptions) else ImageOptions(policy=choice)
 

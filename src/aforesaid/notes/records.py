@@ -246,7 +246,7 @@ MOST_KNOWN = 50_000
 """The most cached notes and owners; the least recently read owner is evicted first."""
 
 
-class KnownNotes:
+class NotesCache:
     """A cache of the notes last read for each owner, used while the store is unavailable. One per memory."""
 
     def __init__(self, most: int = MOST_KNOWN) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.deadlines import within
 from aforesaid._internal.freshness import note_degraded
 from aforesaid.contracts import ConversationStore, Document, TokenCounter, audit_action
@@ -18,16 +19,15 @@ from aforesaid.errors import (
     StoreUnavailable,
     shown,
 )
-from aforesaid.intake.messages import Intake
-from aforesaid.intake.redaction import Redactor, redacted
+from aforesaid.intake.messages import Intake, Redactor, redacted
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import IdSource
 from aforesaid.model.messages import Message, parse_tags
 from aforesaid.notes.records import (
     KIND,
     MOST_NOTES,
-    KnownNotes,
     Note,
+    NotesCache,
     NotesShown,
     Source,
     Standing,
@@ -70,14 +70,14 @@ class Notes:
         searcher: "Searcher",
         intake: Intake,
         config: ConversationConfig,
-        known_notes: KnownNotes,
+        notes_cache: NotesCache,
         ids: IdSource,
     ) -> None:
         self.store = store
         self.searcher = searcher
         self.intake = intake
         self.config = config
-        self.known_notes = known_notes
+        self.notes_cache = notes_cache
         self._ids = ids
 
     async def remember(
@@ -110,7 +110,7 @@ class Notes:
         if known is None and len(standing_notes.current) >= MOST_NOTES:
             raise InvalidInput(f"there are {MOST_NOTES:,} notes already: forget some first", field="text")
         await self.store.put_document(KIND, new.id, encode_note(new))
-        self.known_notes.add(self.searcher.owner, new)
+        self.notes_cache.add(self.searcher.owner, new)
         await self._tidy(standing_notes, new)
         return new
 
@@ -159,12 +159,12 @@ class Notes:
         try:
             notes: Sequence[Note] = await read_notes(self.store)
         except StoreUnavailable:
-            known = self.known_notes.of(owner)
+            known = self.notes_cache.of(owner)
             if known is None or not self.store.degraded:
                 raise
             note_degraded(AS_LAST_READ)
             return standing(known, now=self.store.now())
-        self.known_notes.keep(owner, notes)
+        self.notes_cache.keep(owner, notes)
         return standing(notes, now=self.store.now())
 
     async def _standing_or_nothing(self) -> Standing:
@@ -233,14 +233,14 @@ class Notes:
         earlier = [one for one in standing_notes.replaced if one.id == what]
         if earlier:
             await remove_notes(self.store, earlier)
-            self.known_notes.drop(self.searcher.owner)
+            self.notes_cache.drop(self.searcher.owner)
             return earlier
         found = meant(standing_notes.current, what.strip())
         gone = {one.id for one in found}
         await remove_notes(
             self.store, [*(one for one in standing_notes.replaced if one.replaced_by in gone), *found]
         )
-        self.known_notes.drop(self.searcher.owner)
+        self.notes_cache.drop(self.searcher.owner)
         return found
 
     # In a context
@@ -256,7 +256,7 @@ class Notes:
     async def shown_from(self, documents: Sequence[Document], policy: WindowPolicy) -> NotesShown:
         """Return the notes for a context from documents that contain all of the owner's notes."""
         notes = notes_in(documents)
-        self.known_notes.keep(self.searcher.owner, notes)
+        self.notes_cache.keep(self.searcher.owner, notes)
         if not notes:
             return NotesShown()
         return await self._fitted(standing(notes, now=self.store.now()), self.budget(policy))
@@ -280,7 +280,7 @@ class Notes:
         except StoreError as error:
             why, cause = str(error), describe(error)
         log.warning("notes could not be read: %s", cause)
-        known = self.known_notes.of(self.searcher.owner)
+        known = self.notes_cache.of(self.searcher.owner)
         if known is None:
             return Standing(), f"notes could not be read: {why}"
         return standing(known, now=self.store.now()), f"{AS_LAST_READ}: {why}"
@@ -300,18 +300,16 @@ def redacted_words(words: str, redact: Redactor | None) -> str:
     return parse_note_text(left[0].content)
 
 
-_MOST_CACHED = 4_096
-_costs: dict[tuple[str, str], int] = {}
+_token_counts: BoundedDict[tuple[str, str], int] = BoundedDict(4_096)
 
 
 def _tokens(counter: TokenCounter, line: str) -> int:
     """Return the tokens of a line. They are cached, because every context counts the same notes."""
     key = (counter.name, line)
-    if key not in _costs:
-        while len(_costs) >= _MOST_CACHED:
-            _costs.pop(next(iter(_costs)), None)
-        _costs[key] = counter.count_text(line)
-    return _costs[key]
+    tokens = _token_counts.use(key)
+    if tokens is None:
+        tokens = _token_counts[key] = counter.count_text(line)
+    return tokens
 
 
 def _is_same(known: Note, new: Note) -> bool:

@@ -76,7 +76,7 @@ class RemoteManager(ConversationManager):
         _not_available("the searcher")
 
     @property
-    def pictures(self) -> Any:  # type: ignore[override]
+    def images(self) -> Any:  # type: ignore[override]
         _not_available("the image store")
 
     def now(self) -> datetime:

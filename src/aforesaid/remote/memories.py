@@ -11,8 +11,7 @@ import msgspec
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, StoreUnavailable
-from aforesaid.intake.messages import Intake
-from aforesaid.intake.redaction import Redactor
+from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import reached_mark
 from aforesaid.memory.opening import Memory

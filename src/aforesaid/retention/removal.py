@@ -15,7 +15,7 @@ from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.notes.records import KnownNotes, remove_notes_from
+from aforesaid.notes.records import NotesCache, remove_notes_from
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import events
@@ -38,16 +38,16 @@ class Removal:
         scope: OwnerScope,
         intake: Intake,
         searcher: "Searcher",
-        known_notes: KnownNotes,
+        notes_cache: NotesCache,
         lifetimes: Lifetimes,
         unstored: UnstoredTurns,
     ) -> None:
         self.scope = scope
         self.store = scope.store
         self._intake = intake
-        self._images = intake.pictures
+        self._images = intake.images
         self._searcher = searcher
-        self._known_notes = known_notes
+        self._notes_cache = notes_cache
         self._lifetimes = lifetimes
         self._unstored = unstored
 
@@ -151,7 +151,7 @@ class Removal:
         await self._remove_archive(conversation_id, reason)
         if message_id is not None:
             await remove_notes_from(self.store, conversation_id, message_id)
-            self._known_notes.drop(self.scope.owner)
+            self._notes_cache.drop(self.scope.owner)
 
     async def _remove_archive(self, conversation_id: str, reason: Reason) -> None:
         """Remove an archive that still contains the words; a crash while archiving can leave one."""

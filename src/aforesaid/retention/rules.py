@@ -16,7 +16,7 @@ from aforesaid.errors import (
     StoreError,
     shown,
 )
-from aforesaid.intake.images import Pictures
+from aforesaid.intake.images import OwnerImages
 from aforesaid.model.conversations import Changes, Conversation, check_span
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.lifetimes import (
@@ -53,7 +53,7 @@ class Expiring(Struct, frozen=True, kw_only=True):
 class Lifetimes:
     """One owner's retention rules and their effect on conversations."""
 
-    def __init__(self, scope: OwnerScope, images: Pictures, *, default: Lifetime) -> None:
+    def __init__(self, scope: OwnerScope, images: OwnerImages, *, default: Lifetime) -> None:
         self.scope = scope
         self.store = scope.store
         self._images = images

@@ -13,6 +13,5 @@ ranking        candidates by words and by meaning → one order
 passages       an entry of the log → a quotation
 searcher       the search of one owner, from question to passages
 conversations  conversations that match a question or resemble another
-owner_cache    per-owner data in memory, bounded by size and idle time
-resources      shared by the searches of all owners
+resources      shared by the searches of all owners: encoder, indexer, bounded caches
 """

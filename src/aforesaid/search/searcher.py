@@ -30,9 +30,8 @@ from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailab
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.search.encoders import encodable_text, encode_text
-from aforesaid.search.filters import MessageFilter
 from aforesaid.search.memory_index import matches_while_degraded
-from aforesaid.search.passage_reader import PassageReader
+from aforesaid.search.passage_reader import MessageFilter, PassageReader
 from aforesaid.search.passages import (
     NEIGHBOUR_CHARACTERS,
     Passage,

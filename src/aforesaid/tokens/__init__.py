@@ -5,7 +5,6 @@ estimate     estimates for other models, corrected by a provider's reports
 models       the counter for a model
 messages     counts of messages, system prompts and tools
 costs        a message's count, from the store or a cache
-word_counts  cached counts of words
 rank_files   the rank files under `ranks/`
 """
 

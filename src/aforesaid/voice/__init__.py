@@ -8,8 +8,7 @@
 To write a transcriber, implement the methods of `aforesaid.contracts.Transcriber`.
 """
 
-from aforesaid.voice.assistant import VoiceAssistant, VoiceReply
-from aforesaid.voice.configured import transcriber_for
+from aforesaid.voice.assistant import VoiceAssistant, VoiceReply, transcriber_for
 from aforesaid.voice.embedded import EmbeddedTranscriber
 from aforesaid.voice.openai import OpenAITranscriber
 from aforesaid.voice.sound import SoundLimits

@@ -15,8 +15,12 @@ from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidSetting, NotUnderstood, shown
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.messages import Message, Speech
+from aforesaid.settings import VoiceConfig
 from aforesaid.speech.spoken_form import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
+from aforesaid.voice.embedded import EmbeddedTranscriber
+from aforesaid.voice.openai import OPENAI, OpenAITranscriber
 from aforesaid.voice.sound import SoundLimits, check_audible, collect, limit_chunks, read_sound
+from aforesaid.voice.wyoming import WyomingTranscriber
 
 log = logging.getLogger("aforesaid.voice")
 
@@ -240,3 +244,26 @@ def _spoken_parts(turn: Sequence[Message], limit: int) -> tuple[tuple[SpokenPart
         parts.append(SpokenPart(message_id=message_id, spoken=spoken[at : at + len(words)]))
         at += len(words) + 1
     return tuple(parts), spoken
+
+
+@validated
+def transcriber_for(config: VoiceConfig) -> Transcriber | None:
+    """Return the transcriber from the settings, or None if it is off. One transcriber serves all owners."""
+    match config.transcriber:
+        case "embedded":
+            return EmbeddedTranscriber()
+        case "wyoming" if not config.transcriber_url:
+            raise InvalidSetting(
+                "the transcriber wyoming needs an address: set AFORESAID_TRANSCRIBER_URL",
+                field="transcriber_url",
+                value="",
+            )
+        case "wyoming":
+            return WyomingTranscriber(config.transcriber_url, model=config.transcriber_model or None)
+        case "openai":
+            return OpenAITranscriber(
+                base_url=config.transcriber_url or OPENAI,
+                api_key=config.transcriber_key,
+                model=config.transcriber_model or "whisper-1",
+            )
+    return None

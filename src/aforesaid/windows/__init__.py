@@ -3,13 +3,13 @@
 tool_pairs    matches tool results with calls
 groups        entries → atomic groups
 policies      limits and filters
-totals, cut   the size of a window from any start; where to start so that the prefix stays stable
+cut           the size of a window from any start; where to start so that the prefix stays stable
 selection     groups and policy → included groups, and the others with reasons
 truncation    shortens tool results
-build         entries and policy → `Context` with its report
+build         entries and policy → `Context`
+report        what was left out and why, and a window in numbers
 reader        the same from a store, reading backwards
 request       a context → a provider request
-stats         a window in numbers
 """
 
 from aforesaid.windows.build import build_window
@@ -24,8 +24,8 @@ from aforesaid.windows.reader import (
     read_ends,
     read_window,
 )
+from aforesaid.windows.report import stats_of
 from aforesaid.windows.request import write_request
-from aforesaid.windows.stats import stats_of
 
 __all__ = [
     "EPHEMERAL",

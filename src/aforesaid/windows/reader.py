@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded
 from aforesaid.contracts import ConversationStore, Entry
 from aforesaid.errors import StoreUnavailable
@@ -116,7 +117,7 @@ class TokenEstimates:
     """Estimates of tokens per message by conversation, for better read sizes. They never change a window."""
 
     def __init__(self) -> None:
-        self._tokens: dict[str, float] = {}
+        self._tokens: BoundedDict[str, float] = BoundedDict(MAX_ESTIMATES)
 
     def tokens_in(self, conversation_id: str) -> float:
         """Return the estimated tokens per message."""
@@ -127,10 +128,7 @@ class TokenEstimates:
         if context.report.max_tokens is None or not context.messages:
             return
         used = context.report.tokens
-        self._tokens.pop(conversation_id, None)
         self._tokens[conversation_id] = (used.system + used.history) / len(context.messages)
-        if len(self._tokens) > MAX_ESTIMATES:
-            self._tokens.pop(next(iter(self._tokens)), None)
 
 
 def initial_read_sizes(policy: WindowPolicy, tokens_per_message: float = TOKENS_PER_MESSAGE) -> ReadSizes:

@@ -16,9 +16,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 from aforesaid.model.contexts import Reason
-from aforesaid.windows.cut import Cut, Limit, find_cut, roundness
+from aforesaid.windows.cut import Cut, Limit, OrderedGroups, SizedGroup, Totals, find_cut, roundness
 from aforesaid.windows.policies import WindowPolicy
-from aforesaid.windows.totals import OrderedGroups, SizedGroup, Totals
 
 _MIN_FILL = 0.5
 """A cut at a turn must leave this share of the budget in use; otherwise the cut is inside a turn."""

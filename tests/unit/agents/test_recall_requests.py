@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid.agents.recall_requests import RecallRequest, is_question, parse_request
+from aforesaid.agents.recall import RecallRequest, is_question, parse_request
 
 WISHES = [
     ("hello", "greet", ""),

@@ -9,8 +9,8 @@ import pytest
 
 import aforesaid
 from aforesaid.agents import AgenticLoop, ModelRouter, RuleRouter, Specialist, SupervisorAgent, apology_for
+from aforesaid.agents.stored_turns import View
 from aforesaid.agents.tools import ToolRegistry
-from aforesaid.agents.views import View
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import (

@@ -11,8 +11,7 @@ import pytest
 import aforesaid
 from aforesaid.contacts import ClientAssociationService
 from aforesaid.contacts.association import UNLINKED_KIND, Association
-from aforesaid.contacts.queue import IdentificationQueue
-from aforesaid.contacts.resources import ContactResources
+from aforesaid.contacts.resources import ContactResources, IdentificationQueue
 from aforesaid.errors import ContactNotFound, ConversationNotFound, InvalidInput, StoreUnavailable
 from aforesaid.model.contacts import KIND
 from aforesaid.model.conversations import Conversation

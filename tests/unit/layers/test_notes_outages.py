@@ -8,7 +8,7 @@ import pytest
 from aforesaid.agents.toolbox import owner_tools
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.notes.records import KnownNotes, Note
+from aforesaid.notes.records import Note, NotesCache
 from aforesaid.settings import ConversationConfig
 from aforesaid.windows import WindowPolicy
 from tests.unit.layers.conftest import World
@@ -99,7 +99,7 @@ async def test_what_is_known_is_bounded_and_forgets_on_request() -> None:
     async def note(text: str) -> Note:
         return await ConversationManager().remember(text)
 
-    known = KnownNotes(most=4)
+    known = NotesCache(most=4)
     for owner in ("a", "b", "c"):
         known.keep(owner, [await note(owner)])
     assert known.of("a") is None

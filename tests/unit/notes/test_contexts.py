@@ -156,7 +156,7 @@ async def test_a_store_that_fails_over_notes_does_not_keep_anybody_from_answerin
     context = await erin.load_context(conversation_id)
     assert len(context) == 3
     assert any("last known state" in warning for warning in context.report.warnings)
-    erin.known_notes.drop("erin")
+    erin.notes_cache.drop("erin")
     context = await erin.load_context(conversation_id)
     assert len(context) == 2
     assert any("could not be read" in warning for warning in context.report.warnings)

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec import Struct
 
-from aforesaid.search.owner_cache import OwnerCache
+from aforesaid.search.resources import OwnerCache
 
 
 class Copy(Struct, eq=False):

@@ -181,7 +181,7 @@ async def test_what_fails_at_once_is_asked_for_part_by_part(
         assert not context.report.degraded
         assert len(context.report.notes) == 1
         monkeypatch.setattr(SQLiteStore, "documents", fail)
-        erin.known_notes.drop("erin")
+        erin.notes_cache.drop("erin")
         context = await erin.load_context(record.id)
         assert [message["content"] for message in context] == ["hello"]
         assert any("notes could not be read" in warning for warning in context.report.warnings)

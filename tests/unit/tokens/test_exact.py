@@ -12,7 +12,7 @@ import tiktoken
 
 from aforesaid.contracts import TokenCounter
 from aforesaid.errors import InvalidInput, MissingExtra
-from aforesaid.tokens import ExactCounter, exact, ready, word_counts
+from aforesaid.tokens import ExactCounter, exact, ready
 
 SCRIPTS = (
     (0x20, 0x7F),
@@ -108,7 +108,7 @@ def assert_words_agree(texts: int, reference: tiktoken.Encoding, *, seed: int) -
     counted, rng, lines = exact.word_counter_of(reference.name), random.Random(seed), 0
     for _ in range(texts):
         line = random_line(rng)
-        if word_counts.is_plain_line(line):
+        if exact.is_plain_line(line):
             lines += 1
             assert counted.total(line) == len(reference.encode_ordinary(line)), repr(line)
     assert lines > texts / 2
@@ -125,18 +125,18 @@ def test_words_add_up_in_many_texts(reference: tiktoken.Encoding) -> None:
 
 @pytest.mark.parametrize("text", ["a  b", "a\nb", "a\tb", "a\u00a0b", "a\u3000b", "\x1ca", "a\u2028b"])
 def test_other_white_space_makes_no_line(text: str) -> None:
-    assert not word_counts.is_plain_line(text)
+    assert not exact.is_plain_line(text)
 
 
 def test_words_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_counts, "MOST_CACHED", 10)
+    monkeypatch.setattr(exact, "MOST_CACHED", 10)
     asked: list[str] = []
 
     def count(text: str) -> int:
         asked.append(text)
         return len(text)
 
-    counted = word_counts.WordCounter(count)
+    counted = exact.WordCounter(count)
     assert counted.total("door door the door") == 18
     assert asked == ["door", " door", " the"]
     assert counted.total(" ".join(chr(97 + n) * 3 for n in range(26))) == 26 * 3 + 25

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import aforesaid
 from aforesaid.contracts import Entry
 from aforesaid.dialects import DIALECTS, cut_at_interruption, meaning_of, read
-from aforesaid.dialects.interrupted import INTERRUPTION_MARK
+from aforesaid.dialects.edits import INTERRUPTION_MARK
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Appended, Entry, unreadable_reason
 from aforesaid.dialects import Request
 from aforesaid.errors import InvalidInput, StoreError, shown
-from aforesaid.intake.redaction import redacted
+from aforesaid.intake.messages import redacted
 from aforesaid.memory.manager import cleared
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.contexts import Context, Report
