@@ -100,8 +100,7 @@ class Chain:
 
     def line(self, event: Event, *, n: int, prev: str) -> tuple[bytes, str]:
         """Return the line of an event, and its hash."""
-        values = {name: getattr(event, name) for name in Event.__struct_fields__}
-        unsigned = _encode({"n": n, **values, "prev": prev})
+        unsigned = _encode({"n": n, **msgspec.structs.asdict(event), "prev": prev})
         digest = self.digest(unsigned)
         return b'%b,"hash":"%b"}\n' % (unsigned[:-1], digest.encode()), digest
 

@@ -15,12 +15,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -37,7 +37,6 @@ KEY_VARIABLE = "AFORESAID_AUDIT_KEY"
 LARGEST_FILE = 64 * 1024 * 1024
 """The size in bytes at which a file is rotated."""
 _PRIVATE = 0o600
-_Queued: TypeAlias = tuple[Event, "Future[None]"]
 
 log = logging.getLogger("aforesaid.audit")
 
@@ -66,41 +65,43 @@ class AuditTrail:
         self._hide_owners = hide_owners
         self._sync: Sync = sync
         self._largest = largest_file
-        self._queue: list[_Queued] = []
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._queue_lock = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
         self._files: _Files | None = None
+        self._known_head = b"", Head()
         self._synced = 0.0
 
     async def open(self) -> None:
         """Create or open the files. Record lines that the previous writer announced but did not write."""
         if self._thread is not None:
             return
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="aforesaid-audit")
-        try:
-            await asyncio.wrap_future(self._thread.submit(self._open))
-        except BaseException:
-            await self.close()
-            raise
+        await asyncio.to_thread(self._open)
+        with self._queue_lock:
+            self._thread = threading.Thread(target=self._serve, name="aforesaid-audit", daemon=True)
+            self._thread.start()
 
     async def close(self) -> None:
         """Write queued events, sync, and release the files. Closing twice is allowed."""
-        thread, self._thread = self._thread, None
+        with self._queue_lock:  # no event may enter the queue after the None that ends the thread
+            thread, self._thread = self._thread, None
+            if thread is not None:
+                self._queue.put(None)
         if thread is not None:
-            await asyncio.wrap_future(thread.submit(self._close))
-            await asyncio.to_thread(thread.shutdown)
+            await asyncio.to_thread(thread.join)
+        await asyncio.to_thread(self._close)
 
-    async def record(self, event: Event) -> None:
-        """Write the event to the trail before returning."""
-        if self._thread is None:
-            raise StoreClosed("the audit trail is not open")
+    async def record(self, *events: Event) -> None:
+        """Write the events to the trail before returning. A cancelled caller's events are still written."""
         if self._hide_owners:
-            event = replace(event, owner=self.chain.owner(event.owner))
-        written: Future[None] = Future()
+            events = tuple(replace(event, owner=self.chain.owner(event.owner)) for event in events)
+        loop = asyncio.get_running_loop()
+        queued = _Queued(events, loop, loop.create_future())
         with self._queue_lock:
-            self._queue.append((event, written))
-        self._thread.submit(self._drain)
-        await asyncio.shield(asyncio.wrap_future(written))  # a cancelled caller's event is still written
+            if self._thread is None:
+                raise StoreClosed("the audit trail is not open")
+            self._queue.put(queued)
+        await queued.written
 
     # On the writer thread
 
@@ -111,26 +112,33 @@ class AuditTrail:
                 self._recover(self._files)
 
     def _close(self) -> None:
-        self._drain()
         files, self._files = self._files, None
         if files is not None:
             with _translating_errors(self.path):
                 files.sync()
                 files.close()
 
-    def _drain(self) -> None:
-        with self._queue_lock:
-            batch, self._queue = self._queue, []
-        if not batch:
-            return
+    def _serve(self) -> None:
+        """Write all waiting events at once, until the trail is closed."""
+        ended = False
+        while not ended and (first := self._queue.get()) is not None:
+            batch = [first]
+            with contextlib.suppress(queue.Empty):
+                while not ended:
+                    following = self._queue.get_nowait()
+                    ended = following is None
+                    batch += [] if following is None else [following]
+            self._write_batch(batch)
+
+    def _write_batch(self, batch: Sequence["_Queued"]) -> None:
+        error: Exception | None = None
         try:
-            self._write([event for event, _ in batch])
-        except Exception as error:  # noqa: BLE001  every waiting caller gets the error
-            for _, written in batch:
-                written.set_exception(error)
-        else:
-            for _, written in batch:
-                written.set_result(None)
+            self._write([event for queued in batch for event in queued.events])
+        except Exception as raised:  # noqa: BLE001  every waiting caller gets the error
+            error = raised
+        for queued in batch:
+            with contextlib.suppress(RuntimeError):  # the caller's event loop was closed
+                queued.loop.call_soon_threadsafe(queued.settle, error)
 
     def _write(self, events: Sequence[Event]) -> None:
         files = self._files
@@ -149,7 +157,9 @@ class AuditTrail:
             self._settle(files, Head(count=count, hash=last, next_count=count, next_hash=last))
 
     def _settle(self, files: "_Files", head: Head) -> None:
-        files.put_head(self.chain.head(head))
+        text = self.chain.head(head)
+        files.put_head(text)
+        self._known_head = text, head
         now = time.monotonic()
         if self._sync == "always" or (self._sync == "second" and now - self._synced >= 1):
             files.sync()
@@ -157,7 +167,10 @@ class AuditTrail:
 
     def _current(self, files: "_Files") -> Head:
         """Return the head. Repair it first when the previous writer did not finish."""
-        head = self.chain.read_head(files.head())
+        text = files.head()
+        if text == self._known_head[0]:  # this process wrote it: no need to parse and verify it
+            return self._known_head[1]
+        head = self.chain.read_head(text)
         if head.next_count != head.count:
             self._recover(files)
             head = self.chain.read_head(files.head())
@@ -194,6 +207,23 @@ class AuditTrail:
             files.append(line)
             count, last = count + 1, digest
         files.put_head(self.chain.head(Head(count=count, hash=last, next_count=count, next_hash=last)))
+
+
+class _Queued(NamedTuple):
+    """Events that wait for the writer thread, and the future of their caller."""
+
+    events: Sequence[Event]
+    loop: asyncio.AbstractEventLoop
+    written: "asyncio.Future[None]"
+
+    def settle(self, error: Exception | None) -> None:
+        """Resolve the future. Runs on the event loop."""
+        if self.written.done():  # the caller was cancelled
+            return
+        if error is None:
+            self.written.set_result(None)
+        else:
+            self.written.set_exception(error)
 
 
 class _Files:

@@ -6,10 +6,10 @@ or belong to another owner, is recorded as denied. The layer is the outermost, s
 No content reaches the trail: no message text, subject, tag or error message.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from aforesaid.audit import AuditTrail, Event, Outcome
 from aforesaid.contracts import (
@@ -19,25 +19,20 @@ from aforesaid.contracts import (
     Backend,
     Change,
     ConversationStore,
-    Document,
-    Entry,
-    Matches,
-    Position,
+    Listing,
+    LogSnapshot,
     Sealable,
     Searchable,
     SnapshotReader,
     Tally,
-    VectorMatch,
     VectorSearchable,
     Watchable,
 )
 from aforesaid.errors import InvalidId, NotFound
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
-from aforesaid.model.conversations import Changes, Conversation, Page, Query
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name, parse_uuid
-from aforesaid.model.messages import Message, parse_text
-
-T = TypeVar("T")
+from aforesaid.model.messages import parse_text
 
 DEFAULT_ACTOR = "application"
 """The actor where the application names none."""
@@ -94,7 +89,13 @@ class AuditedBackend(BackendWrapper):
 
     async def purge_expired(self, now: datetime | None = None) -> int:
         recorder = _Recorder(self._trail, self._caller, "")
-        return await recorder.run("purge", self.inner.purge_expired(now), count=int)
+        try:
+            count = await self.inner.purge_expired(now)
+        except BaseException as error:
+            await recorder.record_failure("purge", "", error)
+            raise
+        await recorder.record("purge", count=count)
+        return count
 
 
 def audited(inner: Backend, trail: AuditTrail, caller: Caller = Caller()) -> AuditedBackend:  # noqa: B008
@@ -110,26 +111,6 @@ class _Recorder:
         self._caller = caller
         self._owner = owner
 
-    async def run(
-        self,
-        action: str,
-        call: Awaitable[T],
-        conversation_id: object = "",
-        *,
-        count: Callable[[T], int] | None = None,
-        found: Callable[[T], bool] = lambda _: True,
-    ) -> T:
-        """Await the call, record its outcome, and only then return its result."""
-        try:
-            result = await call
-        except BaseException as error:
-            outcome: Outcome = "denied" if isinstance(error, NotFound) else "failed"
-            await self.record(action, conversation_id, outcome=outcome, error=type(error).__name__)
-            raise
-        outcome = "done" if found(result) else "denied"
-        await self.record(action, conversation_id, outcome=outcome, count=count(result) if count else 0)
-        return result
-
     async def record(
         self,
         action: str,
@@ -139,7 +120,31 @@ class _Recorder:
         count: int = 0,
         error: str = "",
     ) -> None:
-        event = Event(
+        """Record one event."""
+        await self._trail.record(self.event(action, conversation_id, outcome, count, error))
+
+    async def record_failure(self, action: str, conversation_id: object, error: BaseException) -> None:
+        """Record a call that raised. Missing data and data of another owner look the same: denied."""
+        outcome: Outcome = "denied" if isinstance(error, NotFound) else "failed"
+        await self.record(action, conversation_id, outcome=outcome, error=type(error).__name__)
+
+    async def record_snapshot(self, conversation_id: object, snapshot: LogSnapshot, listing: Listing) -> None:
+        """Record the read of a log, and of documents if any were requested, in one write."""
+        sequences = {entry.sequence for entry in (*snapshot.front, *snapshot.tail)}  # they may overlap
+        events = [self.event("read", conversation_id, count=len(sequences))]
+        if listing.limit:
+            events.append(self.event("read documents", count=len(snapshot.documents)))
+        await self._trail.record(*events)
+
+    def event(
+        self,
+        action: str,
+        conversation_id: object = "",
+        outcome: Outcome = "done",
+        count: int = 0,
+        error: str = "",
+    ) -> Event:
+        return Event(
             at=self._trail.clock(),
             actor=self._caller.actor,
             source=self._caller.source,
@@ -150,15 +155,113 @@ class _Recorder:
             count=count,
             error=error,
         )
-        await self._trail.record(event)
+
+
+# What the trail records: one row for each method
+
+
+def _first_argument(args: Sequence[Any], options: Mapping[str, Any]) -> object:
+    return args[0] if args else options["conversation_id"]
+
+
+def _option(args: Sequence[Any], options: Mapping[str, Any]) -> object:
+    return options.get("conversation_id") or ""
+
+
+def _optional_argument(args: Sequence[Any], options: Mapping[str, Any]) -> object:
+    return (args[0] if args else options.get("conversation_id")) or ""
+
+
+def _record_argument(args: Sequence[Any], options: Mapping[str, Any]) -> object:
+    return (args[0] if args else options["conversation"]).id
+
+
+def _no_conversation(args: Sequence[Any], options: Mapping[str, Any]) -> object:
+    return ""
+
+
+def _exists(found: object) -> bool:
+    return found is not None
+
+
+def _always(found: object) -> bool:
+    return True
+
+
+def _no_count(found: object) -> int:
+    return 0
+
+
+def _one(found: object) -> int:
+    return int(found is not None)
+
+
+class _Action(NamedTuple):
+    """How the trail records a call: the action, and how to get its values from arguments and result."""
+
+    name: str
+    conversation: Callable[[Sequence[Any], Mapping[str, Any]], object] = _no_conversation
+    count: Callable[[Any], int] = _no_count
+    found: Callable[[Any], bool] = _always
+    """Whether there was something; if not, the call is recorded as denied."""
+    given: Callable[[Sequence[Any]], int] | None = None
+    """The count where it follows from the arguments, because the call returns nothing."""
+
+
+def _messages(tally: Tally) -> int:
+    return tally.messages
+
+
+def _new_messages(done: Appended) -> int:
+    return len(done.new)
+
+
+_ACTIONS: Mapping[str, _Action] = {
+    # Records
+    "create": _Action("create", _record_argument),
+    "get": _Action("look", _first_argument, found=_exists),
+    "update": _Action("update", _first_argument),
+    "find": _Action("list", count=lambda page: len(page.conversations)),
+    "delete": _Action("delete", _first_argument),
+    # Sessions; `resume` is below
+    "session": _Action("look", found=_exists),
+    "bind": _Action("bind", lambda args, options: args[1] if len(args) > 1 else options["conversation_id"]),
+    "unbind": _Action("unbind"),
+    "sessions": _Action("look", _first_argument, count=len),
+    # The log; `read_snapshot` is below
+    "append": _Action("append", _first_argument, count=_new_messages),
+    "rewrite": _Action("rewrite", _first_argument, count=_new_messages),
+    "tail": _Action("read", _first_argument, count=len),
+    "recent": _Action("read", _first_argument, count=len),
+    "page": _Action("read", _first_argument, count=len),
+    "entry": _Action("read", _first_argument, count=_one, found=_exists),
+    "replace": _Action("replace", _first_argument, count=_one),
+    "restore": _Action("restore", _record_argument, given=lambda args: len(args[1])),
+    # Documents
+    "put_document": _Action("put document", _option, count=_one),
+    "get_document": _Action("read documents", _option, count=_one, found=_exists),
+    "documents": _Action("read documents", _option, count=len),
+    "document_kinds": _Action("read documents", _option),
+    "delete_document": _Action("delete document", _option, count=int, found=bool),
+    "restore_documents": _Action("restore", given=lambda args: len(args[0])),
+    # Retention
+    "purge_expired": _Action("purge", count=int),
+    "expired": _Action("list", count=len),
+    "clear": _Action("clear", count=_messages),
+    "tally": _Action("count", _optional_argument, count=_messages),
+}
+
+_CAPABILITY_ACTIONS: Mapping[str, tuple[type, _Action]] = {
+    "matches": (Searchable, _Action("match", count=lambda matches: len(matches.found))),
+    "nearest": (VectorSearchable, _Action("match", count=lambda found: len(found or ()))),
+}
 
 
 class AuditedStore(StoreWrapper):
-    """One owner's store that records every call."""
+    """One owner's store that records every call. `_add_methods` adds the methods of the table."""
 
     adds = (Auditable,)
-    # The trail would not record a snapshot.
-    hides = (SnapshotReader, Sealable)
+    hides = (Sealable,)
 
     def __init__(self, inner: ConversationStore, recorder: _Recorder) -> None:
         super().__init__(inner)
@@ -167,33 +270,6 @@ class AuditedStore(StoreWrapper):
     async def audit_action(self, action: str, conversation_id: str = "", *, count: int = 0) -> None:
         """Record an operation that runs above the store, such as an export."""
         await self._recorder.record(action, conversation_id, count=count)
-
-    # Records
-
-    async def create(self, conversation: Conversation) -> Conversation:
-        return await self._recorder.run("create", self.inner.create(conversation), conversation.id)
-
-    async def get(self, conversation_id: str) -> Conversation | None:
-        return await self._recorder.run(
-            "look", self.inner.get(conversation_id), conversation_id, found=_exists
-        )
-
-    async def update(
-        self, conversation_id: str, changes: Changes, *, expected_revision: int | None = None
-    ) -> Conversation:
-        call = self.inner.update(conversation_id, changes, expected_revision=expected_revision)
-        return await self._recorder.run("update", call, conversation_id)
-
-    async def find(self, query: Query) -> Page:
-        return await self._recorder.run(
-            "list", self.inner.find(query), count=lambda page: len(page.conversations)
-        )
-
-    async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        call = self.inner.delete(conversation_id, expected_revision=expected_revision)
-        return await self._recorder.run("delete", call, conversation_id)
-
-    # Sessions
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -206,133 +282,22 @@ class AuditedStore(StoreWrapper):
         await self._recorder.record("create" if record.id == fresh.id else "look", record.id)
         return record
 
-    async def session(self, session_id: str) -> Conversation | None:
-        return await self._recorder.run("look", self.inner.session(session_id), found=_exists)
-
-    async def bind(self, session_id: str, conversation_id: str) -> None:
-        await self._recorder.run("bind", self.inner.bind(session_id, conversation_id), conversation_id)
-
-    async def unbind(self, session_id: str) -> None:
-        await self._recorder.run("unbind", self.inner.unbind(session_id))
-
-    async def sessions(self, conversation_id: str) -> list[str]:
-        return await self._recorder.run(
-            "look", self.inner.sessions(conversation_id), conversation_id, count=len
-        )
-
-    # The log
-
-    async def append(
-        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
-    ) -> Appended:
-        call = self.inner.append(conversation_id, messages, expected_revision=expected_revision)
-        return await self._recorder.run("append", call, conversation_id, count=lambda done: len(done.new))
-
-    async def rewrite(
-        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
-    ) -> Appended:
-        call = self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
-        return await self._recorder.run("rewrite", call, conversation_id, count=lambda done: len(done.new))
-
-    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        call = self.inner.tail(conversation_id, limit=limit, before=before)
-        return await self._recorder.run("read", call, conversation_id, count=len)
-
-    async def recent(
-        self, conversation_id: str, *, limit: int, before: Position | None = None
-    ) -> list[Entry]:
-        call = self.inner.recent(conversation_id, limit=limit, before=before)
-        return await self._recorder.run("read", call, conversation_id, count=len)
-
-    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        call = self.inner.page(conversation_id, limit=limit, offset=offset)
-        return await self._recorder.run("read", call, conversation_id, count=len)
-
-    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        call = self.inner.entry(conversation_id, message_id)
-        return await self._recorder.run("read", call, conversation_id, count=_one, found=_exists)
-
-    async def replace(
-        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
-    ) -> Entry:
-        call = self.inner.replace(conversation_id, message, expected_revision=expected_revision)
-        return await self._recorder.run("replace", call, conversation_id, count=_one)
-
-    # Moving
-
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        call = self.inner.restore(conversation, entries)
-        await self._recorder.run("restore", call, conversation.id, count=lambda _: len(entries))
-
-    # Documents
-
-    async def put_document(
-        self,
-        kind: str,
-        key: str,
-        data: bytes,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> Document:
-        call = self.inner.put_document(
-            kind, key, data, conversation_id=conversation_id, expected_version=expected_version
-        )
-        return await self._recorder.run("put document", call, conversation_id or "", count=_one)
-
-    async def get_document(
-        self, kind: str, key: str, *, conversation_id: str | None = None
-    ) -> Document | None:
-        call = self.inner.get_document(kind, key, conversation_id=conversation_id)
-        return await self._recorder.run(
-            "read documents", call, conversation_id or "", count=_one, found=_exists
-        )
-
-    async def documents(
-        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
-    ) -> list[Document]:
-        call = self.inner.documents(kind, conversation_id=conversation_id, after=after, limit=limit)
-        return await self._recorder.run("read documents", call, conversation_id or "", count=len)
-
-    async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
-        call = self.inner.document_kinds(conversation_id=conversation_id)
-        return await self._recorder.run("read documents", call, conversation_id or "")
-
-    async def delete_document(
-        self,
-        kind: str,
-        key: str,
-        *,
-        conversation_id: str | None = None,
-        expected_version: int | None = None,
-    ) -> bool:
-        call = self.inner.delete_document(
-            kind, key, conversation_id=conversation_id, expected_version=expected_version
-        )
-        return await self._recorder.run("delete document", call, conversation_id or "", count=int, found=bool)
-
-    async def restore_documents(self, documents: Sequence[Document]) -> None:
-        call = self.inner.restore_documents(documents)
-        await self._recorder.run("restore", call, count=lambda _: len(documents))
-
-    # Retention
-
-    async def purge_expired(self) -> int:
-        return await self._recorder.run("purge", self.inner.purge_expired(), count=int)
-
-    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
-        return await self._recorder.run("list", self.inner.expired(by=by, limit=limit), count=len)
-
-    async def clear(self) -> Tally:
-        return await self._recorder.run("clear", self.inner.clear(), count=lambda gone: gone.messages)
-
-    async def tally(self, conversation_id: str | None = None) -> Tally:
-        call = self.inner.tally(conversation_id)
-        return await self._recorder.run(
-            "count", call, conversation_id or "", count=lambda held: held.messages
-        )
-
     # Capabilities
+
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        """See `contracts.SnapshotReader`. One read of the store, so that a window costs one audit write."""
+        reader = self.inner_capability(SnapshotReader)
+        try:
+            snapshot = await reader.read_snapshot(
+                conversation_id, front=front, tail=tail, documents=documents
+            )
+        except BaseException as error:
+            await self._recorder.record_failure("read", conversation_id, error)
+            raise
+        await self._recorder.record_snapshot(conversation_id, snapshot, documents)
+        return snapshot
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         watching = self.inner_capability(Watchable).watch(conversation_id)
@@ -346,23 +311,35 @@ class AuditedStore(StoreWrapper):
             await self._recorder.record("watch", conversation_id)
             yield changes
 
-    async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
-        call = self.inner_capability(Searchable).matches(terms, limit=limit)
-        return await self._recorder.run("match", call, count=lambda found: len(found.found))
 
-    async def nearest(
-        self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
-    ) -> list[VectorMatch] | None:
-        call = self.inner_capability(VectorSearchable).nearest(model, vector, limit=limit, around=around)
-        return await self._recorder.run("match", call, count=lambda found: len(found or ()))
+def _audited_method(name: str, action: _Action, capability: type | None) -> Callable[..., Awaitable[Any]]:
+    """Return the method that calls the inner one, records its outcome, and only then returns its result."""
+
+    async def method(self: AuditedStore, *args: Any, **options: Any) -> Any:
+        target = self.inner if capability is None else self.inner_capability(capability)
+        recorder, conversation_id = self._recorder, action.conversation(args, options)
+        try:
+            result = await getattr(target, name)(*args, **options)
+        except BaseException as error:
+            await recorder.record_failure(action.name, conversation_id, error)
+            raise
+        outcome: Outcome = "done" if action.found(result) else "denied"
+        count = action.count(result) if action.given is None else action.given(args)
+        await recorder.record(action.name, conversation_id, outcome=outcome, count=count)
+        return result
+
+    method.__name__ = name
+    return method
 
 
-def _exists(found: object) -> bool:
-    return found is not None
+def _add_methods() -> None:
+    for name, action in _ACTIONS.items():
+        setattr(AuditedStore, name, _audited_method(name, action, None))
+    for name, (capability, action) in _CAPABILITY_ACTIONS.items():
+        setattr(AuditedStore, name, _audited_method(name, action, capability))
 
 
-def _one(found: object) -> int:
-    return int(found is not None)
+_add_methods()
 
 
 def _conversation_for_trail(conversation_id: object) -> str:

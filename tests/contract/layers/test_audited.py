@@ -16,10 +16,12 @@ from aforesaid.contracts import (
     Backend,
     Migratable,
     Searchable,
+    SnapshotReader,
     VectorSearchable,
     Watchable,
     audit_action,
     capability,
+    parse_listing,
 )
 from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.errors import ConversationNotFound, InvalidId, MessageConflict
@@ -30,7 +32,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.retention.erasure import KIND, Intent
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from tests.builders import STORES
 from tests.encrypted_stores import MASTER, inner_for
 
@@ -41,6 +43,18 @@ class TestAuditedStore(StoreContract):
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
         inner = inner_for(request.param, tmp_path, request, clock)
+        backend = audited(inner, AuditTrail(tmp_path / "audit.jsonl", sync="never"))
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestAuditedSnapshots(SnapshotContract):
+    @pytest.fixture
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        inner = inner_for("sqlite", tmp_path, request, clock)
         backend = audited(inner, AuditTrail(tmp_path / "audit.jsonl", sync="never"))
         await backend.open()
         yield backend
@@ -227,6 +241,32 @@ async def test_an_erasure_that_was_resumed_is_noted_too(tmp_path: Path) -> None:
     ):
         events = await noted(path)
     assert [(one.owner, one.conversation) for one in events if one.action == "erase"] == [("erin", record.id)]
+
+
+async def test_a_window_that_is_read_in_one_step_is_recorded_with_its_documents(
+    tmp_path: Path, path: Path, request: pytest.FixtureRequest, clock: FixedClock
+) -> None:
+    backend = audited(inner_for("sqlite", tmp_path, request, clock), AuditTrail(path, clock=clock))
+    await backend.open()
+    store = backend.of("erin")
+    record = await store.create(started(new_id(), now=clock()))
+    await store.append(record.id, [Message(role="user", content=f"message {number}") for number in range(5)])
+    await store.put_document("notes", "tea", b"secret")
+    reader = capability(store, SnapshotReader)
+    assert reader is not None
+    await reader.read_snapshot(record.id, front=2, tail=4, documents=parse_listing("notes", None, None, 9))
+    await reader.read_snapshot(record.id, front=1, tail=0, documents=parse_listing("notes", None, None, 0))
+    missing = new_id()
+    with pytest.raises(ConversationNotFound):
+        await reader.read_snapshot(missing, front=1, tail=1, documents=parse_listing("notes", None, None, 9))
+    await backend.close()
+    events = await noted(path)
+    assert [(one.action, one.conversation, one.outcome, one.count) for one in events[3:]] == [
+        ("read", record.id, "done", 5),
+        ("read documents", "", "done", 1),
+        ("read", record.id, "done", 1),
+        ("read", missing, "denied", 0),
+    ]
 
 
 async def test_without_a_trail_acting_as_somebody_changes_nothing() -> None:

@@ -68,7 +68,9 @@ def test_a_wrapper_has_no_capability_that_the_store_lacks() -> None:
 def test_a_layer_that_changes_a_capability_is_the_one_that_answers(sqlite: Backend, tmp_path: Path) -> None:
     store = resilient(timed(sqlite), folder=tmp_path).of("erin")
     assert capability(store, Searchable) is store
-    assert capability(cached(Forwarding(sqlite)).of("erin"), SnapshotReader) is None
+    assert capability(cached(Forwarding(sqlite)).of("erin"), Sealable) is None
+    recorded: object = audited(sqlite, AuditTrail(tmp_path / "audit.jsonl")).of("erin")
+    assert capability(recorded, SnapshotReader) is recorded
     sealed: object = sealed_backend(sqlite).of("erin")
     assert capability(sealed, SnapshotReader) is sealed
     for hidden in (Searchable, VectorSearchable, Sealable):
