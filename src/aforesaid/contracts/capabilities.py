@@ -255,6 +255,15 @@ class Auditing(Protocol):
 
 
 @runtime_checkable
+class Measurable(Protocol):
+    """A backend that knows how much space its data takes."""
+
+    async def disk_usage(self) -> Mapping[str, int]:
+        """Return the bytes of each part: a table, an index, a file."""
+        ...
+
+
+@runtime_checkable
 class FileBacked(Protocol):
     """A backend that stores its data in one file."""
 

@@ -109,21 +109,21 @@ def check_restorable_documents(documents: Sequence[Document]) -> dict[Place, Doc
     """Validate the input of `restore_documents`: return each document by its place, all of one conversation
     or owner.
     """
-    given: dict[Place, Document] = {}
+    by_place: dict[Place, Document] = {}
     for document in documents:
         place = parse_place(document.kind, document.key, document.conversation_id)
         check_data(document.data)
         check_count(document.version, field="version", least=1)
         parse_moment(document.updated_at, field="updated_at")
-        given[place] = document
-    holders = {place.conversation_id for place in given}
+        by_place[place] = document
+    holders = {place.conversation_id for place in by_place}
     if len(holders) > 1:
         raise InvalidInput(
             "documents of several conversations cannot be restored in one step",
             field="conversation_id",
             value=holders,
         )
-    return given
+    return by_place
 
 
 class Listing(NamedTuple):

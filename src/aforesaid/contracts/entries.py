@@ -135,25 +135,27 @@ class Appended:
         return self.conversation, self.new, self.known
 
 
-def replacement_message(held: Entry, message: Message) -> Message:
+def replacement_message(stored: Entry, message: Message) -> Message:
     """Return the message with the time of the entry that it replaces. Raise `InvalidInput` for
     another role.
     """
-    if held.unreadable is None and message.role != held.message.role:
+    if stored.unreadable is None and message.role != stored.message.role:
         raise InvalidInput(
-            f"role must stay {held.message.role}; got {shown(message.role)}", field="role", value=message.role
+            f"role must stay {stored.message.role}; got {shown(message.role)}",
+            field="role",
+            value=message.role,
         )
-    return message.with_(timestamp=held.message.timestamp)
+    return message.with_(timestamp=stored.message.timestamp)
 
 
-def replaced_entry(held: Entry, message: Message, *, revision: int) -> Entry:
+def replaced_entry(stored: Entry, message: Message, *, revision: int) -> Entry:
     """Return the entry with another message."""
-    return replace(held, message=message, revision=revision, unreadable=None)
+    return replace(stored, message=message, revision=revision, unreadable=None)
 
 
-def same_content(held: Entry, message: Message) -> bool:
+def same_content(stored: Entry, message: Message) -> bool:
     """Return whether the replacement has the same content. Data derived from the log then stays valid."""
-    return held.unreadable is None and held.message.same_content_as(message)
+    return stored.unreadable is None and stored.message.same_content_as(message)
 
 
 def fingerprint(entries: Iterable[Entry]) -> list[tuple[int, int]]:
@@ -237,16 +239,16 @@ def check_restorable(
         check_count(getattr(conversation, field), field=field, least=0)
     most_unread = 2 * MOST_UNREAD  # the value a caller set, plus the messages added since
     check_count(conversation.unread_count, field="unread_count", least=0, most=most_unread)
-    given: dict[int, Entry] = {}
+    by_sequence: dict[int, Entry] = {}
     ids: dict[str, int] = {}
     for entry in entries:
         _check_entry(conversation.id, entry)
         message_id = entry.message.message_id
-        if given.setdefault(entry.sequence, entry) is not entry or message_id is None:
+        if by_sequence.setdefault(entry.sequence, entry) is not entry or message_id is None:
             continue
         if ids.setdefault(message_id, entry.sequence) != entry.sequence:
             raise MessageConflict(conversation.id, message_id)
-    return (replace(conversation, messages=()) if conversation.messages else conversation), given
+    return (replace(conversation, messages=()) if conversation.messages else conversation), by_sequence
 
 
 def _check_entry(conversation_id: str, entry: Entry) -> None:

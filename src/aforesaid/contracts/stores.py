@@ -296,11 +296,11 @@ def _continues(entries: Sequence[Entry], history: Sequence[dict[str, Any]]) -> b
 
 def _matches(message: Message, document: dict[str, Any]) -> bool:
     """Return whether a stored message matches a document in every field that the document has."""
-    given = Message.from_dict(document)
+    parsed = Message.from_dict(document)
     same_labels = all(
-        getattr(message, name) == getattr(given, name) for name in _LABELS if document.get(name) is not None
+        getattr(message, name) == getattr(parsed, name) for name in _LABELS if document.get(name) is not None
     )
-    return same_labels and message.same_content_as(given)
+    return same_labels and message.same_content_as(parsed)
 
 
 _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech")

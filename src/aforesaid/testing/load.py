@@ -16,13 +16,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from aforesaid.contracts import Reindexable, capability
+from aforesaid.contracts import Measurable, Reindexable, capability
 from aforesaid.errors import InvalidInput, InvalidSetting
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import check_count
 from aforesaid.settings import masked_url
-from aforesaid.stores.disk_usage import disk_usage
 from aforesaid.stores.urls import parse_url
 
 MOST_MESSAGES = 2_000_000
@@ -101,7 +100,7 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
     layers.
     """
     check_near(url)
-    before = await disk_usage(memory.backend, url)
+    before = await _disk_usage(memory)
     steps: list[Step] = []
     for owners in _parts(load):
         messages = len(owners) * load.conversations * load.messages
@@ -118,7 +117,13 @@ async def _indexed_size(memory: Memory, url: str) -> Mapping[str, int]:
     reindexable = capability(memory.backend, Reindexable)
     if reindexable is not None and parse_url(url).options.get("search") != "off":
         await reindexable.reindex()
-    return await disk_usage(memory.backend, url)
+    return await _disk_usage(memory)
+
+
+async def _disk_usage(memory: Memory) -> Mapping[str, int]:
+    """Return the bytes of each part of the store; the in-memory store has none."""
+    measurable = capability(memory.backend, Measurable)
+    return {} if measurable is None else await measurable.disk_usage()
 
 
 def check_near(url: str) -> None:

@@ -230,8 +230,8 @@ ATTACKS: dict[str, list[str]] = {
         *(f"TABLE aforesaid.messages_{part:02}" for part in range(16)),
         "SELECT terms FROM aforesaid.messages",
         "SELECT * FROM ts_stat('SELECT terms FROM aforesaid.messages')",
-        "SELECT * FROM aforesaid.frequencies('bob', 'bob', now(), ARRAY['spare', 'pot'])",
-        "SELECT * FROM aforesaid.found('bob', 'bob', ARRAY['spare'], ARRAY['spare'], ARRAY[1.0],"
+        "SELECT * FROM aforesaid.term_frequencies('bob', 'bob', now(), ARRAY['spare', 'pot'])",
+        "SELECT * FROM aforesaid.matching_messages('bob', 'bob', ARRAY['spare'], ARRAY['spare'], ARRAY[1.0],"
         " 1, 1, 1, '{{}}', 9)",
     ],
     "asks what is near": [
@@ -312,7 +312,7 @@ ASKED = [
     "SET aforesaid.owner = '{owner}'",
     "SET aforesaid.terms = '{word}'",
     *(f"TABLE aforesaid.messages_{part:02}" for part in range(16)),
-    "SELECT * FROM aforesaid.frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
+    "SELECT * FROM aforesaid.term_frequencies('{owner}', '{owner}', now(), ARRAY['{word}'])",
     "SELECT count(*) FROM aforesaid.messages WHERE terms @@ plainto_tsquery('simple', '{mark}{word}')",
     "{explain} SELECT * FROM aforesaid.messages"
     " WHERE owner = 'bob' AND terms @@ aforesaid.search_query('bob')",

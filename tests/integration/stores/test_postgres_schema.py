@@ -430,8 +430,16 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
 
 def test_every_query_names_the_owner() -> None:
     """Also where row-level security would do: who reads the query sees whose rows it touches."""
-    exempt = {"our_names", "schema_version", "set_owner", "purge_everybody", "owners"}
-    exempt |= {"listen", "announce_listener", "writers", "one_moment", "extension", "tables", "weights"}
+    exempt = {"schema_objects", "schema_version", "set_owner", "purge_all_owners", "owners"}
+    exempt |= {
+        "listen",
+        "announce_listener",
+        "open_writers",
+        "use_one_snapshot",
+        "extension",
+        "tables",
+        "disk_usage",
+    }
     for name, sql in queries(PACKAGE).items():
         assert name in exempt or "%(owner)s" in sql, name
 

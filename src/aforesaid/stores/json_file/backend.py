@@ -110,6 +110,10 @@ class JsonFileBackend(Backend):
         await self.write(JOURNAL if owner is None else owner, OwnerData.invalidate_copies)
         return ()
 
+    async def disk_usage(self) -> dict[str, int]:
+        """Return the bytes of the document."""
+        return {"document": await asyncio.to_thread(_size, Path(self.path))}
+
     def owner_data(self, owner: str) -> OwnerData:
         """Return the published data of this owner, for reading only."""
         return self._data().get(owner) or OwnerData()
@@ -398,3 +402,7 @@ def _write(path: Path, content: bytes) -> Version:
         return Version.of(os.fstat(descriptor))
     finally:
         os.close(descriptor)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

@@ -172,18 +172,22 @@ class PostgresBackend(Backend):
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         last = ""
         while batch := await self.run(
-            "owners", {"last": last, "limit": OWNERS_BATCH, "beside": [*ignored_kinds]}
+            "owners", {"last": last, "limit": OWNERS_BATCH, "ignored_kinds": [*ignored_kinds]}
         ):
             for key, full_name in batch:
                 yield name_of(key, full_name)
             last = batch[-1][0]
+
+    async def disk_usage(self) -> dict[str, int]:
+        """Return the bytes of every table and index."""
+        return {str(name): int(size) for name, size in await self.run("disk_usage", {})}
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Rewrite the tables with the owner's data and the journal, if this role may; see `scrubbing`."""
         keys = None
         if owner is not None:
             key = key_of(parse_name(owner, field="owner"))
-            await self.run_for(owner, ("drop_brought_contacts", {"owner": key}))
+            await self.run_for(owner, ("delete_placeholder_contacts", {"owner": key}))
             keys = (key, key_of(JOURNAL))
         self._require_pool()
         with translated(self.server):
@@ -193,6 +197,6 @@ class PostgresBackend(Backend):
     async def purge_expired(self, now: datetime | None = None) -> int:
         values = {"now": now or self.clock(), "limit": PURGE_BATCH}
         total = 0
-        while removed := (await self.run("purge_everybody", values))[0][0]:
+        while removed := (await self.run("purge_all_owners", values))[0][0]:
             total += removed
         return total

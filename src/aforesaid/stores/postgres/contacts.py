@@ -37,19 +37,19 @@ def _as_uuid(key: str) -> str | None:
 class ContactRows:
     """One owner's contacts."""
 
-    def __init__(self, run: Run, mine: dict[str, Any]) -> None:
+    def __init__(self, run: Run, owned: dict[str, Any]) -> None:
         self._run = run
-        self._mine = mine
+        self._owned = owned
 
     async def put(
         self, place: Place, data: bytes, *, expected: int | None, owner_name: str | None
     ) -> Document:
-        values = self._mine | _columns(data, self._mine["now"])
+        values = self._owned | _columns(data, self._owned["now"])
         values |= {"key": place.key, "expected": expected, "owner_name": owner_name}
         query = "replace_contact" if expected else "put_contact"
         for _ in range(ATTEMPTS):
             if found := await self._run((query, values)):
-                return place.document(data, version=found[0][0], updated_at=self._mine["now"])
+                return place.document(data, version=found[0][0], updated_at=self._owned["now"])
             known = await self.get(place)
             place.check_version(known.version if known else 0, expected)
         raise StoreUnavailable(f"contact {place.key} changes too fast to be written to")
@@ -63,7 +63,7 @@ class ContactRows:
 
     async def delete(self, place: Place, *, expected: int | None) -> bool:
         for _ in range(ATTEMPTS):
-            if await self._run(("delete_contact", self._mine | {"key": place.key, "expected": expected})):
+            if await self._run(("delete_contact", self._owned | {"key": place.key, "expected": expected})):
                 return True
             known = await self.get(place)
             if known is None:
@@ -88,13 +88,13 @@ class ContactRows:
             "created": [each["created_at"] for each in columns],
             "moments": [document.updated_at for document in documents],
         }
-        return "restore_contacts", self._mine | values
+        return "restore_contacts", self._owned | values
 
     async def _read(self, *, key: str | None, after: str, limit: int) -> list[Document]:
         values = {"key": key, "after": after, "after_id": _as_uuid(after), "limit": limit}
         if values["after_id"] != after:
             values["after_id"] = None
-        return [_document(row) for row in await self._run(("get_contacts", self._mine | values))]
+        return [_document(row) for row in await self._run(("get_contacts", self._owned | values))]
 
 
 def _columns(data: bytes, now: Any) -> dict[str, Any]:

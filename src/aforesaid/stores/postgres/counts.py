@@ -10,15 +10,15 @@ from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import Connection, execute_for
 
 
-async def clear(connection: Connection, owner: str, mine: Mapping[str, Any]) -> Tally:
+async def clear(connection: Connection, owner: str, owned: Mapping[str, Any]) -> Tally:
     """Remove all data of an owner, in the current transaction."""
-    await execute_for(connection, owner, ("lock_to_delete", {**mine, "id": None}))
-    ((sessions,),) = await execute_for(connection, owner, ("clear_sessions", mine))
-    documents = await execute_for(connection, owner, ("clear_documents", mine))
+    await execute_for(connection, owner, ("lock_to_delete", {**owned, "id": None}))
+    ((sessions,),) = await execute_for(connection, owner, ("clear_sessions", owned))
+    documents = await execute_for(connection, owner, ("clear_documents", owned))
     ((conversations, messages, index_entries),) = await execute_for(
-        connection, owner, ("clear_conversations", mine)
+        connection, owner, ("clear_conversations", owned)
     )
-    ((contacts,),) = await execute_for(connection, owner, ("clear_contacts", mine))
+    ((contacts,),) = await execute_for(connection, owner, ("clear_contacts", owned))
     counts = (conversations, messages, index_entries, sessions)
     return _tally(counts, _with_contacts(documents, contacts))
 

@@ -22,11 +22,11 @@ ATTEMPTS = 50
 class Documents:
     """The documents of the conversation `id`, or of the owner if it is None."""
 
-    def __init__(self, run: Run, mine: dict[str, Any], conversation_id: str | None) -> None:
+    def __init__(self, run: Run, owned: dict[str, Any], conversation_id: str | None) -> None:
         self._run = run
         self._conversation_id = conversation_id
-        self._mine = mine | {"id": conversation_id}
-        self._contacts = ContactRows(run, mine)
+        self._owned = owned | {"id": conversation_id}
+        self._contacts = ContactRows(run, owned)
 
     async def put(
         self, place: Place, data: bytes, *, expected: int | None, owner_name: str | None
@@ -36,8 +36,8 @@ class Documents:
         values = self._named(place) | {"data": data, "expected": expected, "owner_name": owner_name}
         query = "replace_document" if expected else "put_document"
         for _ in range(ATTEMPTS):
-            if found := await self._run((query, self._mine | values)):
-                return place.document(data, version=found[0][0], updated_at=self._mine["now"])
+            if found := await self._run((query, self._owned | values)):
+                return place.document(data, version=found[0][0], updated_at=self._owned["now"])
             place.check_version(await self._version(place), expected)
         raise StoreUnavailable(f"document {place.key!r} changes too fast to be written to")
 
@@ -56,7 +56,7 @@ class Documents:
 
     async def _page(self, listing: Listing, *, key: str | None = None) -> list[Document]:
         values = {"kind": listing.kind, "key": key, "after": listing.after, "limit": listing.limit}
-        found = await self._read("get_documents", "get_derived", values)
+        found = await self._read("get_documents", "get_derived_documents", values)
         return [
             Document(
                 kind=listing.kind,
@@ -70,12 +70,12 @@ class Documents:
         ]
 
     async def kinds(self) -> list[str]:
-        return [kind for (kind,) in await self._read("document_kinds", "derived_kinds", {})]
+        return [kind for (kind,) in await self._read("document_kinds", "derived_document_kinds", {})]
 
     async def delete(self, place: Place, *, expected: int | None) -> bool:
         if is_contact(place):
             return await self._contacts.delete(place, expected=expected)
-        values = self._mine | self._named(place) | {"expected": expected}
+        values = self._owned | self._named(place) | {"expected": expected}
         for _ in range(ATTEMPTS):
             if await self._run(("delete_document", values)):
                 return True
@@ -105,7 +105,7 @@ class Documents:
             "moments": [document.updated_at for document in documents],
             "data": [document.data for document in documents],
         }
-        return "restore_documents", self._mine | values
+        return "restore_documents", self._owned | values
 
     async def _version(self, place: Place) -> int:
         found = await self.get(place)
@@ -114,8 +114,8 @@ class Documents:
     async def _read(self, owners: str, derived: str, values: dict[str, Any]) -> list[rows.Row]:
         """Run the first query for an owner's documents, the second for a conversation's."""
         if self._conversation_id is None:
-            return await self._run((owners, self._mine | values))
-        found = await self._run((derived, self._mine | values))
+            return await self._run((owners, self._owned | values))
+        found = await self._run((derived, self._owned | values))
         if not found:
             raise ConversationNotFound(self._conversation_id)
         return [row for row in found if row[0] is not None]

@@ -194,15 +194,15 @@ class Log:
             "head": head,
             "seen": seen,
         }
-        while (held := await self.entry(conversation_id, replaced_id(message))) is not None:
-            kept = replacement_message(held, message)
-            values = {"key": key_of(replaced_id(message)), "sequence": held.sequence}
-            values |= {"keeps_derived": same_content(held, message)} | await self._replacement(kept)
+        while (old := await self.entry(conversation_id, replaced_id(message))) is not None:
+            new = replacement_message(old, message)
+            values = {"key": key_of(replaced_id(message)), "sequence": old.sequence}
+            values |= {"keeps_derived": same_content(old, message)} | await self._replacement(new)
             found = await self._connection.run(
                 ("lock_conversation", named), ("replace_message", named | values)
             )
             if found:
-                return replaced_entry(held, kept, revision=found[0][0])
+                return replaced_entry(old, new, revision=found[0][0])
             record = await self._connection.require(conversation_id)
             if seen is not None or (expected_revision is not None and record.revision != expected_revision):
                 raise revision_conflict(record, expected_revision)
@@ -236,14 +236,14 @@ class Log:
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, carried = entries_without_head(entries)
         head, seen = split_head(carried)
-        record, given = check_restorable(conversation, entries)
-        bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in given.items()}
+        record, by_sequence = check_restorable(conversation, entries)
+        bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in by_sequence.items()}
         async with self._connection.borrow() as connection, connection.transaction():
             next_sequence, stored_head = await self._restore_record(connection, record)
             check_head(record.id, record.revision, stored_head, seen)
             named = self._connection.named(record.id)
-            free = await self._free(connection, named, given, next_sequence)
-            new = [entry for sequence, entry in given.items() if sequence in free]
+            free = await self._free(connection, named, by_sequence, next_sequence)
+            new = [entry for sequence, entry in by_sequence.items() if sequence in free]
             if not new:
                 return
             found_by = await self._index.of(
@@ -269,14 +269,14 @@ class Log:
         return int(next_sequence), head
 
     async def _free(
-        self, connection: Connection, named: dict[str, Any], given: Iterable[int], next_sequence: int
+        self, connection: Connection, named: dict[str, Any], wanted: Iterable[int], next_sequence: int
     ) -> set[int]:
         """Return the free ones of these sequences. Usually all are new, and no query is needed."""
-        sequences = set(given)
+        sequences = set(wanted)
         least = min(sequences, default=next_sequence)
         if least >= next_sequence:
             return sequences
-        taken = await self._connection.execute(connection, ("sequences_from", named | {"least": least}))
+        taken = await self._connection.execute(connection, ("taken_sequences", named | {"least": least}))
         return sequences - {sequence for (sequence,) in taken}
 
 

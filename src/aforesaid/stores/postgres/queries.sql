@@ -1,7 +1,7 @@
 -- Queries of the PostgreSQL store. Expired conversations count as missing; each query checks that itself. Row-level
 -- security restricts rows to one owner; every query also names the owner.
 
--- name: our_names
+-- name: schema_objects
 -- Return the schema's object names that are taken already.
 SELECT n.nspname || '.' || c.relname
 FROM pg_class AS c
@@ -331,7 +331,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     created_at = excluded.created_at, updated_at = excluded.updated_at
 RETURNING c.next_sequence, c.head, aforesaid.notify(c.owner, c.id);
 
--- name: sequences_from
+-- name: taken_sequences
 -- Return the used sequences from a number on.
 SELECT m.sequence FROM aforesaid.messages AS m
 WHERE m.owner = %(owner)s AND m.conversation_id = %(id)s::uuid AND m.sequence >= %(least)s;
@@ -377,26 +377,26 @@ FROM aforesaid.page(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(offset)s
 ) AS page;
 
--- name: one_moment
+-- name: use_one_snapshot
 -- Use one snapshot for the rest of the transaction.
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
 
--- name: frequencies
+-- name: term_frequencies
 -- Return the frequencies of terms and the totals: see the function.
 SELECT known.messages, known.terms, known.frequencies, known.expired, known.waiting
-FROM aforesaid.frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
+FROM aforesaid.term_frequencies(%(name)s, %(owner)s, %(now)s, %(terms)s::text[]) AS known;
 
--- name: found
+-- name: matching_messages
 -- Return the messages with some of the terms, best first: see the function.
 SELECT
     found.conversation_id::text, found.at, found.sequence, found.role, found.term_count, found.score, found.counts
-FROM aforesaid.found(
+FROM aforesaid.matching_messages(
     %(name)s, %(owner)s, %(any)s::text[], %(terms)s::text[], %(weights)s::double precision[],
     %(average)s::double precision, %(saturation)s::double precision, %(length)s::double precision,
     %(expired)s::uuid[], %(limit)s
 ) AS found;
 
--- name: waiting_conversations
+-- name: unindexed_conversations
 -- Return conversations with unindexed messages, such as those written by plain SQL.
 SELECT DISTINCT m.conversation_id::text
 FROM aforesaid.messages AS m
@@ -409,7 +409,7 @@ SELECT c.id::text FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
 FOR NO KEY UPDATE;
 
--- name: waiting_messages
+-- name: unindexed_messages
 -- Return the unindexed messages of a conversation.
 SELECT m.at, m.sequence, m.revision, m.stored_at, m.body
 FROM aforesaid.messages AS m
@@ -436,7 +436,7 @@ SET
     term_count = c.term_count + (SELECT coalesce(sum(indexed.term_count), 0) FROM indexed)
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid;
 
--- name: rolled_documents
+-- name: packed_vectors
 -- Return and lock documents with vectors that are not unpacked into rows yet.
 SELECT d.conversation_id::text, d.key, d.data
 FROM aforesaid.documents AS d
@@ -444,9 +444,9 @@ WHERE d.owner = %(owner)s AND d.kind = %(kind)s AND NOT d.unrolled AND d.convers
 LIMIT %(limit)s
 FOR NO KEY UPDATE;
 
--- name: unroll
+-- name: unpack_vectors
 -- Unpack the vectors of a document into rows: see the function.
-SELECT aforesaid.unroll(
+SELECT aforesaid.unpack_vectors(
     %(owner)s, %(id)s::uuid, %(kind)s, %(key)s, %(dimension)s, %(micros)s::bigint[], %(sequences)s::bigint[],
     %(vectors)s::text[]
 );
@@ -504,7 +504,7 @@ SELECT aforesaid.listen();
 -- Make writers notify: see the function.
 SELECT aforesaid.announce_listener();
 
--- name: writers
+-- name: open_writers
 -- Return transactions that have written and may have seen no listener; with `seen`, those of them still open.
 SELECT DISTINCT l.virtualtransaction
 FROM pg_locks AS l
@@ -566,7 +566,7 @@ WHERE
 ORDER BY d.key
 LIMIT %(limit)s;
 
--- name: get_derived
+-- name: get_derived_documents
 -- Return a conversation's documents of a kind, as above; one empty row means none, no row a missing conversation.
 SELECT d.key, d.version, d.updated_at, d.data
 FROM aforesaid.conversations AS c
@@ -591,7 +591,7 @@ SELECT 'contacts' COLLATE "C"
 WHERE EXISTS (SELECT FROM aforesaid.contacts AS p WHERE p.owner = %(owner)s AND NOT p.brought)
 ORDER BY kind;
 
--- name: derived_kinds
+-- name: derived_document_kinds
 -- Return the kinds of a conversation's documents; empty and missing as above.
 SELECT DISTINCT d.kind
 FROM aforesaid.conversations AS c
@@ -736,14 +736,14 @@ WITH gone AS (
 )
 SELECT count(aforesaid.notify(gone.owner, gone.id)) FROM gone;
 
--- name: purge_everybody
+-- name: purge_all_owners
 -- Delete some expired conversations of all owners.
 SELECT aforesaid.purge(%(now)s, %(limit)s);
 
 -- name: owners
 -- Return the owners with any data other than documents of these kinds, after a given owner, by key.
 SELECT found.owner, found.owner_name
-FROM aforesaid.owners_after(%(last)s, %(limit)s, %(beside)s::text[]) AS found;
+FROM aforesaid.owners_after(%(last)s, %(limit)s, %(ignored_kinds)s::text[]) AS found;
 
 -- name: expired
 -- Return one owner's conversations that expire by a given time, by expiry.
@@ -812,7 +812,7 @@ JOIN pg_namespace AS n ON n.oid = t.relnamespace
 WHERE n.nspname = 'aforesaid' AND t.relkind = 'r' AND t.relname <> 'migrations'
 ORDER BY t.relname;
 
--- name: drop_brought_contacts
+-- name: delete_placeholder_contacts
 -- Delete placeholder contacts without a conversation.
 DELETE FROM aforesaid.contacts AS p
 WHERE
@@ -821,7 +821,7 @@ WHERE
         SELECT FROM aforesaid.conversations AS c WHERE c.owner = p.owner AND c.client_id = p.id
     );
 
--- name: weights
+-- name: disk_usage
 -- Return the bytes of every table and index; partitions count with their parents.
 SELECT
     coalesce(whole.relname, part.relname) AS name,

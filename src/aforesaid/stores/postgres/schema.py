@@ -58,7 +58,7 @@ async def schema_version(connection: Connection, server: str) -> SchemaVersion:
 
 async def _found(connection: Connection, server: str) -> int:
     """Return the version of the schema; 0 if it is missing."""
-    taken = {name for (name,) in await _fetch(connection, "our_names")}
+    taken = {name for (name,) in await _fetch(connection, "schema_objects")}
     if "aforesaid.migrations" not in taken:
         if taken:
             raise StoreForeign(

@@ -774,7 +774,7 @@ $$;
 
 -- Return the totals of an owner's index (messages and terms), the frequency of each term, the expired conversations,
 -- and whether unindexed messages exist. Expired conversations do not count.
-CREATE FUNCTION aforesaid.frequencies(
+CREATE FUNCTION aforesaid.term_frequencies(
     p_name text, p_owner text, p_now timestamptz, p_terms text[],
     OUT messages bigint, OUT terms bigint, OUT frequencies bigint[], OUT expired uuid[], OUT waiting boolean
 )
@@ -809,7 +809,7 @@ $$;
 -- Return the messages with any of the terms in `p_any`, best first by BM25, with at most four occurrences counted.
 -- `p_weights` are the weights of the terms, `p_average` is the average number of terms per message, `p_saturation` and
 -- `p_length` are BM25's k1 and b. `counts` are exact.
-CREATE FUNCTION aforesaid.found(
+CREATE FUNCTION aforesaid.matching_messages(
     p_name text, p_owner text, p_any text[], p_terms text[], p_weights double precision[],
     p_average double precision, p_saturation double precision, p_length double precision, p_expired uuid[],
     p_limit bigint
@@ -859,7 +859,7 @@ $$;
 
 -- Return the owners with a contact, a conversation or a document of another kind than these, after a given owner, by
 -- key.
-CREATE FUNCTION aforesaid.owners_after(p_last text, p_limit bigint, p_beside text[])
+CREATE FUNCTION aforesaid.owners_after(p_last text, p_limit bigint, p_ignored_kinds text[])
 RETURNS TABLE (owner text, owner_name text)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -872,7 +872,7 @@ BEGIN
             UNION ALL
             SELECT d.owner, d.owner_name
             FROM aforesaid.documents AS d
-            WHERE d.owner > p_last AND d.conversation_id IS NULL AND d.kind <> ALL (p_beside)
+            WHERE d.owner > p_last AND d.conversation_id IS NULL AND d.kind <> ALL (p_ignored_kinds)
             UNION ALL
             SELECT p.owner, p.owner_name FROM aforesaid.contacts AS p WHERE p.owner > p_last AND NOT p.brought
         ) AS having_something

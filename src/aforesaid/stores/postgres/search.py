@@ -68,21 +68,21 @@ class SearchIndex:
         self, wanted: list[str], limit: int, now: datetime, *, ignore_waiting: bool = False
     ) -> Matches | None:
         """Return the matches in one snapshot; None if messages wait to be indexed."""
-        mine = {"name": self._name, "owner": self._owner, "now": now, "terms": wanted}
+        parameters = {"name": self._name, "owner": self._owner, "now": now, "terms": wanted}
         async with self._backend.connection() as connection, connection.transaction():
-            await connection.execute(SQL["one_moment"])
-            (known,) = await _fetch(connection, "frequencies", mine)
+            await connection.execute(SQL["use_one_snapshot"])
+            (known,) = await _fetch(connection, "term_frequencies", parameters)
             messages, total, frequencies, expired, waiting = known
             if waiting and not ignore_waiting:
                 return None
-            mine |= {"expired": expired, "average": max(total / max(messages, 1), 1.0)}
-            mine |= {"saturation": SATURATION, "length": LENGTH}
+            parameters |= {"expired": expired, "average": max(total / max(messages, 1), 1.0)}
+            parameters |= {"saturation": SATURATION, "length": LENGTH}
             term_plan = plan(wanted, frequencies, messages)
-            found = await self._found(connection, mine, term_plan, limit)
+            found = await self._found(connection, parameters, term_plan, limit)
         return Matches(found=found, frequencies=tuple(frequencies), messages=messages, terms=total)
 
     async def _found(
-        self, connection: Connection, mine: dict[str, Any], term_plan: Plan, limit: int
+        self, connection: Connection, parameters: dict[str, Any], term_plan: Plan, limit: int
     ) -> tuple[Match, ...]:
         """Return the best matches. Few terms select candidates; common terms do so only if their messages
         may win."""
@@ -91,16 +91,16 @@ class SearchIndex:
         while number < needed:
             number = needed
             values = {"any": term_plan.terms[:number], "terms": term_plan.terms, "weights": term_plan.weights}
-            found = await _fetch(connection, "found", mine | values | {"limit": limit})
+            found = await _fetch(connection, "matching_messages", parameters | values | {"limit": limit})
             needed = term_plan.needed(found[-1][5] if len(found) == limit else 0.0)
         place = {term: number for number, term in enumerate(term_plan.terms)}
-        places = [place.get(term) for term in mine["terms"]]
+        places = [place.get(term) for term in parameters["terms"]]
         return tuple(_match(row, places) for row in found)
 
     async def _catch_up(self) -> None:
         """Index the waiting messages."""
-        mine = {"owner": self._owner, "limit": BATCH}
-        while waiting := await self._backend.run_for(self._name, ("waiting_conversations", mine)):
+        parameters = {"owner": self._owner, "limit": BATCH}
+        while waiting := await self._backend.run_for(self._name, ("unindexed_conversations", parameters)):
             for (conversation_id,) in waiting:
                 await self._catch_up_with(conversation_id)
 
@@ -109,7 +109,7 @@ class SearchIndex:
         async with self._backend.connection() as connection, connection.transaction():
             # Lock the record before its messages, as turns do, to avoid deadlocks.
             await execute_for(connection, self._name, ("lock_conversation", named))
-            while found := await execute_for(connection, self._name, ("waiting_messages", named)):
+            while found := await execute_for(connection, self._name, ("unindexed_messages", named)):
                 messages = [entry.message for entry in rows.entries(conversation_id, found)]
                 values = {"times": [row[0] for row in found], "sequences": [row[1] for row in found]}
                 values |= index_values(await self.of(messages, [row[4] for row in found], found[0][0]))

@@ -208,8 +208,8 @@ class PostgresStore(DocumentChecks):
     # Documents
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
-        held = self._documents(place.conversation_id)
-        return await held.put(place, data, expected=expected, owner_name=self._connection.full_name)
+        documents = self._documents(place.conversation_id)
+        return await documents.put(place, data, expected=expected, owner_name=self._connection.full_name)
 
     async def _get_document(self, place: Place) -> Document | None:
         return await self._documents(place.conversation_id).get(place)
@@ -264,8 +264,9 @@ class PostgresStore(DocumentChecks):
         wanted = None if conversation_id is None else parse_uuid(conversation_id, field="conversation_id")
 
         async def revisions(ids: Collection[str] | None) -> dict[str, int]:
-            given = None if ids is None else list(ids)
-            found = await self._connection.run(("revisions", self._connection.owned() | {"ids": given}))
+            wanted_ids = None if ids is None else list(ids)
+            values = self._connection.owned() | {"ids": wanted_ids}
+            found = await self._connection.run(("revisions", values))
             return {row[0]: row[1] for row in found}
 
         return self._backend.listener.watch(self._connection.key, wanted, revisions)

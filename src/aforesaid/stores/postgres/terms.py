@@ -24,7 +24,7 @@ SAFE_TERM_COUNT = MAX_VECTOR_BYTES // 100
 COMMON = 10_000
 """A term in more messages than this does not select candidates if a rarer term does."""
 MAX_FACTOR = SATURATION + 1
-"""The largest factor of a term's weight in a score of `aforesaid.found`."""
+"""The largest factor of a term's weight in a score of `aforesaid.matching_messages`."""
 
 
 def mark_of(owner: str) -> str:
@@ -49,8 +49,8 @@ def _vector(mark: str, terms: Sequence[str]) -> str:
     if len(set(terms)) == len(terms) <= SAFE_TERM_COUNT:
         return " ".join([f"{mark}{term}:1" for term in terms])  # the usual case, in half the time
     counts = Counter(terms)
-    kept = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(mark, counts)
-    return " ".join([f"{mark}{term}:{_frequency(count)}" for term, count in kept])
+    stored = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(mark, counts)
+    return " ".join([f"{mark}{term}:{_frequency(count)}" for term, count in stored])
 
 
 def _frequency(count: int) -> str:

@@ -34,7 +34,7 @@ class VectorSearch:
         self._owner = owner
 
     async def nearest(
-        self, model: str, vector: Sequence[float], around: Sequence[float] | None, mine: dict[str, Any]
+        self, model: str, vector: Sequence[float], around: Sequence[float] | None, owned: dict[str, Any]
     ) -> list[VectorMatch]:
         """See `contracts.Nearest`."""
         check_vector(vector, field="vector", dimension=len(vector))
@@ -45,7 +45,7 @@ class VectorSearch:
             pass
         parameters = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
         found = await self._backend.run(
-            "nearest", mine | parameters | {"around": None if around is None else _text(around)}
+            "nearest", owned | parameters | {"around": None if around is None else _text(around)}
         )
         return [_nearby(row) for row in found]
 
@@ -53,7 +53,7 @@ class VectorSearch:
         """Unpack the vectors of some documents into rows; return the number of documents."""
         named = {"owner": self._owner, "kind": kind}
         async with self._backend.connection() as connection, connection.transaction():
-            rolled = ("rolled_documents", named | {"limit": BATCH})
+            rolled = ("packed_vectors", named | {"limit": BATCH})
             found = await execute_for(connection, self._name, rolled)
             steps = await asyncio.to_thread(_steps, named, found) if found else []
             if steps:
@@ -63,13 +63,13 @@ class VectorSearch:
 
 def _steps(named: dict[str, Any], documents: Iterable[rows.Row]) -> list[tuple[str, dict[str, Any]]]:
     return [
-        ("unroll", named | {"id": conversation_id, "key": key} | _block_values(data))
+        ("unpack_vectors", named | {"id": conversation_id, "key": key} | _block_values(data))
         for conversation_id, key, data in documents
     ]
 
 
 def _block_values(data: bytes) -> dict[str, Any]:
-    """Return a block for `unroll`; an unreadable one without vectors."""
+    """Return a block for `unpack_vectors`; an unreadable one without vectors."""
     try:
         block = _decoder.decode(data)
         vectors = _vectors(block)

@@ -9,7 +9,7 @@ ALTER TABLE aforesaid.documents ADD COLUMN unrolled boolean NOT NULL DEFAULT fal
 CREATE INDEX documents_to_unroll ON aforesaid.documents (owner, kind)
     WHERE NOT unrolled AND conversation_id IS NOT NULL;
 
-CREATE FUNCTION aforesaid.roll_up() RETURNS trigger
+CREATE FUNCTION aforesaid.reset_unrolled() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
     NEW.unrolled := false;
@@ -18,7 +18,7 @@ END
 $$;
 
 CREATE TRIGGER other_vectors BEFORE UPDATE OF data ON aforesaid.documents
-    FOR EACH ROW EXECUTE FUNCTION aforesaid.roll_up();
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.reset_unrolled();
 
 -- `kind` names the model; `dimension` is the length of its vectors.
 CREATE TABLE aforesaid.vectors (
@@ -72,7 +72,7 @@ END
 $$;
 
 -- Replace the rows of a document by its vectors.
-CREATE FUNCTION aforesaid.unroll(
+CREATE FUNCTION aforesaid.unpack_vectors(
     p_owner text, p_id uuid, p_kind text, p_key text, p_dimension integer,
     p_micros bigint[], p_sequences bigint[], p_vectors text[]
 ) RETURNS void

@@ -281,7 +281,7 @@ class Listener:
 
 
 async def _writers(connection: Connection, seen: list[str] | None) -> list[str]:
-    return [name for (name,) in await _fetch(connection, "writers", seen=seen)]
+    return [name for (name,) in await _fetch(connection, "open_writers", seen=seen)]
 
 
 async def _fetch(connection: Connection, query: str, **values: Any) -> list[tuple[Any, ...]]:

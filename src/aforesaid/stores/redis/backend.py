@@ -13,7 +13,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import check_count
 from aforesaid.model.ids import parse_name
 from aforesaid.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
-from aforesaid.stores.redis.connections import Bounds, Connections, connections_of, parse_info
+from aforesaid.stores.redis.connections import Bounds, Connections, Server, connections_of, parse_info
 from aforesaid.stores.redis.keys import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
 from aforesaid.stores.redis.scrubbing import scrub
 from aforesaid.stores.redis.store import RedisStore
@@ -126,6 +126,11 @@ class RedisBackend(Backend):
         """Rewrite the server's files, which contain all owners' data; see `scrubbing`."""
         return await scrub(self.connections)
 
+    async def disk_usage(self) -> dict[str, int]:
+        """Return the bytes of the data in memory and of the append-only files, summed over all servers."""
+        found = await asyncio.gather(*map(_disk_usage, self.connections.servers()))
+        return {name: sum(one[name] for one in found) for name in ("memory", "append-only file")}
+
     async def _owner_batches(self) -> AsyncIterator[list[str]]:
         """Yield the registered owners in batches, in order."""
         first = "-"
@@ -155,6 +160,16 @@ async def _check_server(connections: Connections) -> None:
     version = info.get("redis_version", "")
     if version and tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
         raise StoreForeign(f"{connections.name} is Redis {version}; Aforesaid needs 7.0 or later")
+
+
+async def _disk_usage(server: Server) -> dict[str, int]:
+    memory = parse_info(await server("INFO", "memory"))
+    persistence = parse_info(await server("INFO", "persistence"))
+    # Not `aof_base_size`, which is the size after the last rewrite.
+    return {
+        "memory": int(memory["used_memory_dataset"]),
+        "append-only file": int(persistence.get("aof_current_size", 0)),
+    }
 
 
 def _warn_about_persistence(name: str, settings: Mapping[str, str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import apsw
 
@@ -273,6 +274,10 @@ class SQLiteBackend(Backend):
             self._scrubber.scrub, seconds=DELETION_WAIT_SECONDS, most_bytes=DELETION_MAX_BYTES
         )
 
+    async def disk_usage(self) -> dict[str, int]:
+        """Return the bytes of every table and index, and of the write-ahead log."""
+        return await asyncio.to_thread(_disk_usage, self.path)
+
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Rewrite the index and empty the write-ahead log; see `index_rewrite` and `scrubbing`."""
         remains: tuple[str, ...] = ()
@@ -295,3 +300,10 @@ def _owners_after(db: apsw.Connection, *, last: str, ignored_kinds: Collection[s
 def _delete(db: apsw.Connection, sql: str, *values: str | int) -> int:
     db.execute(sql, values)
     return db.changes()
+
+
+def _disk_usage(path: str) -> dict[str, int]:
+    with translated(path), closing(connect(path, synchronous="normal")) as connection:
+        parts = {str(name): int(size) for name, size in connection.execute(queries(PACKAGE)["disk_usage"])}
+        log = Path(f"{path}-wal")
+        return {**parts, "write-ahead log": log.stat().st_size if log.exists() else 0}

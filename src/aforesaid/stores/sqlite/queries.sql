@@ -425,6 +425,6 @@ UPDATE index_residue SET messages = messages;
 -- value occurs twice.
 UPDATE index_residue SET messages = ((messages >> 32) + 1) << 32 WHERE messages = ?;
 
--- name: weights
+-- name: disk_usage
 -- Return the bytes of every table and index, with the parts of the full-text index separately.
 SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name;
