@@ -15,7 +15,7 @@ from aforesaid.layers.timed import StoreMetrics, TimedStore
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import Telemetry, events
 from aforesaid.telemetry.instrumentation import watched
-from aforesaid.telemetry.requests import Request, answering
+from aforesaid.telemetry.tracing import Request, answering
 
 ROUNDS, CALLS = 400, 500
 TURN = (

@@ -25,8 +25,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.instrumentation import error_kind
-from aforesaid.telemetry.timing import timed
+from aforesaid.telemetry.instrumentation import error_kind, timed
 
 log = logging.getLogger("aforesaid.agents")
 

@@ -3,8 +3,7 @@
 Messages have the form of `Message.to_dict`. Durations are seconds. Times are ISO 8601.
 
     bodies       request and response bodies; the OpenAPI document is generated from them
-    documents    conversion between values and JSON documents
-    encoding     JSON bytes
+    documents    conversion between values, JSON documents and bytes
     live         WebSocket frames
     problems     conversion between errors and RFC 9457 problems
 """
@@ -18,14 +17,15 @@ from aforesaid.protocol.documents import (
     conversation_of,
     entry_document,
     entry_of,
+    from_json,
     lifetime_document,
     message_document,
     page_document,
     page_of,
     rules_document,
     rules_of,
+    to_json,
 )
-from aforesaid.protocol.encoding import from_json, to_json
 from aforesaid.protocol.problems import PROBLEM_JSON, error_of, problem_of, status_of
 
 OWNER_HEADER = "aforesaid-owner"

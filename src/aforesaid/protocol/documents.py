@@ -1,22 +1,61 @@
-"""Convert values to JSON documents and back.
+"""Convert values to JSON documents and back, and documents to bytes.
 
 `x_document` and `x_of` are inverse: the value that one side renders equals the value that the other reads.
 """
 
+import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
 from aforesaid.contracts import Appended, Entry
-from aforesaid.errors import InvalidInput, shown
+from aforesaid.errors import InvalidInput, Malformed, shown
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Conversation, Page
 from aforesaid.model.lifetimes import Applied, Lifetime, RetentionRules
 from aforesaid.model.messages import Message
+
+# JSON, including lone surrogates, which stores accept but UTF-8 cannot represent
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def to_json(document: Any) -> bytes:
+    """Encode a document."""
+    try:
+        return _encode(document)
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but JSON can escape it.
+        return json.dumps(msgspec.to_builtins(document), ensure_ascii=True).encode()
+
+
+def from_json(body: bytes) -> Any:
+    """Decode JSON to plain values. Raises `Malformed`."""
+    try:
+        return _decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        return _decode_with_surrogates(body, error)
+
+
+def _decode_with_surrogates(body: bytes, error: Exception) -> Any:
+    try:
+        return json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise Malformed(f"the body is not valid JSON: {error}", field="body") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+# Values
+
 
 Document = dict[str, Any]
 

@@ -16,8 +16,7 @@ from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.protocol.bodies import Dialect
-from aforesaid.protocol.documents import entry_document
-from aforesaid.protocol.encoding import to_json
+from aforesaid.protocol.documents import entry_document, to_json
 from aforesaid.protocol.problems import problem_of
 
 SUBPROTOCOL = "aforesaid.v1"

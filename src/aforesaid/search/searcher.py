@@ -52,7 +52,7 @@ from aforesaid.search.ranking import (
 from aforesaid.search.resources import SearchResources
 from aforesaid.search.vectors import NEAREST
 from aforesaid.telemetry import describe, telemetry
-from aforesaid.telemetry.timing import timed
+from aforesaid.telemetry.instrumentation import timed
 
 log = logging.getLogger("aforesaid.search")
 

@@ -15,7 +15,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from aforesaid.telemetry import Counter, Histogram, Telemetry, event, telemetry, tracing
-from aforesaid.telemetry.requests import Request, current, request_id_from
+from aforesaid.telemetry.tracing import Request, current, request_id_from
 
 log = logging.getLogger("aforesaid.requests")
 

@@ -3,17 +3,16 @@
     catalogue         every metric, as data
     metrics           counters, gauges and histograms
     events            functions that count and log what happens to conversations
-    instrumentation   timing of the manager's calls
-    tracing           optional spans
-    requests          the current request
-    log_events, logs  log events and their format
+    instrumentation   timing of calls and blocks
+    tracing           the current request, and optional spans
+    logs              log events and their format
     exposition        Prometheus text formats
     aggregation       the sum over several processes
 
 Content and owners are never a label, a field or an attribute.
 """
 
-from aforesaid.telemetry.log_events import describe, event
+from aforesaid.telemetry.logs import describe, event
 from aforesaid.telemetry.metrics import Counter, Gauge, Histogram, Sample, Telemetry, telemetry
 from aforesaid.telemetry.tracing import span
 

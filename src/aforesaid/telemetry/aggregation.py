@@ -19,7 +19,7 @@ import msgspec
 
 from aforesaid._internal.files import locked
 from aforesaid.telemetry.catalogue import CATALOGUE, Family
-from aforesaid.telemetry.log_events import describe, event
+from aforesaid.telemetry.logs import describe, event
 from aforesaid.telemetry.metrics import Exemplar, Series, Telemetry, telemetry
 
 _CAN_MERGE = os.name != "nt"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from aforesaid.telemetry.log_events import event
+from aforesaid.telemetry.logs import event
 from aforesaid.telemetry.metrics import Counter, telemetry
 
 if TYPE_CHECKING:

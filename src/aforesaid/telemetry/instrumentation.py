@@ -1,7 +1,10 @@
-"""Measure the manager's calls: duration, errors, spans.
+"""Measure the manager's calls and blocks of code: duration, errors, spans.
 
     @watched
     class ConversationManager: ...
+
+    with timed("search.reading", telemetry.histogram("aforesaid_search_stage_seconds", stage="reading")):
+        ...
 
 Every public coroutine method is measured under its own name, including delegated ones, so a new method needs
 no further code. Arguments are validated first, by `aforesaid._internal.arguments`.
@@ -12,13 +15,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from time import perf_counter
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from aforesaid._internal.arguments import as_checked, check_of
 from aforesaid.errors import AforesaidError, InvalidInput, NotFound
 from aforesaid.telemetry import tracing
-from aforesaid.telemetry.log_events import describe, event
-from aforesaid.telemetry.metrics import telemetry
+from aforesaid.telemetry.logs import describe, event
+from aforesaid.telemetry.metrics import Histogram, telemetry
+from aforesaid.telemetry.tracing import Attribute
 
 log = logging.getLogger("aforesaid.calls")
 
@@ -90,3 +95,31 @@ def _level(error: Exception) -> int:
     if isinstance(error, InvalidInput | NotFound):
         return logging.INFO
     return logging.WARNING if isinstance(error, AforesaidError) else logging.ERROR
+
+
+# Blocks
+
+
+class timed:  # noqa: N801  reads as a statement
+    """Records the block's duration in the histogram, also when it raises."""
+
+    __slots__ = ("_began", "_seconds", "_span")
+
+    def __init__(self, name: str, seconds: Histogram, **attributes: Attribute) -> None:
+        self._seconds = seconds
+        self._span = tracing.span(name, **attributes)
+
+    def __enter__(self) -> Self:
+        self._span.__enter__()
+        self._began = perf_counter()
+        return self
+
+    def note(self, **attributes: Attribute) -> None:
+        """Add attributes to the span."""
+        self._span.note(**attributes)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._seconds.observe(perf_counter() - self._began)
+        self._span.__exit__(kind, error, trace)

@@ -1,11 +1,11 @@
-"""Log lines as JSON or text: one for each event, with the request's id.
+"""Log events, and log lines as JSON or text: one for each event, with the request's id.
 
     with logging_to(sys.stderr, form="json"):
         ...
 
-Lines contain no content. An error is logged by its class (see `log_events.describe`), a traceback by its
-places without text. Other packages may log anything, so only the constant part of their messages is kept, and
-none of their fields. A thread writes the lines: an event loop never waits for a terminal or a pipe.
+Lines contain no content. An error's text may quote input, so logs use `describe`: the error's class, and its
+text only where it is about places and times. A traceback is logged by its places without text. Other packages
+may log anything, so only the constant part of their messages is kept, and none of their fields.
 """
 
 import logging
@@ -21,9 +21,39 @@ from typing import Any, TextIO
 
 import msgspec
 
-from aforesaid.errors import InvalidSetting
-from aforesaid.telemetry.log_events import describe
-from aforesaid.telemetry.requests import current
+from aforesaid.errors import AgentError, InvalidSetting, MissingExtra, StoreClosed, StoreUnavailable
+from aforesaid.telemetry.tracing import current
+
+# Events
+
+
+_SAFE_TO_LOG = (StoreUnavailable, StoreClosed, MissingExtra)
+"""Errors whose text is about a store that is unavailable, busy, full or closed."""
+
+
+def event(log: logging.Logger, level: int, name: str, sentence: str, **fields: object) -> None:
+    """Log a structured event. Its fields are ids, our own names, counts and times: never content."""
+    if log.isEnabledFor(level):
+        log.log(level, sentence, extra={"event": name, **fields})
+
+
+def describe(error: BaseException) -> str:
+    """Return the error as a log may contain it."""
+    kind = type(error).__name__
+    if isinstance(error, _SAFE_TO_LOG):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{kind}: {error.strerror}"
+    if isinstance(error, AgentError):
+        known = {"status": error.status, "request": error.request_id}
+        details = ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
+        return f"{kind} ({details})" if details else kind
+    cause = error.__cause__
+    return kind if cause is None else f"{kind} after {type(cause).__name__}"
+
+
+# Lines
+
 
 FORMS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
@@ -170,6 +200,7 @@ def logging_to(stream: TextIO, *, form: str = "text", level: str = "info") -> It
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     handler = _QueueHandler(lines)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    # A thread writes the lines, so that an event loop never waits for a terminal or a pipe.
     writer = threading.Thread(target=_write, args=(lines, stream), name="aforesaid-log", daemon=True)
     writer.start()
     root = logging.getLogger()

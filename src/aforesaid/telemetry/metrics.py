@@ -14,7 +14,7 @@ from time import time
 from typing import Any, NamedTuple
 
 from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS, Family, Kind
-from aforesaid.telemetry.requests import Request, current
+from aforesaid.telemetry.tracing import Request, current
 
 MOST_SERIES = 1000
 """The most series of one name. Further ones get the labels `other`, so that memory stays bounded."""

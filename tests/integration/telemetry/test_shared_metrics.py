@@ -16,7 +16,7 @@ from aforesaid.telemetry import Telemetry
 from aforesaid.telemetry.aggregation import FRESH, GONE, Numbers, SharedNumbers, shared_folder
 from aforesaid.telemetry.exposition import OPEN, exposition
 from aforesaid.telemetry.metrics import samples_of
-from aforesaid.telemetry.requests import Request, answering
+from aforesaid.telemetry.tracing import Request, answering
 from tests.metric_values import parsed
 
 CHILD = Path(__file__).parents[2] / "processes" / "counting.py"

@@ -15,7 +15,7 @@ import pytest
 from aforesaid.errors import AgentRejected, InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable
 from aforesaid.telemetry import describe, event
 from aforesaid.telemetry.logs import MOST_WAITING, _QueueHandler, logging_to
-from aforesaid.telemetry.requests import SANE, Request, answering, request_id_from
+from aforesaid.telemetry.tracing import SANE, Request, answering, request_id_from
 
 SECRET = "marzipan-4711"
 SOURCE = Path(__file__).parents[3] / "src" / "aforesaid"

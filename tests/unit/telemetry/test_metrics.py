@@ -17,7 +17,7 @@ from aforesaid.telemetry import Telemetry, telemetry
 from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS
 from aforesaid.telemetry.exposition import CLASSIC, OPEN, exposition, form_for
 from aforesaid.telemetry.metrics import MOST_SERIES
-from aforesaid.telemetry.requests import Request, answering
+from aforesaid.telemetry.tracing import Request, answering
 from aforesaid.testing import FixedClock
 from tests.metric_values import parsed, value
 
