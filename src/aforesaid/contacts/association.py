@@ -28,7 +28,7 @@ from aforesaid.telemetry.events import client_associated
 if TYPE_CHECKING:
     from aforesaid.memory.manager import ConversationManager
 
-log = logging.getLogger("aforesaid.clients")
+log = logging.getLogger("aforesaid.contacts")
 
 UNLINKED_KIND = "client link"
 """Kind of the document that marks a conversation as unlinked, so that messages do not link it again."""

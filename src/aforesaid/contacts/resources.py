@@ -28,7 +28,7 @@ from aforesaid.telemetry import describe, telemetry
 if TYPE_CHECKING:
     from aforesaid.contacts.name_index import NameIndex
 
-log = logging.getLogger("aforesaid.clients")
+log = logging.getLogger("aforesaid.contacts")
 
 QUIET = 0.25
 """Seconds between a turn and its processing, so that the answer goes first."""
@@ -140,7 +140,7 @@ class IdentificationQueue:
             log.exception("linking conversation %s to a client failed", key.conversation_id)
 
 
-log = logging.getLogger("aforesaid.clients")
+log = logging.getLogger("aforesaid.contacts")
 
 FRESH_SECONDS = 60.0
 """Seconds before an index is checked for changes by others."""

@@ -14,6 +14,7 @@ from aforesaid.model.conversations import Channel, Query, Status
 from aforesaid.model.messages import Role, parse_tags
 from aforesaid.settings import ConversationConfig
 from aforesaid.telemetry import events
+from aforesaid.telemetry.instrumentation import watched_method
 from aforesaid.tokens import ready
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Search:
         Each snippet names speaker, time and place, and quotes. An empty query returns the latest messages
         that match the filters. `search` returns the same as values.
         """
-        findings = await self.search(
+        findings: Findings = await self._measured_search(
             query,
             max_results,
             role=role,
@@ -95,6 +96,10 @@ class Search:
         by = "time" if not parse_question(query) else "meaning" if found.by_meaning else "words"
         events.searched(by, len(found.passages), degraded=found.degraded)
         return found
+
+    # Dashboards and alerts select `call="search"`, so searches inside `search_history` count there as well.
+    # The manager measures its own `search`; measuring this method directly would count those twice.
+    _measured_search = watched_method("search", search)
 
     async def _budget(self, results: int, max_tokens: int | None) -> "Budget":
         from aforesaid.search.queries import parse_limit

@@ -14,7 +14,7 @@ from aforesaid.model.conversations import Conversation, is_expired
 from aforesaid.transfer.digests import Digest, fingerprint
 from aforesaid.transfer.documents import DocumentsResult, store_derived
 
-_log = logging.getLogger("aforesaid.moving")
+_log = logging.getLogger("aforesaid.transfer")
 
 CHUNK = 1000
 """Entries read and stored together."""

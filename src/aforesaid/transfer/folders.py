@@ -36,7 +36,7 @@ from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
 from aforesaid.transfer.imports import import_, verify_one
 
-log = logging.getLogger("aforesaid.portability")
+log = logging.getLogger("aforesaid.transfer")
 
 Folder = Path | ScratchFolder
 AnyPath = Path | ScratchPath

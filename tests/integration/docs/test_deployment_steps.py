@@ -152,6 +152,8 @@ def test_every_file_that_starts_a_server_requires_keys(file: str) -> None:
 
 # A real proxy
 
+NGINX_PROGRAM = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+"""Packages install it in a folder that only root has in its PATH."""
 NGINX = """
 daemon off; error_log {root}/error.log; pid {root}/nginx.pid; worker_processes 1;
 events {{ worker_connections 64; }}
@@ -179,7 +181,9 @@ def proxied(folder: Path, address: str, *, bare: bool) -> Iterator[str]:
     server = BARE.format(port=port, address=address) if bare else shipped(port, address)
     (folder / "nginx.conf").write_text(NGINX.format(root=folder, server=server))
     process = subprocess.Popen(
-        ["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder)], stderr=subprocess.PIPE, text=True
+        [NGINX_PROGRAM or "nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder)],
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         _wait_for(f"http://127.0.0.1:{port}", process)
@@ -189,7 +193,7 @@ def proxied(folder: Path, address: str, *, bare: bool) -> Iterator[str]:
         process.communicate()
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+@pytest.mark.skipif(NGINX_PROGRAM is None, reason="nginx is not installed")
 @pytest.mark.parametrize("bare", [False, True], ids=["shipped", "bare"])
 def test_a_server_without_keys_behind_nginx_is_closed(machine: Machine, tmp_path: Path, bare: bool) -> None:
     assert machine.run(without("keys create")).returncode == 0

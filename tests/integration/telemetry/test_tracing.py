@@ -72,8 +72,8 @@ async def test_stages_of_a_search_are_spans() -> None:
             conversation = await erin.get_or_create_conversation("kitchen")
             await erin.add_message(conversation.id, "user", "leeks and potatoes")
             assert await erin.search_history("leeks")
-    assert spans.path_to("search.candidates") == ["search_history", "search.candidates"]
-    assert spans.path_to("search.reading") == ["search_history", "search.reading"]
+    assert spans.path_to("search.candidates") == ["search_history", "search", "search.candidates"]
+    assert spans.path_to("search.reading") == ["search_history", "search", "search.reading"]
 
 
 async def test_a_tool_is_a_span_that_says_whether_it_failed() -> None:

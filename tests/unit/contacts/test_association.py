@@ -274,7 +274,7 @@ async def test_a_failure_is_logged_and_never_reaches_the_conversation(
     manager = Manager(_Broken.Store(store))  # type: ignore[arg-type]
     conversation = await manager.get_or_create_conversation("kitchen")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    with caplog.at_level(logging.WARNING, "aforesaid.clients"):
+    with caplog.at_level(logging.WARNING, "aforesaid.contacts"):
         assert (await settled(manager, conversation)).message_count == 1
     assert "to a client failed: away" in caplog.text
 
@@ -328,7 +328,7 @@ async def test_closing_does_not_fail_with_the_store(caplog: pytest.LogCaptureFix
     manager = Manager(_Broken.Store(InMemoryBackend().of("erin")))  # type: ignore[arg-type]
     conversation = await manager.get_or_create_conversation("kitchen")
     await manager.add_message(conversation.id, "user", "Ann Oakley called")
-    with caplog.at_level(logging.WARNING, "aforesaid.clients"):
+    with caplog.at_level(logging.WARNING, "aforesaid.contacts"):
         await manager.contact_resources.close()
     assert "skipped client identification on close: away" in caplog.text
 
