@@ -19,6 +19,7 @@ from aforesaid.cli.runtime import (
     print_json,
     refuse_through_server,
     run,
+    store_url,
 )
 from aforesaid.contracts import Reindexable, capability
 from aforesaid.contracts.listing import every_record
@@ -164,7 +165,7 @@ def reindex(
 
     async def work() -> Result:
         result = Result()
-        async with memory_at(url) as memory:
+        async with memory_at(store_url(url)) as memory:
             with Progress(console=errors_console(), transient=True) as progress:
                 await _reindex_words(memory, result, progress)
                 if memory.search_resources.indexer is not None:

@@ -23,6 +23,7 @@ from aforesaid.cli.runtime import (
     print_json,
     require_master_key,
     run,
+    store_url,
 )
 from aforesaid.errors import InvalidInput, StoreUnavailable
 from aforesaid.settings import Settings
@@ -54,8 +55,8 @@ def copy(
         if encrypt or decrypt:
             require_master_key(Settings.load())
         async with (
-            memory_at(source, plain=encrypt) as from_memory,
-            memory_at(target, create=True, plain=decrypt) as to_memory,
+            memory_at(store_url(source), plain=encrypt) as from_memory,
+            memory_at(store_url(target), create=True, plain=decrypt) as to_memory,
         ):
             if as_json:
                 return await copy_all(from_memory.backend, to_memory.backend)
@@ -117,7 +118,7 @@ def export(
         return
 
     async def work() -> ExportReport:
-        async with memory_at(url) as memory, _open_output(output) as file:
+        async with memory_at(store_url(url)) as memory, _open_output(output) as file:
             return await export_all(memory.backend, file, owner=owner)
 
     report = run(work)
@@ -244,7 +245,7 @@ def import_(
         return
 
     async def work() -> CopyReport:
-        async with _open_export(file) as export, memory_at(url, create=True) as memory:
+        async with _open_export(file) as export, memory_at(store_url(url), create=True) as memory:
             if as_json:
                 return await import_all(export, memory.backend)
             with progress_bar("importing", total=None) as progress:

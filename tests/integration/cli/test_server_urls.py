@@ -82,17 +82,30 @@ def test_a_key_that_does_not_reach_so_far_is_said_before_anybody_talks(
         ("doctor",),
         ("reindex",),
         ("export",),
+        ("import", "-"),
         ("copy", "SERVER", "memory://"),
-        ("search", "x", "--words"),
-        ("archives", "--folder", "x"),
+        ("copy", "memory://", "SERVER"),
     ],
+    ids=" ".join,
 )
-def test_what_needs_the_store_itself_says_so(run: Run, server: Served, command: tuple[str, ...]) -> None:
+def test_a_command_that_needs_the_store_itself_refuses_a_server(
+    run: Run, server: Served, command: tuple[str, ...]
+) -> None:
     given = [server.url if part == "SERVER" else part for part in command]
     more = [] if "copy" in command else ["--url", server.url]
-    said = run(*given, *more, code=2).stderr
-    refusals = ("needs a store, not a server", "needs the URL of a store", "not available through a server")
-    assert any(refusal in said for refusal in refusals)
+    refused = run(*given, *more, code=2)
+    expected = "aforesaid: this command needs a store, not a server: run it with --url of the store\n"
+    assert refused.stderr == expected
+
+
+@pytest.mark.parametrize("command", [("search", "x", "--words"), ("archives", "--folder", "x")])
+def test_an_option_that_needs_the_store_itself_refuses_a_server(
+    run: Run, server: Served, command: tuple[str, ...]
+) -> None:
+    option = next(part for part in command if part.startswith("--"))
+    refused = run(*command, "--url", server.url, code=2)
+    expected = f"aforesaid: {option} needs the URL of a store; a server uses its own setting\n"
+    assert refused.stderr == expected
 
 
 def test_a_server_that_is_not_there_is_an_error_of_the_store(run: Run) -> None:

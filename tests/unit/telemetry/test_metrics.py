@@ -250,6 +250,21 @@ def test_every_call_of_the_manager_is_watched() -> None:
     assert not any(call.startswith("_") for call in calls)
 
 
+async def test_a_search_for_snippets_counts_as_a_search() -> None:
+    """Dashboards and alerts select `call="search"`."""
+
+    def counts() -> list[float]:
+        return [
+            value("aforesaid_call_seconds_count", {"call": call}) for call in ("search", "search_history")
+        ]
+
+    erin = ConversationManager()
+    before = counts()
+    await erin.search_history("leeks")
+    await erin.search("leeks")
+    assert counts() == [before[0] + 2, before[1] + 1]
+
+
 async def test_a_purge_is_counted() -> None:
     before = value("aforesaid_conversations_ended_total", {"how": "expired"})
     clock = FixedClock()
