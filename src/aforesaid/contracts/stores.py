@@ -306,7 +306,7 @@ def _matches(message: Message, document: dict[str, Any]) -> bool:
 _LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech")
 
 
-_EVERYTHING = 2**53
+_EVERYTHING = 2**53  # more than any log has, and exact as a double in Redis scripts
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ class KeyValueBackend(Backend):
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            await asyncio.gather(*self._writes, return_exceptions=True)
+            await asyncio.gather(*self._writes, return_exceptions=True)  # of cancelled callers
             await self.disconnect()
 
     def of(self, owner: str) -> "KeyValueStore":
@@ -66,6 +66,7 @@ class KeyValueBackend(Backend):
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         after = ""
+        # The first row names the owner; the next scan skips the owner's other rows.
         while rows := await self.scan(after, "\U0010ffff", limit=1):
             owner = next(iter(rows)).partition("\0")[0]
             if await self.of(owner).holds_anything(ignored_kinds=ignored_kinds):

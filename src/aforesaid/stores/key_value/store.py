@@ -299,6 +299,7 @@ class KeyValueStore(DocumentChecks):
 
     async def _with_ids(self, conversation_id: str, ids: Sequence[str]) -> Rows:
         """Return the record, and the messages with these ids."""
+        # Two steps, because the row of an id contains only the position of its message.
         known = await self._read(*(self._rows.key("i", conversation_id, one) for one in ids))
         messages = [self._rows.key("m", conversation_id, position.decode()) for position in known.values()]
         return known | await self._read(self._rows.key("c", conversation_id), *messages)
@@ -311,7 +312,7 @@ class KeyValueStore(DocumentChecks):
 
         async def write() -> T:
             async with self._backend.lock(self._owner):
-                rows = await read()
+                rows = await read()  # inside the lock, so that the difference applies to these rows
                 data = self._rows.decode(rows)
                 result = change(data)
                 after = self._rows.encode(data)

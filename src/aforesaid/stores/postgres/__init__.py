@@ -3,7 +3,7 @@
 - `backend` opens the database; `connections` connects and translates the driver's errors; `schema` migrates.
 - `store` is one owner's part. It consists of `log` (with `turns`), `documents`, `search` (by `terms`) and
   `vectors`, which share an `owner_connection`.
-- `watch` reports changes, `rows` converts rows to values and back, `counts` counts what a removal removes.
+- `watch` reports changes; `rows` converts rows to values and back.
 - `extensions` detects optional extensions; `citus` distributes the tables.
 
 The SQL is in `.sql` files. Needs PostgreSQL 15 or later.

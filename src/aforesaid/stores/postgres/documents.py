@@ -51,6 +51,7 @@ class Documents:
     async def page(self, listing: Listing) -> list[Document]:
         found = await self._page(listing)
         if listing.kind == CONTACTS and self._conversation_id is None:
+            # Contacts are rows of another table, except those whose key is not a UUID.
             found = sorted([*found, *await self._contacts.page(listing)], key=lambda one: one.key)
         return found[: listing.limit]
 

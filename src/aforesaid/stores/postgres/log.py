@@ -76,6 +76,7 @@ class Log:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         messages, head = without_head(messages)
         bodies = [encode_message(message).decode() for message in messages]
+        # Most ids are new, so the first attempt reads nothing; `write_turn` says when one is known.
         stored = await self._stored(conversation_id, messages) if repeats_an_id(messages) else {}
         for _ in range(ATTEMPTS):
             turn = split_known(conversation_id, messages, bodies, stored)
@@ -125,6 +126,7 @@ class Log:
         new = [messages[place] for place in turn.new]
         new_bodies = [bodies[place] for place in turn.new]
         values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
+        # Before a connection is taken: the terms of a long turn take milliseconds.
         values |= index_values(await self._index.of(new, new_bodies, now))
         values |= {
             "name": self._connection.name,
@@ -141,6 +143,7 @@ class Log:
             raise revision_conflict(written.record(), expected_revision)
         if written.state == "known":
             return None
+        # Most callers use neither the record nor the entries, so both are built on first access.
         entries = partial(_entries_of, conversation_id, new, written, now)
         if not turn.known:
             return Appended(conversation=written.record, new=entries)
@@ -203,6 +206,7 @@ class Log:
             )
             if found:
                 return replaced_entry(old, new, revision=found[0][0])
+            # Either the revision differs, or the message was replaced since it was read: then read it again.
             record = await self._connection.require(conversation_id)
             if seen is not None or (expected_revision is not None and record.revision != expected_revision):
                 raise revision_conflict(record, expected_revision)
@@ -239,6 +243,7 @@ class Log:
         record, by_sequence = check_restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in by_sequence.items()}
         async with self._connection.borrow() as connection, connection.transaction():
+            # The record is locked first, so that no concurrent turn takes one of these sequences.
             next_sequence, stored_head = await self._restore_record(connection, record)
             check_head(record.id, record.revision, stored_head, seen)
             named = self._connection.named(record.id)

@@ -4,9 +4,11 @@ A turn goes from `append` here to `Log.append`, which runs the query `write_turn
 the SQL function `aforesaid.turn`, which implements the rules of `model.conversations`.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from psycopg import Rollback
@@ -26,11 +28,12 @@ from aforesaid.contracts import (
 )
 from aforesaid.errors import ConversationExists, ConversationNotFound, RevisionConflict
 from aforesaid.model.clock import parse_moment
+from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, cursor_of
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._document_checks import DocumentChecks
-from aforesaid.stores.postgres import counts, rows
+from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import Connection
 from aforesaid.stores.postgres.documents import Documents
 from aforesaid.stores.postgres.log import Log
@@ -92,7 +95,7 @@ class PostgresStore(DocumentChecks):
         )
         if expected_revision is not None and left is not None:
             raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
-        return counts.deleted(tuple(gone))
+        return _deleted(tuple(gone))
 
     # Sessions
 
@@ -245,17 +248,30 @@ class PostgresStore(DocumentChecks):
         ]
 
     async def clear(self) -> Tally:
+        owned = self._connection.owned()
         async with self._connection.borrow() as connection, connection.transaction():
-            return await counts.clear(connection, self._connection.name, self._connection.owned())
+            execute = partial(self._connection.execute, connection)
+            await execute(("lock_to_delete", owned | {"id": None}))
+            ((sessions,),) = await execute(("clear_sessions", owned))
+            documents = await execute(("clear_documents", owned))
+            ((conversations, messages, index_entries),) = await execute(("clear_conversations", owned))
+            ((contacts,),) = await execute(("clear_contacts", owned))
+        counts = (conversations, messages, index_entries, sessions)
+        return _tally(counts, _with_contacts(documents, contacts))
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
-        values = (
-            self._connection.owned() | {"id": None}
-            if conversation_id is None
-            else self._connection.named(conversation_id)
-        )
+        if conversation_id is None:
+            values = self._connection.owned() | {"id": None}
+        else:
+            values = self._connection.named(conversation_id)
+        contacts = 0
         async with self._connection.borrow() as connection:
-            return await counts.tally(connection, self._connection.name, values)
+            execute = partial(self._connection.execute, connection)
+            (counts,) = await execute(("tally_conversations", values))
+            documents = await execute(("tally_documents", values))
+            if conversation_id is None:
+                ((contacts,),) = await execute(("tally_contacts", values))
+        return _tally(counts, _with_contacts(documents, contacts))
 
     # Watching
 
@@ -278,3 +294,25 @@ class PostgresStore(DocumentChecks):
 
 def _still_active(record: Conversation, active_since: datetime | None) -> bool:
     return active_since is None or record.last_activity >= active_since
+
+
+def _deleted(row: rows.Row) -> Tally:
+    """Parse the counts of `delete_conversation`."""
+    *counts, kinds, numbers = row
+    return _tally(counts, dict(zip(kinds, numbers, strict=True)))
+
+
+def _tally(counts: Sequence[int], documents: dict[str, int]) -> Tally:
+    conversations, messages, index_entries, sessions = counts
+    return Tally(
+        conversations=conversations,
+        messages=messages,
+        sessions=sessions,
+        index_entries=index_entries,
+        documents=documents,
+    )
+
+
+def _with_contacts(documents: list[rows.Row], contacts: int) -> dict[str, int]:
+    """Add the contacts to the document counts: most contacts are rows of another table."""
+    return dict(Counter(dict(documents)) + Counter({CONTACTS: contacts}))

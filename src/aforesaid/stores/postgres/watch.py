@@ -244,6 +244,7 @@ class Listener:
             async for notification in connection.notifies(timeout=pause):
                 self._dispatch(notification.payload)
             if is_settled:
+                # A connection that a firewall dropped is as silent as one without notifications.
                 await connection.execute(b"SELECT 1")
             else:
                 check = min(check * 2, LONGEST_CHECK)

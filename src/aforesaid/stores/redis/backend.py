@@ -83,6 +83,7 @@ class RedisBackend(Backend):
 
     async def _check_format(self, connections: Connections) -> None:
         key = format_key(self.prefix)
+        # `NX` first, then `GET`: of several processes that open an empty server, one writes the version.
         await connections.call("SET", key, FORMAT, "NX")
         found = await connections.call("GET", key)
         if found is None or not found.isdigit() or int(found) > FORMAT:

@@ -87,7 +87,7 @@ class Connections(ABC):
         async with self._exchange():
             try:
                 return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
-            except driver.NoScriptError:
+            except driver.NoScriptError:  # the server has restarted, or another node has taken over
                 return await self._send(("EVAL", script.text, len(keys), *keys, *values))
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Connections(ABC):
     async def _exchange(self) -> AsyncIterator[None]:
         """Take a slot, apply the timeout and translate the driver's errors."""
         await self._follow_loop()
-        free = self._free
+        free = self._free  # another loop may replace it before the command ends
         await self._take_slot()
         try:
             self._check_open()
@@ -177,6 +177,7 @@ class Connections(ABC):
 
         A connection that a router or firewall dropped is as silent as a channel without messages.
         """
+        # The driver keeps a partly received reply when the time is over, so reading can continue.
         reply = await _next_push(connection, seconds=HEARTBEAT_SECONDS)
         if reply is None:
             await connection.send_command("PING")
@@ -310,6 +311,7 @@ class ClusterConnections(Connections):
         return await self._client.execute_command(*command, NEVER_DECODE=True)
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
+        # The keys belong to several nodes, so there is no common pipeline.
         return await asyncio.gather(*(self.call(*command) for command in commands))
 
     def _listener(self) -> Any:

@@ -77,6 +77,7 @@ class Log:
         """Run `append.lua` until no message id needs to be compared; see `turns`."""
         changes = self._connection.keys.changes
         while True:
+            # A turn that contradicts itself is not stored; comparing raises the error of its first conflict.
             only_compare = "1" if draft.has_conflict else ""
             rest = (only_compare, changes, conversation_id, *head_values(draft.head), draft.packed())
             status, *reply = await self._connection.run(

@@ -27,6 +27,7 @@ class OwnerConnection:
 
     @property
     def connections(self) -> "Connections":
+        # Looked up each time: a store may be created before its backend is opened.
         return self._backend.connections
 
     @property
