@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
+from msgspec import Struct
+
 from aforesaid.contracts import ConversationStore, Entry, Position
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound
@@ -78,6 +80,14 @@ RELEVANT_SHARE = 0.05
 """Share of the best score below which results are dropped."""
 
 
+class PassageView(Struct, frozen=True, kw_only=True):
+    """How passages are shown: the time zone, the current time, and whether scores are explained."""
+
+    zone: tzinfo
+    now: datetime
+    explain: bool
+
+
 class PassageReader:
     """Reads ranked entries from the log until there are enough passages."""
 
@@ -85,18 +95,14 @@ class PassageReader:
         self,
         store: ConversationStore,
         message_filter: MessageFilter,
+        view: PassageView,
         *,
-        zone: tzinfo,
-        now: datetime,
-        explain: bool,
         forget: Callable[[str], None],
     ) -> None:
         self._store = store
         self._forget = forget
         self.message_filter = message_filter
-        self._zone = zone
-        self._now = now
-        self._explain = explain
+        self._view = view
         self._records: dict[str, Conversation | None] = {}
 
     async def passages(self, ranking: Ranking, results: int, *, most: int | None = None) -> list[Passage]:
@@ -131,10 +137,10 @@ class PassageReader:
             entry,
             record,
             terms=ranking.question.terms,
-            zone=self._zone,
-            now=self._now,
+            zone=self._view.zone,
+            now=self._view.now,
             score=one.score,
-            parts=ranking.parts(one) if self._explain else None,
+            parts=ranking.parts(one) if self._view.explain else None,
             before=before if entry.message.role != "user" and _is_new_neighbour(before, shown) else None,
             after=after if entry.message.role == "user" and _is_new_neighbour(after, shown) else None,
         )

@@ -31,7 +31,7 @@ from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.search.encoders import encodable_text, encode_text
 from aforesaid.search.memory_index import matches_while_degraded
-from aforesaid.search.passage_reader import MessageFilter, PassageReader
+from aforesaid.search.passage_reader import MessageFilter, PassageReader, PassageView
 from aforesaid.search.passages import (
     NEIGHBOUR_CHARACTERS,
     Passage,
@@ -140,38 +140,36 @@ class Searcher:
         zone: tzinfo | None = None,
     ) -> Findings:
         """Return passages that answer the question; the latest ones if it contains only a period."""
+        view = PassageView(zone=local_zone(zone), now=self.store.now(), explain=explain)
         with noting_freshness() as freshness:
-            findings = await self._search(question, filters, budget, explain=explain, zone=zone)
+            analyzed = analyze_question(question, now=view.now, zone=view.zone)
+            period = sole_period(question, now=view.now, zone=view.zone)
+            if period is not None:
+                filters = filters.restricted_to(period, now=view.now, zone=view.zone)
+            if period is not None or not analyzed.terms:
+                findings = await self._latest_passages(filters, budget, view)
+            else:
+                findings = await self._best_passages(question, analyzed, filters, budget, view)
         if not freshness.degraded:
             return findings
         note = "; ".join([WHILE_DEGRADED, *freshness.reasons])
         return replace(findings, degraded=True, note=note)
 
-    async def _search(
-        self, question: str, filters: Filters, budget: Budget, *, explain: bool, zone: tzinfo | None
+    async def _latest_passages(self, filters: Filters, budget: Budget, view: PassageView) -> Findings:
+        with timed("search.browsing", _browsing):
+            entries = await self._browse(MessageFilter(self.store, filters), budget.results)
+        passages = [passage_of(e, r, terms=(), zone=view.zone, now=view.now) for r, e in entries]
+        return Findings(passages=tuple(_fit_budget(passages, budget, ())))
+
+    async def _best_passages(
+        self, question: str, analyzed: AnalyzedQuestion, filters: Filters, budget: Budget, view: PassageView
     ) -> Findings:
-        zone, now = local_zone(zone), self.store.now()
-        analyzed = analyze_question(question, now=now, zone=zone)
-        period = sole_period(question, now=now, zone=zone)
-        if period is not None:
-            filters = filters.restricted_to(period, now=now, zone=zone)
-        if period is not None or not analyzed.terms:
-            with timed("search.browsing", _browsing):
-                entries = await self._browse(MessageFilter(self.store, filters), budget.results)
-            passages = [passage_of(e, r, terms=(), zone=zone, now=now) for r, e in entries]
-            return Findings(passages=tuple(_fit_budget(passages, budget, ())))
         ranking = await self.ranking(question, analyzed, filtered=bool(filters))
-        reader = PassageReader(
-            self.store,
-            MessageFilter(self.store, filters),
-            zone=zone,
-            now=now,
-            explain=explain,
-            forget=self.forget,
-        )
+        reader = PassageReader(self.store, MessageFilter(self.store, filters), view, forget=self.forget)
         with timed("search.reading", _reading):
             passages = await reader.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
         if filters and len(passages) < budget.results:
+            # The best candidates of all messages rarely pass the filters: rank only those that can.
             among = await reader.message_filter.conversations()
             ranking = await self.ranking(question, analyzed, among=among)
             with timed("search.reading", _reading):
@@ -198,28 +196,23 @@ class Searcher:
         among: Container[str] | None = None,
     ) -> Ranking:
         """Rank the candidates; with `among`, every matching message of these conversations."""
-        with timed("search.candidates", _candidates):
-            return await self._rank_candidates(question, analyzed, filtered=filtered, among=among)
-
-    async def _rank_candidates(
-        self, question: str, analyzed: AnalyzedQuestion, *, filtered: bool, among: Container[str] | None
-    ) -> Ranking:
         limit = BY_WORDS_FILTERED if filtered else BY_WORDS if among is None else EVERYTHING
-        if self.resources.embedder is not None and self._vectors is not None:
-            matches = await self.matches(lookup_terms(analyzed), limit=limit)
-            similar = await self._similarities_from_store(question) if matches.messages > SERVED else None
-            similar = similar or await self.similarities(question)
-        else:
-            # Encode the question first: two Python threads would compete for the interpreter lock.
-            # Comparing vectors releases the lock, so the index lookup runs during the comparison.
-            encoded = asyncio.Event()
-            matches, similar = await asyncio.gather(
-                self._matches_after(encoded, lookup_terms(analyzed), limit=limit),
-                self.similarities(question, encoded),
-            )
-        ranked = partial(rank, analyzed, matches, similar, weights=self.weights, among=among)
-        many = among is not None or len(matches.found) > WORTH_A_THREAD
-        return await asyncio.to_thread(ranked) if many else ranked()
+        with timed("search.candidates", _candidates):
+            if self.resources.embedder is not None and self._vectors is not None:
+                matches = await self.matches(lookup_terms(analyzed), limit=limit)
+                similar = await self._similarities_from_store(question) if matches.messages > SERVED else None
+                similar = similar or await self.similarities(question)
+            else:
+                # Encode the question first: two Python threads would compete for the interpreter lock.
+                # Comparing vectors releases the lock, so the index lookup runs during the comparison.
+                encoded = asyncio.Event()
+                matches, similar = await asyncio.gather(
+                    self._matches_after(encoded, lookup_terms(analyzed), limit=limit),
+                    self.similarities(question, encoded),
+                )
+            ranked = partial(rank, analyzed, matches, similar, weights=self.weights, among=among)
+            many = among is not None or len(matches.found) > WORTH_A_THREAD
+            return await asyncio.to_thread(ranked) if many else ranked()
 
     async def _matches_after(self, encoded: asyncio.Event, terms: Sequence[str], *, limit: int) -> Matches:
         await encoded.wait()
@@ -243,23 +236,20 @@ class Searcher:
         `encoded` is set when the question has been encoded or will not be.
         """
         encoded = encoded or asyncio.Event()
+        near: Similarities | None = None
         try:
-            return await self._similarities_from_memory(question, encoded)
+            if self.resources.embedder is None or self.store.degraded:
+                return None
+            vectors = self.resources.vectors_of(self.owner)
+            with self._fall_back_to_words():
+                near = await vectors.similarities(self.store, encodable_text(question), encoded)
+                if vectors.fully_scanned:
+                    self.resources.mark_scanned(self.owner)
+                for conversation_id in vectors.take_incomplete():
+                    self.enqueue_indexing(conversation_id)
         finally:
-            encoded.set()
-
-    async def _similarities_from_memory(self, question: str, encoded: asyncio.Event) -> Similarities | None:
-        if self.resources.embedder is None or self.store.degraded:
-            return None
-        vectors = self.resources.vectors_of(self.owner)
-        with self._fall_back_to_words():
-            near = await vectors.similarities(self.store, encodable_text(question), encoded)
-            if vectors.fully_scanned:
-                self.resources.mark_scanned(self.owner)
-            for conversation_id in vectors.take_incomplete():
-                self.enqueue_indexing(conversation_id)
-            return near
-        return None
+            encoded.set()  # the index lookup waits for it, also when the encoder fails
+        return near
 
     async def _similarities_from_store(self, question: str) -> Similarities | None:
         """Let the store compare vectors; return None if it cannot."""
