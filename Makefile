@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -34,15 +34,17 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 run: setup ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
 	@$(BIN)/aforesaid serve
 
-test: check ## Every check and every test
+test: check ## Run all checks and tests that a change must pass (under 8 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
 
-test-fast: setup ## The rules of every package, on memory and SQLite, in under a minute
-	$(PYTEST) --randomly-seed $(ORDER) --fast
+test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (under 45 seconds)
+	$(PYTEST) --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
 
-TIMES ?= 10
-explore: setup ## Every test in another order, with TIMES as many examples of each property, new ones (an hour)
-	$(PYTEST) --explore $(TIMES) --timeout 7200
+test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
+	AFORESAID_TEST_MATRIX=1 $(PYTEST) --randomly-seed $(ORDER)
+
+explore: setup ## Run the tests in another order, with ten times as many new examples (an hour)
+	$(PYTEST) --hypothesis-profile explore --timeout 7200
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .

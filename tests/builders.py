@@ -8,25 +8,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import VALUE_SETS
 from aforesaid.model.ids import new_id
+from tests.report import MATRIX
 from tests.servers.postgres import Databases
 from tests.servers.remote import BEHIND, open_at
 
 T = TypeVar("T")
 Play = Callable[[ConversationManager], Awaitable[T]]
-
-# Each property holds for at least a hundred examples; a store behind a socket takes its time.
-examples = settings(
-    max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
 
 
 class World:
@@ -36,6 +29,10 @@ class World:
         self.url = url
         self.runner = asyncio.Runner()
         self.memory = self.runner.run(self._open())
+
+    @property
+    def is_remote(self) -> bool:
+        return self.url.startswith(BEHIND)
 
     async def _open(self) -> aforesaid.Memory:
         return await open_at(self.url, sweep_every=None, embedder=None)
@@ -77,6 +74,11 @@ async def forget(manager: ConversationManager) -> None:
 STORES = ("memory", "sqlite", "file", "redis", "postgres")
 PLACES = (*STORES, "server")
 """Where a manager's conversations can be: in a store, or behind a server, which has one."""
+FEATURE_PLACES = PLACES if MATRIX else ("sqlite",)
+"""Where the manager's features are tested: the contract proves that other stores behave as SQLite does."""
+FEATURE_STORES = STORES if MATRIX else ("sqlite",)
+LAYER_STORES = STORES if MATRIX else ("memory", "sqlite")
+"""What layers are tested around."""
 
 
 def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:

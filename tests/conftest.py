@@ -1,9 +1,11 @@
-"""What all tests share: a blocked event loop is an error, and a run ends with how every store did."""
+"""Shared by all tests: fixtures, the guard against blocking calls, and the report at the end of a run."""
 
 import gc
 import os
+import resource
 import shutil
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,48 +13,76 @@ import certifi
 import pytest
 from blockbuster import BlockBuster
 
-# Loaded before any loop runs: importing reads files, once.
+# Imported before any event loop runs: importing reads files, which the guard below forbids.
 import aforesaid.stores.json_file
 import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite  # noqa: F401
 from tests import report
-from tests.not_through_server import stays_apart
+from tests.examples import register_profiles
+from tests.local_only import is_excluded
 
 pytest.register_assert_rewrite("aforesaid.testing")
+from aforesaid.testing import FixedClock  # noqa: E402  its assertions must be rewritten first
 
 pytest_plugins = [
     "tests.servers.postgres",
-    "tests.servers.providers",
     "tests.servers.redis",
     "tests.servers.remote",
-    "tests.tiers",
+    "tests.servers.providers",
 ]
 
+register_profiles()
 
-IN_MEMORY = Path("/dev/shm")
-ROOM = 8 * 2**30
-"""What a run may put into memory: databases of PostgreSQL, mostly. Folders of passed tests go at once."""
+SHARED_MEMORY = Path("/dev/shm")
+NEEDED_MEMORY = 8 * 2**30
+"""Bytes that a run may need, mostly for PostgreSQL databases. Folders of passed tests are removed at once."""
+STARTED = time.monotonic()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Files of tests lie in memory where there is room: a process that is killed leaves them as a disk would,
-    and nobody waits for a disk. `TMPDIR` names another place."""
-    if "TMPDIR" not in os.environ and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM:
-        os.environ["TMPDIR"] = str(IN_MEMORY)
+    """Put temporary files into memory if there is room, unless `TMPDIR` is set.
+
+    A killed process leaves its files there just as on a disk, and no test waits for a disk.
+    """
+    if "TMPDIR" in os.environ or not SHARED_MEMORY.is_dir():
+        return
+    if shutil.disk_usage(SHARED_MEMORY).free > NEEDED_MEMORY:
+        os.environ["TMPDIR"] = str(SHARED_MEMORY)
         tempfile.tempdir = None
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Drop tests that cannot run through a server and, except in the matrix, exhaustive ones."""
+    items[:] = [
+        item
+        for item in items
+        if not is_excluded(item.nodeid) and (report.MATRIX or item.get_closest_marker("exhaustive") is None)
+    ]
+
+
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: the garbage collector need not look at all of it over and over."""
+    """Exempt collected tests from garbage collection: they live until the end of the run."""
     gc.collect()
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Write the last lines of a run, after all other sections."""
+    yield
+    terminalreporter.section("stores", sep="-")
+    for line in report.lines(terminalreporter.stats):
+        terminalreporter.write_line(line)
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    processor = sum(usage.ru_utime + usage.ru_stime for usage in used)
+    terminalreporter.write_line(report.time_line(time.monotonic() - STARTED, processor))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every HTTP client reads whom it trusts. One authority will do: nobody here speaks to the outside."""
+    """Trust one certificate authority: no test connects to the outside, and loading all of them is slow."""
     first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----")
     file = tmp_path_factory.mktemp("trusted") / "one.pem"
     file.write_text(first + end)
@@ -63,7 +93,7 @@ def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Spools, and the marks of stores that were reached, stay out of the home of whoever runs the tests."""
+    """Keep spools and marks of reached stores out of the user's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
@@ -71,37 +101,23 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def guard() -> BlockBuster:
-    """What makes our blocking calls errors, while it is active."""
+    """Raise an error for a blocking call in our code, while active."""
     guard = BlockBuster("aforesaid")
     for function in guard.functions.values():
-        # A Redis client that is handed to us looks up its own version on disk at its first connection.
+        # A Redis client that the caller provides reads its own version from disk at its first connection.
         function.can_block_in("redis/utils.py", "get_lib_version")
     return guard
 
 
 @pytest.fixture(autouse=True)
 def nothing_blocks_the_event_loop(guard: BlockBuster) -> Iterator[None]:
-    """File and socket work of ours on the event loop's thread is an error: in a voice path it is a pause."""
+    """Fail a test that blocks the event loop: in a voice assistant that is an audible pause."""
     guard.activate()
     yield
     guard.deactivate()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and leave out for good what cannot be played through a server of ours."""
-    items[:] = [item for item in items if not stays_apart(item.nodeid)]
-    for item in items:
-        if SERVERS & set(report.stores_of(item.nodeid)):
-            item.add_marker("server")
-
-
-SERVERS = {"redis", "postgres"}
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """The last lines of a run: after everything else that pytest has to say."""
-    yield
-    terminalreporter.section("stores", sep="-")
-    for line in report.lines(terminalreporter.stats):
-        terminalreporter.write_line(line)
+@pytest.fixture
+def clock() -> FixedClock:
+    """A clock that moves only when a test moves it."""
+    return FixedClock()

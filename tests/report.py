@@ -1,10 +1,13 @@
-"""The table at the end of a run: how every store did. A store that was not tested shows, too."""
+"""The report at the end of a run: outcomes by store, what could not run, and the time used."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+MATRIX = os.environ.get("AFORESAID_TEST_MATRIX") == "1"
+"""Whether tests run on every store they can use: `make test-matrix`."""
 STORES = {
     "memory": "memory",
     "file": "json_file",
@@ -13,11 +16,13 @@ STORES = {
     "postgres": "postgres",
     "server": "server",
 }
-"""A store's name in a parameter, and in the name of its test module; and a server, which has a store."""
+"""A store's name in a parameter → the prefix of its test modules."""
 SPEECH = "tests/integration/voice/test_embedded.py"
-"""What needs espeak-ng to speak and PocketSphinx to understand it."""
+"""Needs espeak-ng and PocketSphinx."""
 PROXY = "tests/integration/docs/test_deployment_steps.py"
-"""What needs nginx."""
+"""Needs nginx."""
+BUDGET = 8 * 60
+"""Seconds that `make test` may take on two idle cores."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 _MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
@@ -25,7 +30,7 @@ _PARAMETERS = re.compile(r"\[(.*)\]$", re.DOTALL)
 
 
 def stores_of(test: str) -> list[str]:
-    """Which stores a test is about: by its module under tests/stores, or else by its parameters."""
+    """Return the stores that a test uses, by its module in a folder `stores`, or else by its parameters."""
     module = _MODULE.match(test)
     if module:
         return [name for name, prefix in STORES.items() if f"{module[1]}_".startswith(f"{prefix}_")]
@@ -34,13 +39,13 @@ def stores_of(test: str) -> list[str]:
 
 
 def parameters_of(test: str) -> list[str]:
-    """The parameters in a test's name."""
+    """Return the parameters in a test's name."""
     parameters = _PARAMETERS.search(test)
     return parameters[1].split("-") if parameters else []
 
 
 def counted(stats: Mapping[str, Sequence[Any]]) -> dict[str, Counter[str]]:
-    """Outcomes by store. A test between two stores counts for both."""
+    """Count outcomes by store. A test that uses two stores counts for both."""
     table: dict[str, Counter[str]] = {name: Counter() for name in STORES}
     for outcome in OUTCOMES:
         for report in stats.get(outcome, ()):
@@ -50,7 +55,7 @@ def counted(stats: Mapping[str, Sequence[Any]]) -> dict[str, Counter[str]]:
 
 
 def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
-    """The table, and under it what could not be set up."""
+    """Yield the table, then a line for each part that could not be set up."""
     yield f"{'store':<10}" + "".join(f"{outcome:>9}" for outcome in OUTCOMES)
     for store, counts in counted(stats).items():
         cells = "".join(f"{counts[outcome]:>9}" for outcome in OUTCOMES)
@@ -72,3 +77,12 @@ def _reason(report: Any) -> str:
     crash = getattr(report.longrepr, "reprcrash", None)
     text = str(crash.message if crash is not None else report.longrepr)
     return text.strip().splitlines()[0] if text.strip() else "no reason given"
+
+
+def time_line(seconds: float, processor: float) -> str:
+    """Return the time used, and the budget. Processor time does not depend on how busy the machine is."""
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"time: {minutes}:{rest:02}; processor time {processor:.0f} s, so {processor / 2 / 60:.1f} minutes"
+        f" on two idle cores; `make test` may take {BUDGET // 60} minutes there"
+    )

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.agents import AgenticLoop, RuleRouter, Specialist, SupervisorAgent
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AgentUnavailable
 from aforesaid.memory.manager import ConversationManager
-from tests.builders import World, examples, spoken
+from tests.builders import World, spoken
 from tests.doubles import Scripted
+from tests.examples import for_all
 
 AGENTS = ("home", "music", "bills")
 words = st.text("abc ", min_size=1, max_size=8).filter(str.strip)
@@ -40,8 +40,7 @@ async def log_of(erin: ConversationManager) -> list[Any]:
 
 
 # Feature: conversation-context, Property 14: Context provision to agents
-@examples
-@given(played=turns, question=words)
+@for_all(played=turns, question=words)
 def test_the_agent_that_answers_gets_history_and_question(
     world: World, played: list[Any], question: str
 ) -> None:
@@ -57,8 +56,7 @@ def test_the_agent_that_answers_gets_history_and_question(
 
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
-@examples
-@given(played=turns)
+@for_all(played=turns)
 def test_an_agent_with_its_own_view_gets_its_words_and_the_users(world: World, played: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         house = House(erin, "own")
@@ -74,8 +72,7 @@ def test_an_agent_with_its_own_view_gets_its_words_and_the_users(world: World, p
 
 
 # Feature: conversation-context, Property 32: Agent tracking in messages
-@examples
-@given(played=turns)
+@for_all(played=turns)
 def test_answers_carry_the_agents_name_and_questions_carry_none(world: World, played: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         answered = await House(erin, "full").play(played)
@@ -89,8 +86,7 @@ def test_answers_carry_the_agents_name_and_questions_carry_none(world: World, pl
 
 
 # Feature: conversation-context, Property 3: Equal treatment of messages
-@examples
-@given(said=spoken, view=st.sampled_from(["own", "narrated", "full"]))
+@for_all(said=spoken, view=st.sampled_from(["own", "narrated", "full"]))
 def test_an_agent_sees_spoken_and_typed_messages_alike(world: World, said: list[Any], view: str) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -108,8 +104,7 @@ def test_an_agent_sees_spoken_and_typed_messages_alike(world: World, said: list[
 
 
 # Feature: conversation-context, Property 33: Dual context maintenance
-@examples
-@given(played=turns, view=st.sampled_from(["own", "narrated", "full"]))
+@for_all(played=turns, view=st.sampled_from(["own", "narrated", "full"]))
 def test_whatever_an_agent_sees_the_whole_history_stays(world: World, played: list[Any], view: str) -> None:
     async def play(erin: ConversationManager) -> None:
         answered = await House(erin, view).play(played)

@@ -2,20 +2,19 @@
 
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
 from aforesaid.contracts import Audio, Transcript
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.voice import VoiceAssistant
-from tests.builders import World, contents, examples, say, spoken
+from tests.builders import World, contents, say, spoken
 from tests.doubles import Scripted
+from tests.examples import for_all
 
 
 # Feature: conversation-context, Property 1: Cross-channel message storage
-@examples
-@given(said=spoken)
+@for_all(said=spoken)
 def test_every_message_is_stored_with_its_content_type(world: World, said: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -27,8 +26,7 @@ def test_every_message_is_stored_with_its_content_type(world: World, said: list[
 
 
 # Feature: conversation-context, Property 2: Cross-channel context access
-@examples
-@given(said=spoken)
+@for_all(said=spoken)
 def test_a_session_of_either_channel_gets_all_that_was_said(world: World, said: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("voice session", channel="voice")
@@ -45,8 +43,7 @@ def test_a_session_of_either_channel_gets_all_that_was_said(world: World, said: 
 
 
 # Feature: conversation-context, Property 3: Equal treatment of messages
-@examples
-@given(said=spoken)
+@for_all(said=spoken)
 def test_the_content_type_makes_no_difference_to_a_context(world: World, said: list[Any]) -> None:
     async def contexts(erin: ConversationManager) -> list[list[Any]]:
         loaded = []
@@ -94,8 +91,7 @@ async def heard_of(erin: ConversationManager, session: str) -> list[tuple[str, A
 
 
 # Feature: conversation-context, Property 22: Voice transcription storage
-@examples
-@given(transcript=words, answer=words)
+@for_all(transcript=words, answer=words)
 def test_a_spoken_question_is_stored_once_as_its_transcript_marked_audio(
     world: World, transcript: str, answer: str
 ) -> None:
@@ -111,8 +107,7 @@ def test_a_spoken_question_is_stored_once_as_its_transcript_marked_audio(
 
 
 # Feature: conversation-context, Property 23: Text message storage
-@examples
-@given(text=words, answer=words, is_direct=st.booleans())
+@for_all(text=words, answer=words, is_direct=st.booleans())
 def test_a_typed_question_is_stored_once_marked_text(
     world: World, text: str, answer: str, is_direct: bool
 ) -> None:

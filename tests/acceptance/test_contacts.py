@@ -1,11 +1,11 @@
 """Clients: whoever is named is linked, listed with all of its conversations, each on its own."""
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contacts import ClientAssociationService, Contact
 from aforesaid.memory.manager import ConversationManager
-from tests.builders import World, examples
+from tests.builders import World
+from tests.examples import for_all
 
 GIVEN = ("Robert", "Anna", "José", "Élodie", "Jürgen", "Siobhan", "Priya", "Willem")
 FAMILY = ("Oakley", "Müller", "Lefèvre", "Núñez", "van den Berg", "O'Brien", "Raman", "Abernathy")
@@ -36,8 +36,7 @@ async def leave(erin: ConversationManager, contacts: list[Contact]) -> None:
 
 
 # Feature: conversation-context, Property 5: Client association storage
-@examples
-@given(names=people, said=st.sampled_from(SAID), restart=st.booleans())
+@for_all(names=people, said=st.sampled_from(SAID), restart=st.booleans())
 def test_whoever_is_named_is_linked_and_stays_so(
     world: World, names: list[tuple[str, str]], said: str, restart: bool
 ) -> None:
@@ -58,8 +57,7 @@ def test_whoever_is_named_is_linked_and_stays_so(
 
 
 # Feature: conversation-context, Property 15: Client query retrieval
-@examples
-@given(names=people, data=st.data())
+@for_all(names=people, data=st.data())
 def test_all_conversations_that_name_a_client_are_found_by_it(
     world: World, names: list[tuple[str, str]], data: st.DataObject
 ) -> None:
@@ -83,8 +81,7 @@ def test_all_conversations_that_name_a_client_are_found_by_it(
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
-@examples
-@given(names=people, count=st.integers(2, 4))
+@for_all(names=people, count=st.integers(2, 4))
 def test_conversations_that_name_one_client_stay_separate(
     world: World, names: list[tuple[str, str]], count: int
 ) -> None:

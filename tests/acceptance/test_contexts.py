@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.windows import WindowPolicy
-from tests.builders import World, contents, examples, names, say, spoken
+from tests.builders import World, contents, names, say, spoken
+from tests.examples import for_all
 
 AGENTS = ("home", "music", "invoices")
 
@@ -30,8 +30,7 @@ def numbered(kind: str, number: int) -> dict[str, Any]:
 
 
 # Feature: conversation-context, Property 12: Context window limiting
-@examples
-@given(said=st.lists(kinds, max_size=40), window=st.integers(1, 25), turns=st.integers(1, 4))
+@for_all(said=st.lists(kinds, max_size=40), window=st.integers(1, 25), turns=st.integers(1, 4))
 def test_the_context_is_exactly_the_most_recent_messages(
     world: World, said: list[str], window: int, turns: int
 ) -> None:
@@ -60,8 +59,7 @@ def test_the_context_is_exactly_the_most_recent_messages(
 
 
 # Feature: conversation-context, Property 14: Context provision to agents
-@examples
-@given(said=spoken, question=contents)
+@for_all(said=spoken, question=contents)
 def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any], question: str) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -76,8 +74,7 @@ def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any
 
 
 # Feature: conversation-context, Property 25: Pagination support
-@examples
-@given(count=st.integers(0, 15), limit=st.integers(0, 20), offset=st.integers(0, 20))
+@for_all(count=st.integers(0, 15), limit=st.integers(0, 20), offset=st.integers(0, 20))
 def test_pages_are_the_right_part_of_the_log(world: World, count: int, limit: int, offset: int) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -103,8 +100,7 @@ async def exchange(erin: ConversationManager, said: list[Any]) -> str:
 
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
-@examples
-@given(said=exchanges, agent=st.sampled_from(AGENTS))
+@for_all(said=exchanges, agent=st.sampled_from(AGENTS))
 def test_an_agents_view_is_its_own_messages_and_the_users(world: World, said: list[Any], agent: str) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation_id = await exchange(erin, said)
@@ -118,8 +114,7 @@ def test_an_agents_view_is_its_own_messages_and_the_users(world: World, said: li
 
 
 # Feature: conversation-context, Property 32: Agent tracking in messages
-@examples
-@given(said=st.lists(st.tuples(contents, names), min_size=1, max_size=8))
+@for_all(said=st.lists(st.tuples(contents, names), min_size=1, max_size=8))
 def test_every_answer_says_which_agent_gave_it(world: World, said: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -132,8 +127,7 @@ def test_every_answer_says_which_agent_gave_it(world: World, said: list[Any]) ->
 
 
 # Feature: conversation-context, Property 33: Dual context maintenance
-@examples
-@given(said=exchanges)
+@for_all(said=exchanges)
 def test_the_whole_history_and_each_agents_own_are_both_there(world: World, said: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation_id = await exchange(erin, said)

@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.errors import InvalidInput
@@ -14,17 +13,16 @@ from tests.builders import (
     World,
     content_types,
     contents,
-    examples,
     json_contents,
     moments,
     names,
     roles,
 )
+from tests.examples import for_all
 
 
 # Feature: conversation-context, Property 6: Message structure validation
-@examples
-@given(role=st.sampled_from(ROLES), content=contents, invalid=names.filter(lambda name: name not in ROLES))
+@for_all(role=st.sampled_from(ROLES), content=contents, invalid=names.filter(lambda name: name not in ROLES))
 def test_a_message_has_role_content_and_a_moment_with_its_zone(
     world: World, role: Any, content: str, invalid: Any
 ) -> None:
@@ -42,8 +40,7 @@ def test_a_message_has_role_content_and_a_moment_with_its_zone(
 
 
 # Feature: conversation-context, Property 8: Optional metadata support
-@examples
-@given(
+@for_all(
     agent_name=st.none() | names,
     content_type=st.none() | content_types,
     message_id=st.none() | names,
@@ -73,8 +70,7 @@ def test_metadata_are_stored_and_none_is_required(
 
 
 # Feature: conversation-context, Property 9: Chronological message ordering
-@examples
-@given(stamps=st.lists(st.tuples(moments, content_types), min_size=1, max_size=12))
+@for_all(stamps=st.lists(st.tuples(moments, content_types), min_size=1, max_size=12))
 def test_messages_read_in_order_of_time_whatever_order_they_came_in(world: World, stamps: list[Any]) -> None:
     async def play(erin: ConversationManager) -> list[tuple[datetime, int]]:
         conversation = await erin.get_or_create_conversation("s")
@@ -99,8 +95,7 @@ long_texts = st.builds(
 
 
 # Feature: conversation-context, Property 10: Content preservation
-@examples
-@given(
+@for_all(
     role=roles,
     content=json_contents | long_texts,
     extra=st.dictionaries(st.text(max_size=6), json_contents, max_size=3),

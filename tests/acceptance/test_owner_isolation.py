@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -36,6 +36,7 @@ from aforesaid.stores.postgres.backend import PostgresBackend
 from aforesaid.stores.redis.connections import Connections
 from aforesaid.transfer.folders import Manifest
 from tests.builders import PLACES, url_for
+from tests.examples import examples
 from tests.servers.remote import open_at
 from tests.unit.retention.test_archives import live
 from tests.unit.retention.test_owner_folders import whole
@@ -333,11 +334,7 @@ names = st.text(
 )
 
 
-@settings(
-    max_examples=10,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(10)
 @given(victim=names, attacker=names, calls=st.lists(st.sampled_from(sorted(CASES.keys() - SLOW)), max_size=5))
 def test_any_two_owners_and_any_calls(
     world: Any, victim: str, attacker: str, calls: list[str], tmp_path: Path

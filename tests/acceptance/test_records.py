@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import VALUE_SETS
-from tests.builders import World, client_ids, examples, names, say, spoken, tags, value_of
+from tests.builders import World, client_ids, names, say, spoken, tags, value_of
+from tests.examples import for_all
 
 FIELDS = (
     "id client_id client_name subject channel status priority assigned_to messages last_message_at "
@@ -18,8 +18,7 @@ FIELDS = (
 
 
 # Feature: conversation-context, Property 5: Client association storage
-@examples
-@given(client_id=client_ids, client_name=names)
+@for_all(client_id=client_ids, client_name=names)
 def test_a_linked_client_is_stored(world: World, client_id: str, client_name: str) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -31,8 +30,7 @@ def test_a_linked_client_is_stored(world: World, client_id: str, client_name: st
 
 
 # Feature: conversation-context, Property 15: Client query retrieval
-@examples
-@given(clients=st.lists(client_ids, min_size=1, max_size=3, unique=True), data=st.data())
+@for_all(clients=st.lists(client_ids, min_size=1, max_size=3, unique=True), data=st.data())
 def test_all_conversations_of_a_client_are_found(
     world: World, clients: list[str], data: st.DataObject
 ) -> None:
@@ -51,8 +49,7 @@ def test_all_conversations_of_a_client_are_found(
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
-@examples
-@given(client_id=client_ids, count=st.integers(2, 6))
+@for_all(client_id=client_ids, count=st.integers(2, 6))
 def test_conversations_of_one_client_are_separate(world: World, client_id: str, count: int) -> None:
     async def play(erin: ConversationManager) -> None:
         ids = []
@@ -69,8 +66,7 @@ def test_conversations_of_one_client_are_separate(world: World, client_id: str, 
 
 
 # Feature: conversation-context, Property 17: Metadata initialization
-@examples
-@given(channel=value_of("channel"), client_id=st.none() | client_ids)
+@for_all(channel=value_of("channel"), client_id=st.none() | client_ids)
 def test_every_field_is_initialised(world: World, channel: Any, client_id: str | None) -> None:
     async def play(erin: ConversationManager) -> None:
         made = await erin.get_or_create_conversation("s", client_id=client_id, channel=channel)
@@ -100,22 +96,19 @@ def check_set(world: World, field: str, valid: str, invalid: str) -> None:
 
 
 # Feature: conversation-context, Property 18: Status value validation
-@examples
-@given(valid=value_of("status"), invalid=names.filter(lambda name: name not in VALUE_SETS["status"]))
+@for_all(valid=value_of("status"), invalid=names.filter(lambda name: name not in VALUE_SETS["status"]))
 def test_a_status_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
     check_set(world, "status", valid, invalid)
 
 
 # Feature: conversation-context, Property 19: Priority value validation
-@examples
-@given(valid=value_of("priority"), invalid=names.filter(lambda name: name not in VALUE_SETS["priority"]))
+@for_all(valid=value_of("priority"), invalid=names.filter(lambda name: name not in VALUE_SETS["priority"]))
 def test_a_priority_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
     check_set(world, "priority", valid, invalid)
 
 
 # Feature: conversation-context, Property 20: Metadata updates on message addition
-@examples
-@given(said=spoken)
+@for_all(said=spoken)
 def test_the_record_moves_with_every_message(world: World, said: list[Any]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
@@ -134,8 +127,7 @@ def test_the_record_moves_with_every_message(world: World, said: list[Any]) -> N
 
 
 # Feature: conversation-context, Property 21: Tag array storage
-@examples
-@given(first=tags, second=tags)
+@for_all(first=tags, second=tags)
 def test_tags_are_stored_in_order(world: World, first: list[str], second: list[str]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
 from aforesaid.search.analysis import terms_of
-from tests.builders import World, examples, roles, value_of
+from tests.builders import World, roles, value_of
+from tests.examples import for_all
 
 WORDS = ("topeka", "bicycle", "leek", "garage", "violin", "harbour", "pepper", "candle", "märz", "猫")
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -60,8 +60,7 @@ async def made(manager: ConversationManager, plan: Plan, number: int) -> Convers
 
 
 # Feature: conversation-context, Property 26: Search by multiple criteria
-@examples
-@given(planned=st.lists(plans, max_size=5), word=words)
+@for_all(planned=st.lists(plans, max_size=5), word=words)
 def test_a_word_in_name_subject_or_content_is_found(world: World, planned: list[Plan], word: str) -> None:
     async def play(erin: ConversationManager) -> None:
         ids = [(await made(erin, plan, number)).id for number, plan in enumerate(planned)]
@@ -73,8 +72,7 @@ def test_a_word_in_name_subject_or_content_is_found(world: World, planned: list[
 
 
 # Feature: conversation-context, Property 27: Search result structure
-@examples
-@given(plan=plans, word=words)
+@for_all(plan=plans, word=words)
 def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, word: str) -> None:
     async def play(erin: ConversationManager) -> None:
         record = await made(erin, plan, 1)
@@ -95,8 +93,7 @@ def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, wor
 
 
 # Feature: conversation-context, Property 28: JSONB content search
-@examples
-@given(
+@for_all(
     planned=st.lists(st.lists(st.tuples(roles, sentences), max_size=4), min_size=1, max_size=5),
     word=words,
     in_blocks=st.booleans(),
@@ -124,8 +121,7 @@ FILLER = ("stone", "paper", "scissors", "window")
 
 
 # Feature: conversation-context, Property 29: Search result ranking
-@examples
-@given(
+@for_all(
     asked=st.lists(words, min_size=2, max_size=4, unique=True),
     shares=st.lists(st.integers(0, 4), min_size=2, max_size=6),
     days=st.permutations(range(6)),
@@ -201,8 +197,7 @@ filters = st.builds(
 
 
 # Feature: conversation-context, Property 30: Search filtering
-@examples
-@given(planned=st.lists(plans, min_size=1, max_size=5), wanted=filters, query=st.none() | words)
+@for_all(planned=st.lists(plans, min_size=1, max_size=5), wanted=filters, query=st.none() | words)
 def test_every_filter_applies(world: World, planned: list[Plan], wanted: Filters, query: str | None) -> None:
     async def play(erin: ConversationManager) -> None:
         records = [await made(erin, plan, number) for number, plan in enumerate(planned)]
@@ -245,8 +240,7 @@ hostile = (
 )
 
 
-@settings(examples, max_examples=200)
-@given(query=hostile, secret=words)
+@for_all(200, query=hostile, secret=words)
 def test_no_query_raises_and_none_reaches_another_owner(world: World, query: str, secret: str) -> None:
     async def play(erin: ConversationManager) -> None:
         mine = await made(erin, Plan(client_name="Erin", subject=None, said=[("user", "my own words")]), 1)
@@ -265,8 +259,7 @@ def test_no_query_raises_and_none_reaches_another_owner(world: World, query: str
     world.play(play)
 
 
-@examples
-@given(said=st.lists(sentences, min_size=1, max_size=6), word=words)
+@for_all(said=st.lists(sentences, min_size=1, max_size=6), word=words)
 def test_every_message_with_a_word_is_found_and_quoted(world: World, said: list[str], word: str) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")

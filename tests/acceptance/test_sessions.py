@@ -2,18 +2,17 @@
 
 from typing import Any
 
-from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import RESERVED, SessionManager
 from aforesaid.model.ids import new_id
-from tests.builders import World, examples, forget, names, say, spoken
+from tests.builders import World, forget, names, say, spoken
+from tests.examples import for_all
 
 
 # Feature: conversation-context, Property 4: Cross-session persistence
-@examples
-@given(said=spoken)
+@for_all(said=spoken)
 def test_a_new_session_finds_the_history_after_a_restart(world: World, said: list[Any]) -> None:
     owner = f"owner-{new_id()}"
 
@@ -35,8 +34,7 @@ def test_a_new_session_finds_the_history_after_a_restart(world: World, said: lis
 
 
 # Feature: conversation-context, Property 11: Session initialization with history
-@examples
-@given(said=spoken, session=names)
+@for_all(said=spoken, session=names)
 def test_a_session_of_an_existing_conversation_starts_with_its_history(
     world: World, said: list[Any], session: str
 ) -> None:
@@ -52,8 +50,7 @@ def test_a_session_of_an_existing_conversation_starts_with_its_history(
 
 
 # Feature: conversation-context, Property 13: Multi-session continuity
-@examples
-@given(sessions=st.lists(spoken, min_size=2, max_size=4))
+@for_all(sessions=st.lists(spoken, min_size=2, max_size=4))
 def test_what_was_said_in_all_sessions_is_there(world: World, sessions: list[list[Any]]) -> None:
     async def play(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("session 0")
@@ -71,8 +68,7 @@ def test_what_was_said_in_all_sessions_is_there(world: World, sessions: list[lis
 
 
 # Feature: conversation-context, Property 24: Session-to-conversation mapping
-@examples
-@given(sessions=st.lists(names, min_size=1, max_size=5, unique=True))
+@for_all(sessions=st.lists(names, min_size=1, max_size=5, unique=True))
 def test_a_session_leads_to_its_conversation(world: World, sessions: list[str]) -> None:
     async def play(erin: ConversationManager) -> None:
         made = {session: (await erin.get_or_create_conversation(session)).id for session in sessions}
@@ -91,8 +87,7 @@ channels = st.sampled_from(["voice", "text"])
 
 
 # Feature: conversation-context, Property 11: Session initialization with history
-@examples
-@given(said=spoken, session=sessions_, channel=channels)
+@for_all(said=spoken, session=sessions_, channel=channels)
 def test_a_session_asked_into_a_conversation_begins_with_its_history(
     world: World, said: list[Any], session: str, channel: Any
 ) -> None:
@@ -109,8 +104,7 @@ def test_a_session_asked_into_a_conversation_begins_with_its_history(
 
 
 # Feature: conversation-context, Property 13: Multi-session continuity
-@examples
-@given(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
+@for_all(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
 def test_sessions_of_one_device_go_on_with_one_conversation(
     world: World, turns: list[tuple[list[Any], Any]]
 ) -> None:
@@ -128,8 +122,7 @@ def test_sessions_of_one_device_go_on_with_one_conversation(
 
 
 # Feature: conversation-context, Property 24: Session-to-conversation mapping
-@examples
-@given(sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3)))
+@for_all(sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3)))
 def test_an_active_session_has_its_conversation_and_an_ended_one_has_none(
     world: World, sessions: list[str], ended: set[int]
 ) -> None:

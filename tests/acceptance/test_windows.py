@@ -2,7 +2,7 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contracts import Entry
@@ -10,6 +10,7 @@ from aforesaid.dialects import meaning_of
 from aforesaid.model.messages import Message
 from aforesaid.testing.histories import entries_of
 from aforesaid.windows import WindowPolicy, build_window
+from tests.examples import examples
 from tests.unit.windows.logs import History, histories, words
 
 AGENTS = ("kitchen", "garden", "music")
@@ -29,7 +30,7 @@ tool_logs = histories(turns=(1, 12)).map(lambda history: history.entries)
 
 # Feature: conversation-context, Property 12: Context window limiting
 @given(entries=plain_logs | tool_logs, data=st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_window_of_n_messages_holds_exactly_the_n_most_recent(
     entries: list[Entry], data: st.DataObject
 ) -> None:
@@ -41,7 +42,7 @@ def test_a_window_of_n_messages_holds_exactly_the_n_most_recent(
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
 @given(entries=plain_logs, agent=st.sampled_from(AGENTS))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_an_agents_view_holds_its_messages_and_the_users(entries: list[Entry], agent: str) -> None:
     context = build_window(entries, WindowPolicy(agent_name=agent), cost=words)
     expected = [e.message for e in entries if e.message.role == "user" or e.message.agent_name == agent]
@@ -50,7 +51,7 @@ def test_an_agents_view_holds_its_messages_and_the_users(entries: list[Entry], a
 
 # Feature: conversation-context, Property 12: Context window limiting
 @given(history=histories(turns=(1, 12)), size=st.integers(1, 30), agent=st.sampled_from(AGENTS))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_an_agents_window_is_the_end_of_its_whole_view(history: History, size: int, agent: str) -> None:
     whole = WindowPolicy(max_messages=10_000, agent_name=agent)
     part = WindowPolicy(max_messages=size, agent_name=agent)
@@ -61,7 +62,7 @@ def test_an_agents_window_is_the_end_of_its_whole_view(history: History, size: i
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
 @given(history=histories())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_tool_results_belong_to_the_agent_that_called(history: History) -> None:
     context = build_window(history.entries, WindowPolicy(agent_name="kitchen"), cost=words)
     called: set[str] = set()
@@ -75,7 +76,7 @@ def test_tool_results_belong_to_the_agent_that_called(history: History) -> None:
 
 # Feature: conversation-context, Property 33: Dual context maintenance
 @given(entries=plain_logs, seed=st.integers(0, 2**16))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_the_full_history_and_every_agents_view_stand_side_by_side(entries: list[Entry], seed: int) -> None:
     views: dict[str | None, list[Message]] = {}
     for agent in Random(seed).sample((None, *AGENTS), k=4):

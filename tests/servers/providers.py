@@ -15,6 +15,7 @@ from aforesaid.contracts import Agent, OnText
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.testing.providers import FakeProvider
 from aforesaid.testing.providers.provider import Kind
+from tests.report import MATRIX
 
 KEY = "sk-test-0123456789abcdef"
 KINDS: tuple[Kind, ...] = ("anthropic", "openai_chat", "openai_responses", "bedrock")
@@ -133,7 +134,7 @@ def on_text(streaming: bool, pieces: list[str]) -> OnText | None:
     return pieces.append if streaming else None
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite"] if MATRIX else ["sqlite"])
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/memory.db?synchronous=normal"
     async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None)) as memory:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.types.json import Jsonb
 
@@ -19,10 +19,11 @@ from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.testing.machine import messages
 from aforesaid.voice import VoiceAssistant
 from tests.acceptance.test_channels import SOUND, Hears, supervisor_of
+from tests.examples import examples
 
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 ANSWER = "ok"
-PROPERTY = settings(max_examples=100, deadline=None)
+PROPERTY = examples(100)
 
 
 class Bench:

@@ -33,12 +33,13 @@ from aforesaid.model.messages import Message
 from aforesaid.retention.erasure import KIND, Intent
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
-from tests.builders import STORES
+from tests.builders import LAYER_STORES, STORES
 from tests.encrypted_stores import MASTER, inner_for
+from tests.examples import examples
 
 
 class TestAuditedStore(StoreContract):
-    @pytest.fixture(params=["memory", "sqlite"])
+    @pytest.fixture(params=LAYER_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -72,16 +73,9 @@ def test_random_operations_under_audit_and_encryption_answer_as_the_model_does(t
 
     run_state_machine_as_test(
         store_machine(make),
-        settings=settings(
-            max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(examples(30), stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )
     assert check_trail(tmp_path / "audit.jsonl").is_sound
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from aforesaid.contracts import Backend, Change, ConversationStore, Entry, Watchable, capability
 from aforesaid.errors import StoreUnavailable
@@ -18,30 +17,22 @@ from aforesaid.model.conversations import Changes, Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract, store_machine
-from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.records import RecordsContract
 from aforesaid.testing.contract.replacing import ReplacingContract
+from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for
+from tests.examples import examples
 from tests.faults import Failing, FailingStore
 from tests.unit.layers.conftest import Seconds
 
 
-class TestAroundMemory(StoreContract):
-    @pytest.fixture
-    async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
-        backend = cached(InMemoryBackend(clock=clock), metrics=Telemetry())
-        await backend.open()
-        yield backend
-        await backend.close()
-
-
-class TestAroundSqlite(StoreContract):
-    @pytest.fixture
-    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
-        backend = cached(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), metrics=Telemetry())
+class TestCachedStore(StoreContract):
+    @pytest.fixture(params=LAYER_STORES)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = cached(inner_for(request.param, tmp_path, request, clock), metrics=Telemetry())
         await backend.open()
         yield backend
         await backend.close()
@@ -56,8 +47,8 @@ class TestAroundWatchedMemory(StoreContract):
         await backend.close()
 
 
-class TestAroundServersThatTell(LogContract, RecordsContract, ReplacingContract):
-    """What is remembered, and what makes it void, with servers that really tell."""
+class TestReplacingAroundServers(ReplacingContract):
+    """Changes invalidate cached entries when a real server announces them."""
 
     @pytest.fixture(params=["redis", "postgres"])
     async def backend(
@@ -74,8 +65,7 @@ TestWatchedMachine = store_machine(
     lambda clock: cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
 ).TestCase
 
-
-TestMachine.settings = TestWatchedMachine.settings = settings(max_examples=30, deadline=None)
+TestMachine.settings = TestWatchedMachine.settings = examples(30)
 
 
 class Told(Failing):

@@ -1,9 +1,6 @@
-"""The encryption layer is a store, over every store: it passes the same contract and the same machine.
+"""The encryption layer passes the contract of stores, around memory and SQLite.
 
-All of the contract is run over two stores, one of them in SQL. Over the others, those parts in which the
-layer seals or opens something, or relies on what the store inside does with revisions and places: the log,
-changes to it, documents, moving, several writers at once. Sessions, listings and lifetimes it hands on as
-they are, and every store passes those parts by itself. The machine plays all operations over all stores.
+Around Redis and PostgreSQL only concurrent writers are tested: the layer relies on how a server orders them.
 """
 
 from collections.abc import AsyncIterator
@@ -18,19 +15,14 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from aforesaid.testing.contract.concurrency import ConcurrencyContract
-from aforesaid.testing.contract.documents import DocumentsContract
-from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.replacing import ReplacingContract
-from aforesaid.testing.contract.restoring import RestoringContract
-from aforesaid.testing.contract.tallies import TallyContract
-from tests.builders import STORES, url_for
+from tests.builders import LAYER_STORES, STORES, url_for
 from tests.encrypted_stores import inner_for, opened, sealed_backend
-
-WHOLE = ("memory", "sqlite")
+from tests.examples import examples
+from tests.report import MATRIX
 
 
 class TestEncryptedStore(StoreContract):
-    @pytest.fixture(params=WHOLE)
+    @pytest.fixture(params=LAYER_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -47,10 +39,8 @@ class TestGlancesAtWhatIsSealed(SnapshotContract):
             yield backend
 
 
-class TestWhatIsSealedInOtherStores(
-    LogContract, ConcurrencyContract, RestoringContract, ReplacingContract, TallyContract, DocumentsContract
-):
-    @pytest.fixture(params=[store for store in STORES if store not in WHOLE])
+class TestConcurrencyAroundServers(ConcurrencyContract):
+    @pytest.fixture(params=["redis", "postgres"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -59,7 +49,7 @@ class TestWhatIsSealedInOtherStores(
 
 
 class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
-    @pytest.fixture(params=WHOLE)
+    @pytest.fixture(params=STORES if MATRIX else ["sqlite"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -69,7 +59,7 @@ class TestEncryptedStoreWithRecordsAndItsKeysApart(StoreContract):
             yield backend
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", LAYER_STORES)
 def test_random_operations_answer_as_the_model_does(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -81,15 +71,9 @@ def test_random_operations_answer_as_the_model_does(
         place = url.replace("memory.db", f"{next(made)}.db").replace("conversations", f"{next(made)}")
         return sealed_backend(backend_for(place, clock=clock), records=True)
 
-    examples = 40 if store in ("memory", "sqlite") else 8  # what is sealed is the same for all of them
     run_state_machine_as_test(
         store_machine(make),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=30,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=settings(examples(40), stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )
 
 
@@ -104,8 +88,3 @@ async def test_powers_are_handed_on_but_for_the_search_index(
         capability(inner.of("erin"), Watchable) is None
     )
     assert capability(backend.of("erin"), Searchable) is None
-
-
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()

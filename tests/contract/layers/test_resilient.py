@@ -7,18 +7,16 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from hypothesis import settings
 
 from aforesaid.contracts import Backend
 from aforesaid.layers.resilient import resilient
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract, store_machine
 from aforesaid.testing.contract.concurrency import ConcurrencyContract
-from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.sessions import SessionsContract
+from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for
+from tests.examples import examples
 from tests.faults import Failing, Fault
 
 
@@ -44,28 +42,19 @@ def fails_twice_of_three() -> Callable[[str], Fault]:
     return plan
 
 
-class TestAroundMemory(StoreContract):
-    @pytest.fixture
-    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
-        backend = around(InMemoryBackend(clock=clock), tmp_path / "spool")
+class TestResilientStore(StoreContract):
+    @pytest.fixture(params=LAYER_STORES)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = around(inner_for(request.param, tmp_path, request, clock), tmp_path / "spool")
         await backend.open()
         yield backend
         await backend.close()
 
 
-class TestAroundSqlite(StoreContract):
-    @pytest.fixture
-    async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
-        backend = around(SQLiteBackend(str(tmp_path / "memory.db"), clock=clock), tmp_path / "spool")
-        await backend.open()
-        yield backend
-        await backend.close()
-
-
-class TestAroundTheOthers(LogContract, SessionsContract, ConcurrencyContract):
-    """What the layer has a hand in: turns with marks of its own, sessions, and many callers at once."""
-
-    @pytest.fixture(params=["file", "redis", "postgres"])
+class TestConcurrencyAroundServers(ConcurrencyContract):
+    @pytest.fixture(params=["redis", "postgres"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:
@@ -92,5 +81,5 @@ TestMachineAroundMemory = store_machine(
     lambda clock: around(InMemoryBackend(clock=clock), _machine_folder())
 ).TestCase
 TestMachineAroundShaky = store_machine(_shaky).TestCase
-TestMachineAroundMemory.settings = settings(max_examples=30, deadline=None)
-TestMachineAroundShaky.settings = settings(max_examples=30, deadline=None)
+TestMachineAroundMemory.settings = examples(30)
+TestMachineAroundShaky.settings = examples(30)

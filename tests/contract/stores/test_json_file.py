@@ -40,6 +40,7 @@ from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, StoreContract, store_machine
 from aforesaid.testing.contract.base import assistant, contents, new_conversation, user
+from tests.examples import examples
 
 EXAMPLE = Path(__file__).parents[2] / "data" / "conversations.json"
 DOOR = "01952f3e-5a10-7c44-9f21-3b6d2c8e4a01"
@@ -71,7 +72,7 @@ class _RestartingMachine(store_machine(fresh_backend)):  # type: ignore[misc]
 
 
 TestMachine = _RestartingMachine.TestCase
-TestMachine.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(examples(20), stateful_step_count=30)
 
 
 @contextlib.asynccontextmanager

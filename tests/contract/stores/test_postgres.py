@@ -9,6 +9,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from aforesaid.contracts import Backend
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.testing import FixedClock, SearchContract, StoreContract, store_machine
+from tests.examples import examples
 
 
 class TestPostgresStore(StoreContract):
@@ -32,7 +33,5 @@ class TestPostgresSearch(SearchContract):
 def test_random_operations_answer_as_the_model_does(postgres_url: str) -> None:
     run_state_machine_as_test(
         store_machine(lambda clock: PostgresBackend(postgres_url, clock=clock)),
-        settings=settings(
-            max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(examples(100), stateful_step_count=30, suppress_health_check=list(HealthCheck)),
     )

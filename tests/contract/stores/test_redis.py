@@ -17,6 +17,7 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, StoreContract, store_machine
+from tests.examples import examples
 from tests.servers.redis import client, running
 
 MICROSECOND = timedelta(microseconds=1)
@@ -40,18 +41,18 @@ class TestRedisClusterStore(StoreContract):
         await backend.close()
 
 
-def play(url: str, *, examples: int) -> None:
+def play(url: str, *, count: int) -> None:
     machine = store_machine(lambda clock: RedisBackend(url, clock=clock, prefix=f"machine-{new_id()}"))
-    how = settings(max_examples=examples, stateful_step_count=30, deadline=None)
+    how = settings(examples(count), stateful_step_count=30)
     run_state_machine_as_test(machine, settings=how)
 
 
 def test_random_operations_answer_as_the_model_does(redis_url: str) -> None:
-    play(redis_url, examples=100)
+    play(redis_url, count=100)
 
 
 def test_random_operations_on_a_cluster_answer_as_the_model_does(redis_cluster_url: str) -> None:
-    play(redis_cluster_url, examples=40)  # the same code; what differs is where keys lie
+    play(redis_cluster_url, count=40)  # the same code; what differs is where keys lie
 
 
 FAR = [

@@ -17,11 +17,6 @@ from aforesaid.testing import FixedClock
 from tests.builders import STORES, url_for
 
 
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
 @pytest.fixture(params=STORES)
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock

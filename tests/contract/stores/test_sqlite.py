@@ -23,6 +23,7 @@ from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.connections import PACKAGE, connect
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, StoreContract, store_machine
+from tests.examples import examples
 
 
 class TestSQLiteStore(StoreContract):
@@ -52,9 +53,7 @@ def test_random_operations_give_the_same_as_in_memory(tmp_path: Path) -> None:
 
     machine = store_machine(make)
     case = machine.TestCase
-    case.settings = settings(
-        max_examples=100, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    case.settings = settings(examples(100), stateful_step_count=25, suppress_health_check=list(HealthCheck))
     case().runTest()
 
 

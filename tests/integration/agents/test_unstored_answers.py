@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aforesaid
@@ -30,6 +30,7 @@ from aforesaid.testing import FixedClock
 from tests.builders import STORES, url_for
 from tests.chaos.disks import disk_of_its_own
 from tests.doubles import Scripted
+from tests.examples import examples
 from tests.faults import Failing, Fault
 from tests.servers.remote import BEHIND, open_at
 
@@ -201,7 +202,7 @@ async def test_a_queued_turn_keeps_the_time_at_which_it_was_said() -> None:
         assert {message.timestamp for message in await erin.messages(record.id)} == {said}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     faults=st.lists(st.sampled_from([None, "before", "after"]), max_size=30),
     sessions=st.lists(st.sampled_from(["kitchen", "hall"]), max_size=10),

@@ -7,7 +7,7 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.memory.manager import ConversationManager
@@ -18,6 +18,7 @@ from aforesaid.model.messages import Message
 from aforesaid.retention.receipts import digest_of
 from aforesaid.windows import WindowPolicy
 from tests.builders import client_ids, content_types, json_contents, moments, names, tags
+from tests.examples import examples
 from tests.servers.remote import MemoryBehind, There
 
 Read = Callable[[ConversationManager, str], Awaitable[Any]]
@@ -80,7 +81,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MemoryBeh
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(said=said, subject=names, labels=tags, client_id=client_ids, note=names, ttl=st.integers(10**4, 10**9))
 def test_both_read_the_same(
     served: tuple[MemoryBehind, Any],

@@ -25,6 +25,7 @@ from aforesaid.stores.postgres.extensions import Abilities
 from aforesaid.stores.postgres.schema import STEPS
 from aforesaid.stores.postgres.store import PostgresStore
 from aforesaid.testing import FixedClock
+from tests.examples import examples
 from tests.servers.postgres import Databases
 
 MODEL, KIND = "tiny", "vectors/tiny"
@@ -339,7 +340,7 @@ async def test_what_is_no_vector_is_refused(store: PostgresStore, options: dict[
 VECTOR = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=3, max_size=3)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25), suppress_health_check=list(HealthCheck))
 @given(vectors=st.lists(VECTOR, min_size=1, max_size=40), asked=VECTOR.filter(any), around=st.none() | VECTOR)
 async def test_nearness_is_the_cosine(
     vector_url: str, vectors: list[list[float]], asked: list[float], around: list[float] | None

@@ -26,6 +26,7 @@ from aforesaid.stores.postgres.keys import key_of
 from aforesaid.stores.postgres.store import PostgresStore
 from aforesaid.stores.postgres.terms import COMMON, MAX_FACTOR, MAX_FREQUENCY, indexed, mark_of, plan
 from aforesaid.testing import FixedClock
+from tests.examples import examples
 from tests.servers.postgres import Databases
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -144,7 +145,7 @@ async def test_the_best_comes_first(store: PostgresStore) -> None:
     assert known.frequencies == (32, 2)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(25), suppress_health_check=list(HealthCheck))
 @given(
     said=st.lists(st.lists(st.sampled_from(["lamp", "door", "kettle", "bulb"]), max_size=9), max_size=30),
     limit=st.integers(1, 9),
@@ -371,7 +372,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(40), suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 async def test_whatever_happens_to_a_log_its_index_follows(
     postgres_url: str, steps: list[tuple[str, int, list[str]]]

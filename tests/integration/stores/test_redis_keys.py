@@ -51,11 +51,6 @@ def observer(any_redis_url: str) -> Iterator[Observer]:
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
 async def backend(any_redis_url: str, clock: FixedClock) -> AsyncIterator[RedisBackend]:
     backend = RedisBackend(any_redis_url, clock=clock)
     await backend.open()

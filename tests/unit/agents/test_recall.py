@@ -20,6 +20,7 @@ from aforesaid.settings import AgentConfig, Settings
 from aforesaid.testing import FixedClock
 from aforesaid.testing.providers import FakeProvider, Says
 from aforesaid.testing.validity import problems
+from tests.report import MATRIX
 
 MONDAY = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
 TILES = "The bathroom tiles are from Porto."
@@ -30,7 +31,7 @@ def clock() -> FixedClock:
     return FixedClock(MONDAY)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite"] if MATRIX else ["sqlite"])
 async def memory(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[aforesaid.Memory]:

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.audit import AuditTrail, Event, audit_key_from_env, check_trail, read_trail, verification
 from aforesaid.audit.events import Chain
 from aforesaid.audit.verification import files_of
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
+from tests.examples import examples
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = bytes(range(32))
@@ -230,7 +231,7 @@ MUTATIONS = [flipped, dropped, swapped, repeated, cut, torn, appended, rewritten
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["unsigned", "signed"])
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(count=st.integers(1, 12), at=st.integers(0, 10_000), within=st.integers(0, 10_000))
 def test_every_change_is_found(
     tmp_path: Path,

@@ -5,13 +5,14 @@ from unicodedata import normalize
 
 import pytest
 from benchmarks.clients import contact, half_of, judge, load, many
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contacts.identification import identify
 from aforesaid.contacts.matches import CERTAIN
 from aforesaid.contacts.name_index import NameIndex
 from aforesaid.contacts.spelling import distance, similarity, skeleton, sound
+from tests.examples import examples
 
 
 def index(*names: str) -> NameIndex:
@@ -173,7 +174,7 @@ WORDS = st.text(alphabet="abcdefghijklmnopqrstuvwxyzäöüßéñ'- ", min_size=1
 
 
 @given(text=st.text(max_size=80), names=st.lists(st.text(min_size=1, max_size=20), max_size=5))
-@settings(max_examples=200)
+@examples(200)
 def test_whatever_is_said_of_whomever_the_answer_holds_together(text: str, names: list[str]) -> None:
     match = identify(text, index(*names))
     if match is None:
@@ -187,7 +188,7 @@ def test_whatever_is_said_of_whomever_the_answer_holds_together(text: str, names
 
 
 @given(names=st.lists(st.sampled_from([one.name for one in many(300)]), min_size=2, max_size=40, unique=True))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_full_name_is_found_among_any_others_or_shown_with_its_likes(names: list[str]) -> None:
     match = identify(f"I spoke to {names[0]} today", index(*names))
     assert match is not None
@@ -197,7 +198,7 @@ def test_a_full_name_is_found_among_any_others_or_shown_with_its_likes(names: li
 
 
 @given(one=WORDS, other=WORDS)
-@settings(max_examples=300)
+@examples(300)
 def test_likeness_is_the_same_both_ways(one: str, other: str) -> None:
     assert distance(one, other, most=3) == distance(other, one, most=3)
     assert similarity(one, other) == similarity(other, one)

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.dialects import DIALECTS, meaning_of, read, write
 from aforesaid.model.messages import Message
 from aforesaid.testing.validity import problems
+from tests.examples import examples
 from tests.unit.dialects.histories import RENDERERS, History, decorated, histories
 
 pytestmark = pytest.mark.slow
@@ -18,7 +19,7 @@ PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS if sourc
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_any_history_is_valid_in_any_dialect(source: str, target: str, data: st.DataObject) -> None:
     messages = read(data.draw(decorated(source)), dialect=source)
@@ -27,7 +28,7 @@ def test_any_history_is_valid_in_any_dialect(source: str, target: str, data: st.
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(history=histories)
 def test_calls_and_results_arrive_with_their_ids(source: str, target: str, history: History) -> None:
     messages = read(RENDERERS[source](history), dialect=source)
@@ -37,7 +38,7 @@ def test_calls_and_results_arrive_with_their_ids(source: str, target: str, histo
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(history=histories)
 def test_no_word_is_lost(source: str, target: str, history: History) -> None:
     request = write(read(RENDERERS[source](history), dialect=source), target)
@@ -49,7 +50,7 @@ def test_no_word_is_lost(source: str, target: str, history: History) -> None:
         assert history.system in (said if target != "anthropic" else str(request.system))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), target=st.sampled_from(sorted(DIALECTS)))
 def test_a_conversation_that_changed_its_provider_is_valid(data: st.DataObject, target: str) -> None:
     """Parts in different dialects, one after the other, as when an assistant moves house."""
@@ -60,7 +61,7 @@ def test_a_conversation_that_changed_its_provider_is_valid(data: st.DataObject, 
     assert problems(write(messages, target), target) == []
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), target=st.sampled_from(sorted(DIALECTS)))
 def test_results_that_arrived_late_go_back_to_their_calls(data: st.DataObject, target: str) -> None:
     """Something said while the tool was running stands between call and result in the log."""

@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aforesaid.dialects import meaning_of, read, rehydrate, split_images, without_images
@@ -13,6 +13,7 @@ from aforesaid.dialects.images import PLACEHOLDER
 from aforesaid.errors import NotFound
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message, encode_message
+from tests.examples import examples
 
 PICTURE = b"\x89PNG\r\n\x1a\n picture"
 DATA = base64.b64encode(PICTURE).decode()
@@ -122,7 +123,7 @@ def test_rehydrating_is_the_exact_inverse_also_after_storage(carrier: Message) -
     assert rehydrate(stored, blobs) == carrier
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(pictures=st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=3))
 def test_any_bytes_come_back(pictures: list[bytes]) -> None:
     blocks = [
@@ -138,7 +139,7 @@ def test_any_bytes_come_back(pictures: list[bytes]) -> None:
     assert rehydrate(split, blobs) == message
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(text=st.text(alphabet="AB=\n+/-_", max_size=12))
 @example(text="AB==")  # stray bits: any encoder writes AA==
 @example(text="AAAA\n")

@@ -3,7 +3,7 @@
 from typing import Any, get_args
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
@@ -24,6 +24,7 @@ from aforesaid.dialects import (
 )
 from aforesaid.model.messages import Message, Role
 from aforesaid.testing.validity import problems
+from tests.examples import examples
 from tests.unit.dialects.histories import json_values
 
 CALL = ToolCall(id="c1", name="look", arguments={"at": "sky"})
@@ -247,7 +248,7 @@ any_item = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(message=any_message | any_item)
 def test_reading_the_meaning_never_raises(message: Message) -> None:
     meaning = meaning_of(message)
@@ -256,7 +257,7 @@ def test_reading_the_meaning_never_raises(message: Message) -> None:
     assert all(isinstance(result.call_id, str) for result in meaning.results)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(message=any_message | any_item)
 def test_edits_and_images_never_raise_either(message: Message) -> None:
     without_images(message)
@@ -276,7 +277,7 @@ def with_content_beside(content: object) -> Message:
     return Message(role="user", content=[], dialect="anthropic", extra={"content": content})
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(messages=st.lists(any_message | any_item, max_size=4), target=st.sampled_from(sorted(DIALECTS)))
 @example(messages=[with_content_beside([None])], target="anthropic")
 @example(messages=[with_content_beside(None)] * 2, target="anthropic")

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.dialects import DIALECTS, read, write
 from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.testing.validity import problems
+from tests.examples import examples
 from tests.unit.dialects.histories import RENDERERS, decorated, histories
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ def prompt_apart(dialect: str, messages: list[dict[str, Any]]) -> tuple[Any, lis
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_same_dialect_out_equals_what_went_in(dialect: str, data: st.DataObject) -> None:
     given_messages = data.draw(decorated(dialect))
@@ -33,7 +34,7 @@ def test_same_dialect_out_equals_what_went_in(dialect: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_equal_also_after_storage(dialect: str, data: st.DataObject) -> None:
     given_messages = data.draw(decorated(dialect))
@@ -42,7 +43,7 @@ def test_equal_also_after_storage(dialect: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(history=histories)
 def test_a_guessed_dialect_round_trips_too(dialect: str, history: Any) -> None:
     """Whatever the guess is, the messages of a list come out in it as they went in."""
@@ -58,7 +59,7 @@ def test_a_guessed_dialect_round_trips_too(dialect: str, history: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(history=histories)
 def test_the_histories_are_what_a_provider_takes(dialect: str, history: Any) -> None:
     messages = prompt_apart(dialect, RENDERERS[dialect](history))[1]

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.testing.histories import STATES, State
 from aforesaid.windows import WindowPolicy, build_window
+from tests.examples import examples
 from tests.unit.windows.logs import histories, policies, words
 from tests.unit.windows.test_validity import check_valid
 
@@ -99,7 +100,7 @@ def test_the_mark_stands_where_the_words_stood() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(data=st.data(), policy=policies())
 def test_windows_stay_valid(state: State, data: st.DataObject, policy: WindowPolicy) -> None:
     entries = data.draw(histories(state)).entries

@@ -27,7 +27,7 @@ from aforesaid.model.messages import SEALED, Message, Speech
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock
-from tests.builders import STORES
+from tests.builders import LAYER_STORES
 from tests.encrypted_stores import MASTER, OTHER_MASTER, inner_for, opened, sealed_backend
 from tests.stored_bodies import Bodies, edit_bodies, read_bodies
 
@@ -99,12 +99,7 @@ class World:
         return [entry.unreadable is None for entry in await self.entries()]
 
 
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=LAYER_STORES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> AsyncIterator[World]:
     inner = inner_for(request.param, tmp_path, request, clock)
     async with opened(sealed_backend(inner)) as backend:
@@ -178,7 +173,7 @@ async def test_the_files_hold_no_plain_text(
 async def test_records_are_sealed_where_that_is_asked_for_and_still_found_by_tag(
     tmp_path: Path, request: pytest.FixtureRequest, clock: FixedClock
 ) -> None:
-    for name in STORES:
+    for name in LAYER_STORES:
         inner = inner_for(name, tmp_path, request, clock)
         async with opened(sealed_backend(inner, records=True)) as backend:
             store = backend.of(f"owner-{new_id()}")

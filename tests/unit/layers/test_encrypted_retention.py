@@ -17,7 +17,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.transfer.archives import ArchiveFolder
-from tests.builders import STORES, url_for
+from tests.builders import LAYER_STORES, url_for
 from tests.encrypted_stores import MASTER, OTHER_MASTER
 
 SECRET = "the alarm code is marzipan"
@@ -41,7 +41,7 @@ class Kept:
         return self.memory.backend
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=LAYER_STORES)
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
     async with aforesaid.open(
         url_for(request.param, tmp_path, request),

@@ -11,7 +11,7 @@ from aforesaid.encryption.master_keys import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
-from tests.builders import STORES, url_for
+from tests.builders import LAYER_STORES, url_for
 from tests.encrypted_stores import MASTER
 
 SAID = (
@@ -20,7 +20,7 @@ SAID = (
 )
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=LAYER_STORES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
     async with aforesaid.open(
         url_for(request.param, tmp_path, request),

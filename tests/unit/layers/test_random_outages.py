@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.errors import StoreUnavailable
 from aforesaid.model.conversations import Changes, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
+from tests.examples import examples
 from tests.faults import Fault
 from tests.unit.layers.conftest import World
 
@@ -105,7 +106,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(steps, st.integers(0, 2**32))
 def test_nothing_acknowledged_is_lost_doubled_torn_or_reordered(
     steps: list[tuple[str, ...]], seed: int
@@ -126,7 +127,7 @@ def test_nothing_acknowledged_is_lost_doubled_torn_or_reordered(
         asyncio.run(play(Path(folder) / "spool"))
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_the_same_with_many_callers_at_once(seed: int) -> None:
     async def play(folder: Path) -> None:

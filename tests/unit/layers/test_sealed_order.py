@@ -21,7 +21,7 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.json_file import JsonFileBackend
 from aforesaid.telemetry.metrics import telemetry
 from aforesaid.testing import FixedClock
-from tests.builders import STORES
+from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for, opened, sealed_backend
 from tests.stored_logs import RawLog, Row, read_log, write_log
 
@@ -81,12 +81,7 @@ def user(content: str, **labels: object) -> Message:
     return Message(role="user", content=content, **labels)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=LAYER_STORES)
 async def world(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> AsyncIterator[World]:
     inner = inner_for(request.param, tmp_path, request, clock)
     async with opened(sealed_backend(inner)) as backend:
@@ -406,7 +401,7 @@ async def test_a_message_that_is_found_by_its_id_is_proven_too(world: World) -> 
 
 
 # A JSON file keeps the id in the message only, which is authenticated.
-@pytest.mark.parametrize("world", [store for store in STORES if store != "file"], indirect=True)
+@pytest.mark.parametrize("world", [store for store in LAYER_STORES if store != "file"], indirect=True)
 async def test_a_message_under_the_id_of_another_is_refused(world: World) -> None:
     before = await world.raw()
     rows = [

@@ -18,7 +18,7 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.json_file import JsonFileBackend
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing import FixedClock
-from tests.builders import STORES
+from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for, sealed_backend
 from tests.stored_logs import RawLog, read_log, write_log
 from tests.unit.layers.conftest import World as Outages
@@ -158,7 +158,7 @@ def shown(entry: Entry) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", LAYER_STORES)
 async def test_a_random_history_raises_no_alarm_and_hides_no_tampering(
     store: str, seed: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from aforesaid import ChatHistory, ConversationManager, Memory
 from aforesaid.errors import InvalidId, InvalidInput, InvalidMessage
 from aforesaid.testing import FixedClock
-from tests.builders import World, examples
+from tests.builders import World
+from tests.examples import examples
 
 PHONE = "+15551234567"
 PHOTO = base64.b64encode(b"\x89PNG a recipe" * 100).decode()
@@ -224,7 +225,7 @@ async def test_without_a_manager_it_is_kept_in_memory() -> None:
 steps = st.lists(st.sampled_from(["plain", "tools"]), min_size=1, max_size=14)
 
 
-@examples
+@examples()
 @given(kinds=steps, most=st.integers(1, 12))
 def test_a_history_is_the_last_turns_and_nothing_else(world: World, kinds: list[str], most: int) -> None:
     turns = [

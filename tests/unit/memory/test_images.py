@@ -19,7 +19,8 @@ from aforesaid.model.ids import new_id
 from aforesaid.stores.blobs import BlobBackend, FolderBlobs, InMemoryBlobs
 from aforesaid.testing import FixedClock
 from aforesaid.windows import WindowPolicy
-from tests.builders import World, examples
+from tests.builders import World
+from tests.examples import examples
 from tests.servers.remote import open_at
 
 WORDS = "[Image sent: photo]"
@@ -305,7 +306,7 @@ drawn = numbers.map(lambda n: {"type": "image_generation_call", "id": f"ig_{n}",
 answers = st.one_of(drawn, st.just({"role": "assistant", "content": "I see."}))
 
 
-@examples
+@examples()
 @given(turns=st.lists(st.tuples(questions, answers), min_size=1, max_size=6))
 def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(world: World, turns: list[Any]) -> None:
     async def play(owner: ConversationManager) -> None:

@@ -28,13 +28,14 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing import FixedClock
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy
-from tests.builders import local_url
+from tests.builders import FEATURE_PLACES, url_for
 from tests.servers.remote import open_at
 
 
-@pytest.fixture(params=["memory", "sqlite", "server"])
+@pytest.fixture(params=FEATURE_PLACES)
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
-    async with open_at(local_url(request.param, tmp_path), clock=FixedClock(), sweep_every=None) as opened:
+    url = url_for(request.param, tmp_path, request)
+    async with open_at(url, clock=FixedClock(), sweep_every=None) as opened:
         yield opened
 
 

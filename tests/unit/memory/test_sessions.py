@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,20 +15,11 @@ from aforesaid.model.conversations import Changes
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.testing.clocks import FixedClock
-from tests.builders import PLACES, url_for
 from tests.servers.remote import open_at
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture(params=PLACES)
-async def erin(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
-) -> AsyncIterator[ConversationManager]:
-    url = url_for(request.param, tmp_path, request)
+async def erin(url: str, clock: FixedClock) -> AsyncIterator[ConversationManager]:
     async with open_at(
         url, clock=clock, sweep_every=None, embedder=None, resilience="off", cache="off"
     ) as memory:

@@ -16,7 +16,8 @@ from aforesaid.errors import InvalidId, InvalidInput, InvalidSetting
 from aforesaid.settings import Settings
 from aforesaid.testing import FixedClock
 from aforesaid.tokens import count_message, count_tools, counter_for, ready
-from tests.builders import World, contents, examples, names
+from tests.builders import World, contents, names
+from tests.examples import examples
 
 STATS = {"exists", "message_count", "current_tokens", "max_tokens", "utilization", "tag_distribution"}
 LIGHTS = {
@@ -386,7 +387,7 @@ def least(given: list[dict[str, Any]], *, preserve: bool) -> int:
     return sum(cost(each) for each, stays in zip(given, [*kept, *[True] * len(given)], strict=False) if stays)
 
 
-@examples
+@examples()
 @given(said=spoken, most=st.integers(20, 200), tools=st.integers(0, 30), preserve=st.booleans(), name=names)
 def test_a_window_is_within_its_budget_and_its_stats_agree(
     world: World, said: list[Any], most: int, tools: int, preserve: bool, name: str
@@ -411,7 +412,7 @@ def test_a_window_is_within_its_budget_and_its_stats_agree(
     world.play(play)
 
 
-@examples
+@examples()
 @given(
     said=spoken, wanted=st.sets(st.sampled_from(["input", "output", "system", "context:lights"]), min_size=1)
 )

@@ -1,7 +1,7 @@
 """A wrong argument raises an error of ours that names it, and stores nothing.
 
 Every public method and constructor is called with every wrong value, one argument at a time. A value that
-happens to be valid may succeed. On memory and SQLite; with `--explore` on every store and through a server.
+happens to be valid may succeed. `make test-matrix` calls them on every store and through a server.
 """
 
 import importlib
@@ -37,6 +37,7 @@ from aforesaid.transfer.archives import ArchiveFolder
 from aforesaid.voice import SoundLimits
 from aforesaid.windows import WindowPolicy
 from tests.builders import PLACES, empty_url
+from tests.report import MATRIX
 from tests.servers.remote import open_at
 from tests.unit.memory.wrong_values import (
     NAMES,
@@ -79,7 +80,7 @@ OPTIONS = (
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world" in metafunc.fixturenames:
-        places = PLACES if metafunc.config.getoption("--explore") else ("memory", "sqlite")
+        places = PLACES if MATRIX else ("sqlite",)
         metafunc.parametrize("world", places, indirect=True)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aforesaid
 from aforesaid.agents.tools import ToolRegistry, history_tools
+from tests.examples import examples
 
 SECRET = "marzipan"
 Call: TypeAlias = Callable[[Any], str]
@@ -58,7 +59,7 @@ async def _opened() -> tuple[aforesaid.Memory, ToolRegistry]:
     return memory, history_tools(memory.of("erin"))
 
 
-@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(1_000)
 @given(arguments=calls)
 def test_no_call_fails_and_none_reaches_another_owner(call: Call, arguments: dict[str, Any]) -> None:
     describe = call(arguments)

@@ -32,11 +32,6 @@ def user(words: str) -> Message:
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
 def store(clock: FixedClock) -> Interrupted:
     return Interrupted(InMemoryBackend(clock=clock), "erin")
 

@@ -23,6 +23,7 @@ from aforesaid.stores.sqlite.search_index import INDEX_BATCH, REINDEX_BATCH, ind
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SearchContract
 from aforesaid.testing.contract.search import check, entries_of, expected_matches, searched
+from tests.examples import examples
 
 HOUR = timedelta(hours=1)
 
@@ -343,7 +344,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(40), suppress_health_check=list(HealthCheck))
 @given(played=steps, asked=st.lists(texts, max_size=3), limit=st.integers(0, 5))
 async def test_after_any_history_the_numbers_are_those_of_the_log(
     tmp_path: Path, played: Sequence[tuple[str, int, Any]], asked: list[str], limit: int

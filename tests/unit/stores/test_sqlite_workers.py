@@ -30,11 +30,6 @@ COUNT = "SELECT count(*) FROM messages JOIN conversations AS c ON c.pk = convers
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> str:
     return str(tmp_path / "memory.db")
 

@@ -28,7 +28,7 @@ from aforesaid.summaries.records import AHEAD, KIND, Summary, decode_summary, he
 from aforesaid.testing import FixedClock
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy
-from tests.builders import STORES, empty_url
+from tests.builders import FEATURE_PLACES, empty_url
 from tests.doubles import Scripted
 from tests.servers.remote import BEHIND, open_at
 
@@ -36,7 +36,7 @@ TEN = WindowPolicy(max_messages=10)
 DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=FEATURE_PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return empty_url(request.param, tmp_path, request)
 

@@ -83,7 +83,7 @@ def test_equals_tiktoken_on_random_text(reference: tiktoken.Encoding) -> None:
     assert_equal_on(2_000, reference, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_equals_tiktoken_on_a_hundred_thousand_random_texts(reference: tiktoken.Encoding) -> None:
     assert_equal_on(100_000, reference, seed=2)
 
@@ -118,7 +118,7 @@ def test_words_add_up_to_what_tiktoken_counts(reference: tiktoken.Encoding) -> N
     assert_words_agree(5_000, reference, seed=4)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_words_add_up_in_many_texts(reference: tiktoken.Encoding) -> None:
     assert_words_agree(30_000, reference, seed=5)
 
@@ -159,7 +159,7 @@ def test_long_runs_are_cut_where_the_pattern_cuts(reference: tiktoken.Encoding) 
     assert cut > 1_000
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_long_runs_are_cut_where_the_pattern_cuts_in_a_hundred_thousand_texts(
     reference: tiktoken.Encoding,
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_megabyte(unit: str, reference: tiktoken.Encoding) -> None:
     assert_equal_on_a_megabyte_of(unit, reference)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "unit", ["A", "😀", "=", "1", " \t", "\t", "\u3000", "\xa0", "a ", "\u0301", "' ", "\n "]
 )

@@ -17,11 +17,6 @@ NewBackend = Callable[[str], Awaitable[Backend]]
 
 
 @pytest.fixture
-def clock() -> FixedClock:
-    return FixedClock()
-
-
-@pytest.fixture
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
     """The URL of an empty store of this kind."""
 

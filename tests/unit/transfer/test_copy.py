@@ -12,15 +12,13 @@ from aforesaid.model.conversations import Changes, Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
 from aforesaid.testing import FixedClock
-from aforesaid.transfer import CopyReport, copy, count
-from tests.builders import STORES
+from aforesaid.transfer import CopyReport, copy
+from tests.builders import LAYER_STORES
 from tests.unit.transfer.conftest import NewBackend
-from tests.unit.transfer.lives import DOCUMENTS, LONG, OWNERS, conversation_with, everything, live, user
-
-pytestmark = pytest.mark.slow
+from tests.unit.transfer.lives import conversation_with, everything, live, user
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=LAYER_STORES)
 async def target(request: pytest.FixtureRequest, new_backend: NewBackend) -> Backend:
     return await new_backend(request.param)
 
@@ -32,34 +30,6 @@ async def source(new_backend: NewBackend) -> Backend:
 
 async def contents(backend: Backend, conversation_id: str, owner: str = "erin") -> list[Any]:
     return [entry.message.content for entry in await backend.of(owner).page(conversation_id, limit=100)]
-
-
-@pytest.mark.parametrize("to", STORES)
-@pytest.mark.parametrize("origin", STORES)
-async def test_everything_arrives_as_it_was(
-    new_backend: NewBackend, clock: FixedClock, origin: str, to: str
-) -> None:
-    source, target = await new_backend(origin), await new_backend(to)
-    await live(source, clock)
-    before = await everything(source)
-    clock.advance(timedelta(hours=1))
-    report = await copy(source, target)
-    conversations = 4 * len(OWNERS) + 1
-    assert await count(source) == conversations
-    assert report == CopyReport(
-        owners=len(OWNERS),
-        conversations=conversations,
-        copied=conversations,
-        entries=6 * len(OWNERS) + LONG,
-        sessions=2 * len(OWNERS),
-        documents=DOCUMENTS * len(OWNERS),
-    )
-    assert await everything(target) == before
-    assert await everything(source) == before
-    again = await copy(source, target)
-    assert (again.copied, again.unchanged, again.entries, again.sessions) == (0, conversations, 0, 0)
-    assert again.documents == 0
-    assert await everything(target) == before
 
 
 class TestASecondRun:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,7 +22,8 @@ from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.speech.spoken_form import spoken_form
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window
-from tests.builders import PLACES, url_for
+from tests.builders import FEATURE_PLACES, url_for
+from tests.examples import examples
 from tests.servers.remote import open_at
 from tests.unit.windows.logs import histories, policies, words
 from tests.unit.windows.test_validity import check_valid
@@ -31,7 +32,7 @@ ANSWER = "The Johnson house is **in progress**. The painters come on Monday, and
 SPOKEN = "The Johnson house is in progress. The painters come on Monday, and the roof is next."
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=FEATURE_PLACES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url_for(request.param, tmp_path, request)
 
@@ -193,7 +194,7 @@ async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str,
     assert "Monday" not in text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(data=st.data(), policy=policies())
 def test_any_history_with_interruptions_is_valid(data: st.DataObject, policy: WindowPolicy) -> None:
     def cut(entry: Entry) -> Entry:

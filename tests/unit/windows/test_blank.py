@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from aforesaid.dialects import Request
@@ -16,6 +16,7 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing.histories import DIALECT_NAMES, STATES, entries_of, random_history
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window, write_request
+from tests.examples import examples
 from tests.unit.windows.logs import SOURCES, assistant, blocks, log, policies, system, text, user, words
 
 WHITESPACE = ("", " ", "\n\t ", "\u00a0", "\u2003", "\u2028", "\x1f")
@@ -119,7 +120,7 @@ def blank_message(random: Random) -> Message:
     dialect=st.sampled_from(DIALECT_NAMES),
     policy=policies(),
 )
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 def test_a_history_with_blanks_is_a_valid_request_or_none(
     seed: int, source: str, state: Any, turns: int, dialect: str, policy: WindowPolicy
 ) -> None:

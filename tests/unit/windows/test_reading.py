@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contracts import Entry, Position
@@ -19,6 +19,7 @@ from aforesaid.testing.clocks import START
 from aforesaid.windows import LogEnds, WindowPolicy, build_window, initial_read_sizes, read_ends, read_window
 from aforesaid.windows.build import HEAD
 from aforesaid.windows.reader import MARGIN
+from tests.examples import examples
 from tests.unit.windows.logs import (
     History,
     assistant,
@@ -90,7 +91,7 @@ exact_policies = policies(for_request=False, max_turns=None, max_tokens=None, co
     policy=policies(look_back=2) | policies(look_back=20) | exact_policies,
     first=st.sampled_from((1, 8, 64)),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_reading_tails_gives_the_window_over_the_whole_log(
     messages: History, policy: WindowPolicy, first: int
 ) -> None:
@@ -152,7 +153,7 @@ first_tails = st.none() | st.sampled_from((1, 4, 16))
 
 
 @given(parts=stored_and_pending(), policy=any_policy, first=first_tails)
-@settings(max_examples=700, deadline=None)
+@examples(700)
 def test_pending_messages_give_the_window_that_they_give_once_stored(
     parts: tuple[list[Message], list[Message]], policy: WindowPolicy, first: int | None
 ) -> None:
@@ -173,7 +174,7 @@ def test_pending_messages_give_the_window_that_they_give_once_stored(
 
 
 @given(data=st.data(), parts=stored_and_pending(), policy=any_policy, first=first_tails)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_pending_messages_stand_behind_all_that_is_stored_whatever_their_times(
     data: st.DataObject, parts: tuple[list[Message], list[Message]], policy: WindowPolicy, first: int | None
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from benchmarks.prompt_cache import SCHEMES, SHAPES, replayed
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contracts import Entry
@@ -12,6 +12,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message, starts_turn
 from aforesaid.windows import WindowPolicy, build_window
 from aforesaid.windows.cut import Limit, find_cut, roundness
+from tests.examples import examples
 from tests.unit.windows.logs import History, assistant, histories, log, said, system, user, words
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ untagged = histories("at rest", turns=(10, 40), troubled=False, tagged=False)
     budget=st.integers(150, 600),
     ratio=st.sampled_from((0.5, 0.75)),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_each_context_goes_on_from_the_one_before_or_leaves_out_more(
     history: History, budget: int, ratio: float
 ) -> None:
@@ -65,7 +66,7 @@ def test_each_context_goes_on_from_the_one_before_or_leaves_out_more(
 
 
 @given(history=untagged, budget=st.integers(150, 600))
-@settings(max_examples=50, deadline=None)
+@examples(20)
 def test_the_stable_prefix_is_what_stays_until_the_next_cut(history: History, budget: int) -> None:
     entries = history.entries
     policy = WindowPolicy(max_tokens=budget)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from aforesaid.contracts import Entry
@@ -14,6 +14,7 @@ from aforesaid.model.messages import Message
 from aforesaid.testing.histories import DIALECT_NAMES, STATES, State
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window, write_request
+from tests.examples import examples
 from tests.unit.windows.logs import History, calls, histories, log, policies, result, user, words
 
 
@@ -63,9 +64,9 @@ def check(entries: list[Entry], policy: WindowPolicy, state: State) -> None:
         assert question(entries) in texts
 
 
-def for_any_history(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def for_any_history(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def decorated(test: Callable[..., None]) -> Callable[..., None]:
-        return settings(max_examples=examples, deadline=None)(given(data=st.data(), policy=policies())(test))
+        return examples(count)(given(data=st.data(), policy=policies())(test))
 
     return decorated
 
@@ -84,7 +85,7 @@ def test_no_window_of_a_thousand_is_refused(state: State, data: st.DataObject, p
 
 
 @given(history=histories(same_ids=True), policy=policies())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_call_ids_that_come_again_in_every_turn_are_told_apart(
     history: History, policy: WindowPolicy
 ) -> None:
@@ -92,7 +93,7 @@ def test_call_ids_that_come_again_in_every_turn_are_told_apart(
 
 
 @given(call_id=st.sampled_from(("a", "")), results=st.integers(0, 3), policy=policies())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_calls_of_one_message_with_one_id_are_told_apart(
     call_id: str, results: int, policy: WindowPolicy
 ) -> None:
@@ -102,7 +103,7 @@ def test_calls_of_one_message_with_one_id_are_told_apart(
 
 
 @given(history=histories(), policy=policies(oversize="error"))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_window_that_may_not_be_too_large_is_within_its_budget_or_refused(
     history: History, policy: WindowPolicy
 ) -> None:
@@ -118,7 +119,7 @@ def test_a_window_that_may_not_be_too_large_is_within_its_budget_or_refused(
 
 
 @given(history=histories(), policy=policies(agent_name=None, tags=(), look_back=0, preserve_system=False))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_every_message_is_in_the_window_or_in_the_report(history: History, policy: WindowPolicy) -> None:
     entries = history.entries
     context = build_window(entries, policy, cost=words)
