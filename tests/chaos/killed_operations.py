@@ -68,8 +68,6 @@ class Model(Struct, kw_only=True):
     archived: dict[str, list[int]] = {}
     erased: list[int] = []
     """Messages that must not be in any file."""
-    copied: set[str] = field(default_factory=set)
-    """Conversations of which an interrupted archive or restore may have left an archive."""
     exports: dict[str, int] = {}
     """Finished exports, with their number of messages."""
     doubtful: list[tuple[str, str, int]] = []
@@ -89,10 +87,8 @@ class Model(Struct, kw_only=True):
                 self.archived[key] = self.live.pop(key)
             case "restore":
                 self.live[key] = self.archived.pop(key)
-                self.copied.add(key)
             case "erase":
                 self.erased += self.live.pop(key)
-                self.copied.discard(key)
 
     # The verdict
 
@@ -107,7 +103,7 @@ class Model(Struct, kw_only=True):
             if not begun or found.live[key]:
                 wrong.append(f"{key} is there: {found.live[key]}")
             self.live[key] = found.live[key]
-        for key in sorted(found.archives.keys() - self.archived.keys() - self.copied):
+        for key in sorted(found.archives.keys() - self.archived.keys()):
             wrong.append(f"an archive of {key} is there")
         for word_ in sorted({word(number) for number in self.erased} & found.words):
             wrong.append(f"{word_} was erased and is in {found.words_in[word_]}")
@@ -121,13 +117,10 @@ class Model(Struct, kw_only=True):
         live, archive = found.live.get(key), found.archives.get(key)
         if doubt == "erase" and live is None and archive is None:
             self.erased += self.live.pop(key)
-            self.copied.discard(key)
             return []
         if live is not None and (key in self.live or doubt == "restore"):
             self.archived.pop(key, None)
             self.live[key] = live
-            if doubt:
-                self.copied.add(key)
             return [] if live in allowed else [f"{key} has {live} instead of {was} (in doubt: {doubt})"]
         if live is None and (key in self.archived or doubt == "archive"):
             self.live.pop(key, None)

@@ -240,11 +240,26 @@ class Memory:
         return next((owner for owner in cached if owner_key(owner) == digest), None)
 
     async def sweep(self) -> int:
-        """Run all periodic maintenance: unfinished erasures, purge, archiving; return how many expired."""
+        """Run all periodic maintenance: unfinished erasures and moves to archives, purge, archiving; return
+        how many expired.
+        """
         await self.resume_erasures()
+        await self._finish_archiving()
         purged = await self.purge_expired()  # before archiving, which fails when the archive folder is full
         await self.archive_old()
         return purged
+
+    async def _finish_archiving(self) -> None:
+        """Finish moves between store and archives that a crash has interrupted."""
+        if self.archives is None:
+            return
+        from aforesaid.transfer.archival import finish_interrupted
+
+        async for owner in self.owners():
+            scope = self.scope(owner)
+            assert scope.archives is not None
+            with _skip_owner("interrupted archives are not finished"):
+                await finish_interrupted(scope.store, scope.archives, blobs=scope.blobs)
 
     async def health(self) -> "Health | None":
         """Return the state of breaker, spool and dead letters; None without the resilient layer."""

@@ -5,17 +5,28 @@ The archive is on disk and verified before the conversation leaves the store.
 
 import asyncio
 import io
+import logging
+from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from aforesaid._internal.threads import finished
 from aforesaid.contracts import ConversationStore
-from aforesaid.errors import ConversationNotFound, RevisionConflict, StoreDamaged
+from aforesaid.errors import (
+    Conflict,
+    ConversationNotFound,
+    KeyUnavailable,
+    RevisionConflict,
+    StoreDamaged,
+    StoreForeign,
+)
 from aforesaid.model.conversations import Conversation, expiry, is_expired
 from aforesaid.stores.blobs import BlobStore
 from aforesaid.transfer.archive_files import Archive, pack, unpack
 from aforesaid.transfer.archives import OwnerArchives
+
+log = logging.getLogger("aforesaid.archives")
 
 
 async def archive(
@@ -24,12 +35,16 @@ async def archive(
     """Move a conversation from the store to an archive. Idempotent.
 
     Raise `RevisionConflict` if the conversation changes meanwhile, `StoreDamaged` if a message is
-    unreadable (the archive would lose it), and `StoreUnavailable` if the store lacks acknowledged turns.
-    The conversation then stays in the store.
+    unreadable (the archive would lose it), `Conflict` if an archive has messages that the store lacks, and
+    `StoreUnavailable` if the store lacks acknowledged turns. The conversation then stays in the store.
     """
     authoritative = await store.authoritative()
     async with archives.locked():
         record = await authoritative.get(conversation_id)
+        if record is not None and await archives.count(record.id):
+            if not await _finish_move(authoritative, archives, record.id, blobs):
+                raise Conflict(f"the archive of conversation {record.id} has messages that the store lacks")
+            record = await authoritative.get(conversation_id)
         if record is None:
             return await _existing_archive(archives, conversation_id)
         try:
@@ -89,11 +104,62 @@ async def _restore_content(
 
     lines, images = await asyncio.to_thread(unpack, content)
     record = await restore_one(io.BytesIO(lines), store, revive=lambda one: _renew_expiry(one, store.now()))
-    if blobs is not None:  # after the conversation: a sweep removes images without one
-        for sha256, data in images.items():
-            await blobs.put(conversation_id, sha256, data)
+    await _put_images(blobs, conversation_id, images)  # last: a sweep removes images without a conversation
     await archives.delete(conversation_id)
     return record
+
+
+async def _put_images(blobs: BlobStore | None, conversation_id: str, images: Mapping[str, bytes]) -> None:
+    if blobs is not None:
+        for sha256, data in images.items():
+            await blobs.put(conversation_id, sha256, data)
+
+
+async def finish_interrupted(
+    store: ConversationStore, archives: OwnerArchives, *, blobs: BlobStore | None = None
+) -> None:
+    """Remove archives of conversations that are in the store.
+
+    A crash while a conversation is moved, in either direction, leaves it in both places. The store has all
+    of it then; images and sessions may be in the archive only.
+    """
+    authoritative = await store.authoritative()
+    for conversation_id in [one.conversation_id for one in await archives.list()]:
+        if await authoritative.get(conversation_id) is None:
+            continue
+        async with archives.locked():
+            if not await archives.count(conversation_id):
+                continue  # the move that was under way is complete
+            try:
+                done = await _finish_move(authoritative, archives, conversation_id, blobs)
+            except (KeyUnavailable, StoreDamaged, StoreForeign) as error:
+                log.warning("the archive of conversation %s is unreadable: %s", conversation_id, error)
+                continue
+            if not done:
+                log.warning("the archive of conversation %s differs from the store", conversation_id)
+
+
+async def _finish_move(
+    store: ConversationStore, archives: OwnerArchives, conversation_id: str, blobs: BlobStore | None
+) -> bool:
+    """Finish restoring an archive whose conversation is in the store; the caller holds the lock.
+
+    Return False, and change nothing, if the store lacks messages of the archive and has others.
+    """
+    from aforesaid.transfer.imports import has_all_entries
+
+    if await store.get(conversation_id) is None:
+        return True  # it was deleted, or archived again, before the lock was taken
+    _, content = await archives.read(conversation_id)
+    try:
+        await finished(_restore_content(store, archives, conversation_id, content, blobs))
+    except Conflict:  # the conversation was changed since
+        lines, images = await asyncio.to_thread(unpack, content)
+        if not await has_all_entries(io.BytesIO(lines), store):
+            return False
+        await _put_images(blobs, conversation_id, images)
+        await archives.delete(conversation_id)
+    return True
 
 
 async def forget_copy(store: ConversationStore, archives: OwnerArchives, conversation_id: str) -> None:

@@ -30,6 +30,7 @@ from aforesaid.errors import (
 from aforesaid.model.ids import new_id
 from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe, events
+from aforesaid.transfer.archival import finish_interrupted
 from aforesaid.transfer.archive_files import Archive, pack, unpack
 from aforesaid.transfer.archives import OwnerArchives
 from aforesaid.transfer.exports import export_store
@@ -103,6 +104,8 @@ async def _fill_draft(scope: OwnerScope, folder: Path) -> Manifest:
 
 async def _fill(scope: OwnerScope, draft: Folder) -> Manifest:
     exported_at = scope.store.now()
+    if scope.archives is not None:  # or the folder would contain a conversation twice
+        await finish_interrupted(scope.store, scope.archives, blobs=scope.blobs)
     counts = await _write_lines(scope, draft / LINES)
     counts["blobs"] = await _write_blobs(scope, draft)
     archives, unreadable = await _write_archives(scope.archives, draft)

@@ -5,6 +5,7 @@ File reads run on threads.
 
 import asyncio
 import shutil
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from aforesaid.transfer.conversations import (
     Progress,
     ReportBuilder,
     SourceConversation,
+    log_of,
     store_conversation,
 )
 from aforesaid.transfer.documents import CHUNK as DOCUMENTS_CHUNK
@@ -64,6 +66,9 @@ async def restore_one(
     `revive` may change its record. Sessions that are in use now are not rebound.
     """
     part = await asyncio.to_thread(_single_conversation, file)
+    # In one step: a part of a conversation would look complete when this process is killed, and archiving
+    # that part would replace the whole archive.
+    part.chunk = sys.maxsize
     target = await target.authoritative()
     part.record = revive(part.record)
     part.sessions = [one for one in part.sessions if await target.session(one) is None]
@@ -71,6 +76,20 @@ async def restore_one(
     report.add(await store_conversation(part, target))
     report.finish()
     return part.record
+
+
+async def has_all_entries(file: BinaryIO, store: ConversationStore) -> bool:
+    """Return whether the store has every message of the only conversation of an export, in its place."""
+    part = await asyncio.to_thread(_single_conversation, file)
+    stored = {
+        (entry.sequence, entry.message.message_id)
+        async for entries in log_of(store, part.record.id)
+        for entry in entries
+    }
+    async for entries in part.log():
+        if any((entry.sequence, entry.message.message_id) not in stored for entry in entries):
+            return False
+    return True
 
 
 def verify_one(file: BinaryIO) -> Conversation:
@@ -276,11 +295,13 @@ class _FileConversation(SourceConversation):
         self._end: int | None = None
         self.record = line.conversation
         self.sessions = line.sessions
+        self.chunk = CHUNK
+        """Entries read and stored together."""
 
     async def log(self) -> AsyncIterator[list[Entry]]:
         place = self._first
         while True:
-            entries, place = await asyncio.to_thread(self._read, place, Entry, CHUNK)
+            entries, place = await asyncio.to_thread(self._read, place, Entry, self.chunk)
             if not entries:
                 break
             yield entries

@@ -91,6 +91,13 @@ class Replaying(World):
         assert self.layer.queues
 
 
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Move conversations in several parts, so that each can be the last."""
+    monkeypatch.setattr("aforesaid.transfer.imports.CHUNK", 7)
+    monkeypatch.setattr("aforesaid.transfer.conversations.CHUNK", 7)
+
+
 @pytest.fixture
 async def replaying(tmp_path: Path) -> AsyncIterator[Replaying]:
     world = Replaying(tmp_path / "spool")
@@ -547,6 +554,13 @@ async def _check_nothing_lost(memory: Memory, world: Replaying, *, erased: bool)
         assert found == count
     assert len(await world.memory.of("bob").page(world.bobs, limit=9)) == 1
     assert (await world.layer.health()).dead_letters == 0
+    await erin.append(world.unknown, [user("since")])
+    await memory.sweep()
+    assert (await erin.archive(world.long)).messages == MANY
+    in_both = {one.conversation_id for one in await erin.archives()} & {
+        record.id for record in (await erin.list()).conversations
+    }
+    assert not in_both
 
 
 # Key rotation
