@@ -266,7 +266,7 @@ class World:
             async for record in all_records(store):
                 entries = await store.page(record.id, limit=10**6)
                 found.damaged += [f"{record.id}: {entry.unreadable}" for entry in entries if entry.unreadable]
-                found.live[record.id] = [_number(entry.message) for entry in entries]
+                found.live[record.id] = [_number(entry.message) for entry in entries if not entry.unreadable]
             found.archives |= {one.conversation_id: one.messages for one in await manager.archives()}
         return found, [one async for one in self._wrong_exports()]
 
@@ -434,6 +434,7 @@ def run(
             figures.wrong += [f"{kind} {place.name} {life.seed} {life.iteration}: {one}" for one in wrong]
             world.forget_exports()
             if wrong:
+                shutil.copytree(place, folder.parent / f"{folder.name}-{place.name}", symlinks=True)
                 break  # the model does not fit any more
             yield figures
             if figures.kills[kind] >= kills:
