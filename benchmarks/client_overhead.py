@@ -22,7 +22,7 @@ from typing import Any
 import httpx
 
 import aforesaid
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.remote import Client, RemoteMemory
 
 ROUNDS = 9
@@ -69,7 +69,7 @@ def _arguments(name: str, conversation_id: str) -> tuple[Any, ...]:
     return (conversation_id, *said)
 
 
-async def awaited(label: str, manager: ConversationManager, conversation_id: str, timed: Timed) -> None:
+async def awaited(label: str, manager: ManagerProtocol, conversation_id: str, timed: Timed) -> None:
     for name in CALLED:
         method: Callable[..., Awaitable[Any]] = getattr(manager, name)
         for _ in range(CALLS):

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import pytest
 import uvicorn
@@ -167,7 +167,8 @@ def open_at(url: str, **options: Any) -> aforesaid.Memory:
     The options have the names of the fields of option values, as for `grouped`.
     """
     if url.startswith(BEHIND):
-        return MemoryBehind(url.removeprefix(BEHIND), **options)
+        # It has every member that tests use: those of a client, and the server's own store.
+        return cast(aforesaid.Memory, MemoryBehind(url.removeprefix(BEHIND), **options))
     return aforesaid.open(url, **grouped(options))
 
 
@@ -192,11 +193,11 @@ class MemoryBehind(RemoteMemory):
         return ManagerBehind(super().of(owner), self.served)
 
     @property
-    def backend(self) -> Any:  # type: ignore[override]
+    def backend(self) -> Any:
         return There(self.served.memory.backend, self.served)
 
     @property
-    def search_resources(self) -> Any:  # type: ignore[override]
+    def search_resources(self) -> Any:
         return There(self.served.memory.search_resources, self.served)
 
 
@@ -208,19 +209,19 @@ class ManagerBehind(RemoteManager):
         self._served = served
 
     @property
-    def store(self) -> Any:  # type: ignore[override]
+    def store(self) -> Any:
         return There(self._served.memory.of(self.owner).store, self._served)
 
     @property
-    def contact_resources(self) -> Any:  # type: ignore[override]
+    def contact_resources(self) -> Any:
         return SimpleNamespace(queue=There(self._served.memory.contact_resources.queue, self._served))
 
     @property
-    def session_sweeps(self) -> Any:  # type: ignore[override]
+    def session_sweeps(self) -> Any:
         return self._served.memory.of(self.owner).session_sweeps
 
     @property
-    def scope(self) -> Any:  # type: ignore[override]
+    def scope(self) -> Any:
         return There(self._served.memory.scope(self.owner), self._served)
 
 

@@ -18,7 +18,7 @@ from aforesaid.agents.supervisor import Sessions, SupervisorAgent
 from aforesaid.agents.toolbox import owner_tools
 from aforesaid.contracts import Agent
 from aforesaid.errors import InvalidSetting
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.clock import Clock
 from aforesaid.model.conversations import Channel
 from aforesaid.settings import AgentConfig
@@ -53,12 +53,12 @@ class Assistants:
         return self._agent is not None
 
     def of(
-        self, manager: ConversationManager, *, sessions: Sessions | None = None, channel: Channel = "text"
+        self, manager: ManagerProtocol, *, sessions: Sessions | None = None, channel: Channel = "text"
     ) -> SupervisorAgent:
         """Return the assistant of the manager's owner."""
         return SupervisorAgent(manager, [self.specialist(manager)], sessions=sessions, channel=channel)
 
-    def specialist(self, manager: ConversationManager) -> Specialist:
+    def specialist(self, manager: ManagerProtocol) -> Specialist:
         """Return the specialist that answers, with the tools of the manager's owner."""
         agent = self._agent or RecallAgent(manager, timezone=self._timezone, clock=self._clock)
         instructions = (self.config.instructions or INSTRUCTIONS) if self._agent is not None else ""
@@ -75,7 +75,7 @@ class Assistants:
 
 @validated
 def assistant_for(
-    manager: ConversationManager,
+    manager: ManagerProtocol,
     config: AgentConfig | None = None,
     *,
     sessions: Sessions | None = None,

@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 from uuid import uuid4
 
 from msgspec import Struct
@@ -27,8 +27,8 @@ from aforesaid.errors import (
     RevisionConflict,
     shown,
 )
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message
@@ -155,8 +155,8 @@ class ConversationEntity:
         self,
         loop: AgenticLoop,
         *,
-        tools: Tools | Callable[[ConversationManager], Tools] = None,
-        memory: Memory | ConversationManager | None = None,
+        tools: Tools | Callable[[ManagerProtocol], Tools] = None,
+        memory: MemoryProtocol | ManagerProtocol | None = None,
         max_history_turns: int = DEFAULT_TURNS,
         auto_create_conversation_id: bool = False,
         owner_of: OwnerOf = user_or_device,
@@ -165,7 +165,9 @@ class ConversationEntity:
         _check_turns(max_history_turns)
         self._loop = loop
         self._tools = tools
-        self._memory = memory if memory is not None else ConversationManager(ttl=None)
+        is_memory = hasattr(memory, "of")
+        self._memory = cast(MemoryProtocol, memory) if is_memory else None
+        self._manager = ConversationManager(ttl=None) if memory is None else cast(ManagerProtocol, memory)
         self._trims_log = memory is None and max_history_turns > 0
         # A sent window contains the question as one more turn; a stored one does not.
         self._send_policy = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
@@ -209,17 +211,15 @@ class ConversationEntity:
             async for manager in managers:
                 await _forget(manager, LABEL)
 
-    async def _managers(self) -> AsyncGenerator[ConversationManager, None]:
-        if isinstance(self._memory, ConversationManager):
-            yield self._memory
+    async def _managers(self) -> AsyncGenerator[ManagerProtocol, None]:
+        if self._memory is None:
+            yield self._manager
             return
         for owner in [owner async for owner in self._memory.owners()]:
             yield self._memory.of(owner)
 
-    def _manager_for(self, user_input: EntityInput) -> ConversationManager:
-        if isinstance(self._memory, ConversationManager):
-            return self._memory
-        return self._memory.of(self._owner_of(user_input))
+    def _manager_for(self, user_input: EntityInput) -> ManagerProtocol:
+        return self._manager if self._memory is None else self._memory.of(self._owner_of(user_input))
 
     async def _answer(self, user_input: EntityInput, conversation_id: str | None) -> Answer:
         manager = self._manager_for(user_input)
@@ -232,7 +232,7 @@ class ConversationEntity:
         return await self._answer_in(manager, conversation_id, specialist, question)
 
     async def _answer_in(
-        self, manager: ConversationManager, conversation_id: str, specialist: Specialist, question: Message
+        self, manager: ManagerProtocol, conversation_id: str, specialist: Specialist, question: Message
     ) -> Answer:
         existing = await manager.session(_session(conversation_id))
         record = existing or await _create_conversation(manager, conversation_id)
@@ -245,7 +245,7 @@ class ConversationEntity:
         return answer
 
     async def _label_and_trim(
-        self, manager: ConversationManager, record: Conversation, conversation_id: str
+        self, manager: ManagerProtocol, record: Conversation, conversation_id: str
     ) -> None:
         """Label and trim the conversation after a stored turn. Errors are logged, because the answer must
         reach the user.
@@ -257,7 +257,7 @@ class ConversationEntity:
             log.warning("a conversation could not be labelled or trimmed: %s", describe(error))
 
     async def _answer_alone(
-        self, manager: ConversationManager, specialist: Specialist, question: Message
+        self, manager: ManagerProtocol, specialist: Specialist, question: Message
     ) -> Answer:
         """Answer without a conversation, from the owner's notes only."""
 
@@ -267,7 +267,7 @@ class ConversationEntity:
         tools = specialist.tools.in_turn(Source(message_id=question.message_id))
         return await specialist.loop.run_in(window, question, tools)
 
-    async def _trim(self, manager: ConversationManager, record: Conversation) -> None:
+    async def _trim(self, manager: ManagerProtocol, record: Conversation) -> None:
         """In the process's own memory, drop messages that no window can include again."""
         if not self._trims_log:
             return
@@ -287,7 +287,7 @@ class ConversationEntity:
         return replace(apology, response=response, stored=False)
 
 
-async def _create_conversation(manager: ConversationManager, conversation_id: str) -> Conversation:
+async def _create_conversation(manager: ManagerProtocol, conversation_id: str) -> Conversation:
     """Create and label the conversation of a first turn. It must exist before the answer, so that notes made
     in the turn refer to it and are erased with it.
     """
@@ -295,7 +295,7 @@ async def _create_conversation(manager: ConversationManager, conversation_id: st
     return await _label(manager, record, conversation_id)
 
 
-async def _label(manager: ConversationManager, record: Conversation, conversation_id: str) -> Conversation:
+async def _label(manager: ManagerProtocol, record: Conversation, conversation_id: str) -> Conversation:
     """Return the record with the entity's tags. Another surface may have created the conversation."""
     tag = _tag(conversation_id)
     if tag in record.tags:
@@ -304,7 +304,7 @@ async def _label(manager: ConversationManager, record: Conversation, conversatio
     return await manager.update_metadata(record.id, tags=(*current.tags, LABEL, tag))
 
 
-async def _forget(manager: ConversationManager, tag: str) -> None:
+async def _forget(manager: ManagerProtocol, tag: str) -> None:
     while found := check_complete(await manager.list(tags=(tag,))).conversations:
         for record in found:
             await manager.delete_conversation(record.id)

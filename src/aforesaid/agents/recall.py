@@ -21,7 +21,7 @@ from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.parse import text_of
 from aforesaid.errors import InvalidInput
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.clock import Clock
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import Message
@@ -192,7 +192,7 @@ class RecallAgent:
 
     def __init__(
         self,
-        manager: ConversationManager,
+        manager: ManagerProtocol,
         *,
         name: str = "recall",
         timezone: tzinfo | None = None,

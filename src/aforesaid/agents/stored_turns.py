@@ -37,7 +37,7 @@ from aforesaid.errors import (
     RevisionConflict,
 )
 from aforesaid.intake.unstored_turns import NotStored
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import following_id
@@ -104,7 +104,7 @@ class Specialist(CheckedFields, frozen=True, kw_only=True):
 
 @validated
 async def answer_turn(
-    manager: ConversationManager,
+    manager: ManagerProtocol,
     conversation_id: str,
     specialist: Specialist,
     user_text: str | Message,
@@ -144,7 +144,7 @@ async def answer_turn(
 
 
 async def append_or_queue(
-    manager: ConversationManager, conversation_id: str, messages: Sequence[Message]
+    manager: ManagerProtocol, conversation_id: str, messages: Sequence[Message]
 ) -> Appended | NotStored:
     """Store a turn whose answer the user gets in any case. When storing fails, queue the turn and retry in
     the background until the memory is closed. Raises only `MessageConflict`.
@@ -154,9 +154,7 @@ async def append_or_queue(
     )
 
 
-async def _stored_turn(
-    manager: ConversationManager, conversation_id: str, question: Message
-) -> Sequence[Entry]:
+async def _stored_turn(manager: ManagerProtocol, conversation_id: str, question: Message) -> Sequence[Entry]:
     """Return the stored entries of an answered question, by their derived ids; none if there is no answer or
     if another question has this id.
     """
@@ -177,7 +175,7 @@ async def _stored_turn(
     return ()
 
 
-async def _repeated(manager: ConversationManager, answer: Answer, entries: Sequence[Entry]) -> Answer:
+async def _repeated(manager: ManagerProtocol, answer: Answer, entries: Sequence[Entry]) -> Answer:
     """Return the answer with the text and messages of a turn that is stored already."""
     record = await manager.get_conversation(entries[0].conversation_id)
     return replace(
@@ -198,7 +196,7 @@ def _with_derived_ids(messages: tuple[Message, ...], user_text: str | Message) -
 
 
 async def visible_messages(
-    manager: ConversationManager,
+    manager: ManagerProtocol,
     conversation_id: str,
     specialist: Specialist,
     turn: Sequence[Message],
@@ -228,7 +226,7 @@ def _has_repeated_ids(context: Context) -> bool:
     return len(set(ids)) < len(ids)
 
 
-async def _policy(manager: ConversationManager, specialist: Specialist) -> WindowPolicy | None:
+async def _policy(manager: ManagerProtocol, specialist: Specialist) -> WindowPolicy | None:
     """Return the policy with the tokens of the instructions and tools reserved."""
     policy = specialist.policy
     if policy is None or policy.max_tokens is None:
@@ -275,7 +273,7 @@ async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> Asy
                 await last()
 
 
-async def remove_if_unchanged(manager: ConversationManager, record: Conversation) -> None:
+async def remove_if_unchanged(manager: ManagerProtocol, record: Conversation) -> None:
     """Delete a conversation that was created for a failed turn, unless it has changed since."""
     try:
         await manager.delete_conversation(record.id, expected_revision=record.revision)

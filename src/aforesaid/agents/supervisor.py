@@ -28,7 +28,7 @@ from aforesaid.errors import (
     TooManySteps,
     shown,
 )
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import ContentType, Message
@@ -80,7 +80,7 @@ class SupervisorAgent:
 
     def __init__(
         self,
-        conversation_manager: ConversationManager,
+        conversation_manager: ManagerProtocol,
         specialists: Sequence[Specialist],
         *,
         router: Router | None = None,

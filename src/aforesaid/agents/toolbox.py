@@ -11,7 +11,7 @@ from typing import Any
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.tools import Run, Tool, ToolRegistry, history_tool
 from aforesaid.errors import StoreUnavailable
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.notes.records import Note, Source
 from aforesaid.search.queries import last_moment, local_zone
 
@@ -68,7 +68,7 @@ _FORGET_PARAMETERS: dict[str, Any] = {
 
 @validated
 def owner_tools(
-    manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
+    manager: ManagerProtocol, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> ToolRegistry:
     """Return all four tools, bound to the manager's owner. `max_tokens` limits a `search_history` result."""
     history = history_tool(manager, max_tokens=max_tokens, timezone=timezone)
@@ -76,7 +76,7 @@ def owner_tools(
 
 
 @validated
-def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> list[Tool]:
+def note_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> list[Tool]:
     """Return `remember`, `recall` and `forget`. Dates are in `timezone`, by default this machine's."""
     zone = local_zone(timezone)
 
@@ -113,7 +113,7 @@ def note_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) 
     ]
 
 
-async def _current_notes(manager: ConversationManager) -> list[Note]:
+async def _current_notes(manager: ManagerProtocol) -> list[Note]:
     """Return the current notes, to report replaced ones. Without the store there are none to report, but
     `remember` can still succeed.
     """

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.dialects import ToolCall, tool_result
 from aforesaid.errors import AforesaidError, InvalidInput, shown
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import VALUE_SETS
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
@@ -320,7 +320,7 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
 
 @validated
 def history_tool(
-    manager: ConversationManager, *, max_tokens: int | None = None, timezone: tzinfo | None = None
+    manager: ManagerProtocol, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> Tool:
     """Return `search_history` for the manager's owner. Dates are in `timezone`, by default this machine's."""
     zone = local_zone(timezone)
@@ -344,6 +344,6 @@ def history_tool(
 
 
 @validated
-def history_tools(manager: ConversationManager, *, timezone: tzinfo | None = None) -> ToolRegistry:
+def history_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> ToolRegistry:
     """Return a registry with `search_history`, bound to the manager's owner."""
     return ToolRegistry([history_tool(manager, timezone=timezone)])

@@ -21,8 +21,7 @@ from aforesaid.cli.runtime import (
     run,
 )
 from aforesaid.errors import ArchiveNotFound, InvalidInput
-from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.opening import Memory
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.lifetimes import Archiving, days
 from aforesaid.transfer.archive_files import Archive
@@ -101,8 +100,8 @@ def restore(
 
 
 async def _archive_managers(
-    memory: Memory, owner: str | None
-) -> AsyncIterator[tuple[str, ConversationManager]]:
+    memory: MemoryProtocol, owner: str | None
+) -> AsyncIterator[tuple[str, ManagerProtocol]]:
     """Yield the name and handle of one owner, by default of every owner with archives.
 
     The archive folder is read because an owner may have archives and nothing in the store.

@@ -15,7 +15,7 @@ from aforesaid.cli.notes import notes_table
 from aforesaid.cli.render import console, readable
 from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, memory_at, run
 from aforesaid.errors import AforesaidError
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.clock import system_clock
 from aforesaid.settings import AgentConfig, Settings
 
@@ -81,7 +81,7 @@ def _config(provider: str | None, model: str | None) -> AgentConfig:
 class _ChatSession:
     """The input loop of one user at the terminal."""
 
-    def __init__(self, manager: ConversationManager, assistants: "Assistants", session: str) -> None:
+    def __init__(self, manager: ManagerProtocol, assistants: "Assistants", session: str) -> None:
         self._manager = manager
         self._assistant = assistants.of(manager)
         self._name = "assistant" if assistants.uses_model else "recall"

@@ -21,7 +21,7 @@ from aforesaid.cli.runtime import (
 )
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.contracts.listing import check_complete
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import Conversation
 
 
@@ -146,7 +146,7 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
     console().print(table)
 
 
-async def _all_records(manager: ConversationManager) -> list[Conversation]:
+async def _all_records(manager: ManagerProtocol) -> list[Conversation]:
     records: list[Conversation] = []
     after: str | None = None
     while True:

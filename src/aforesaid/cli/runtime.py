@@ -25,8 +25,7 @@ from aforesaid.errors import (
     StoreError,
     StoreUnavailable,
 )
-from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.opening import Memory
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.memory.opening import open as open_memory
 from aforesaid.memory.options import ImageOptions, Models, retention_in
 from aforesaid.model.conversations import Conversation
@@ -98,7 +97,7 @@ async def memory_at(
     archives: str | None = None,
     plain: bool = False,
     spools: bool = False,
-) -> AsyncIterator[Memory]:
+) -> AsyncIterator[MemoryProtocol]:
     """Open the memory at this URL, by default at the URL of the settings.
 
     - `create`: create a missing file; otherwise a missing file is an error.
@@ -185,7 +184,7 @@ def check_exists(url: str) -> None:
         )
 
 
-async def managers(memory: Memory, owner: str | None) -> AsyncIterator[tuple[str, ConversationManager]]:
+async def managers(memory: MemoryProtocol, owner: str | None) -> AsyncIterator[tuple[str, ManagerProtocol]]:
     """Yield the name and handle of one owner, by default of every owner."""
     if owner is not None:
         yield owner, memory.of(owner)
@@ -195,8 +194,8 @@ async def managers(memory: Memory, owner: str | None) -> AsyncIterator[tuple[str
 
 
 async def find_conversation(
-    memory: Memory, owner: str | None, conversation_id: str
-) -> tuple[str, ConversationManager, Conversation]:
+    memory: MemoryProtocol, owner: str | None, conversation_id: str
+) -> tuple[str, ManagerProtocol, Conversation]:
     """Return the owner, the handle and the record of a conversation, or raise `ConversationNotFound`."""
     async for name, manager in managers(memory, owner):
         with suppress(ConversationNotFound):

@@ -23,8 +23,7 @@ from aforesaid.cli.runtime import (
 )
 from aforesaid.contracts import Reindexable, capability
 from aforesaid.contracts.listing import every_record
-from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.opening import Memory
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.search.analysis import terms_of
 from aforesaid.search.indexing import Indexer, remove_vectors
 from aforesaid.search.passages import Line, Passage, explain_score, spans_of
@@ -85,7 +84,7 @@ def search(
 
 
 async def _search(
-    memory: Memory, owner: str | None, query: str, limit: int, options: dict[str, Any]
+    memory: MemoryProtocol, owner: str | None, query: str, limit: int, options: dict[str, Any]
 ) -> tuple[Found, str | None]:
     """Search one owner or all. Return the best passages, and a note if the search was incomplete."""
     found: Found = []
@@ -189,7 +188,7 @@ def reindex(
         console().print(f"[dim]{counted(result.removed, 'block')} of vectors removed[/]")
 
 
-async def _reindex_words(memory: Memory, result: Result, progress: Progress) -> None:
+async def _reindex_words(memory: MemoryProtocol, result: Result, progress: Progress) -> None:
     reindexable = capability(memory.backend, Reindexable)
     if reindexable is not None:
         bar = progress.add_task("words", total=None)
@@ -198,7 +197,13 @@ async def _reindex_words(memory: Memory, result: Result, progress: Progress) -> 
 
 
 async def _reindex_vectors(
-    memory: Memory, indexer: Indexer, result: Result, progress: Progress, owner: str | None, *, missing: bool
+    memory: MemoryProtocol,
+    indexer: Indexer,
+    result: Result,
+    progress: Progress,
+    owner: str | None,
+    *,
+    missing: bool,
 ) -> None:
     result.model = indexer.embedder.name
     owners = [one async for one in managers(memory, owner)]
@@ -214,7 +219,7 @@ async def _reindex_one(
     indexer: Indexer,
     result: Result,
     owner: str,
-    manager: ConversationManager,
+    manager: ManagerProtocol,
     conversation_id: str,
     *,
     missing: bool,

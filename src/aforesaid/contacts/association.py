@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
@@ -24,9 +24,6 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results
 from aforesaid.telemetry import event, telemetry
 from aforesaid.telemetry.events import client_associated
-
-if TYPE_CHECKING:
-    from aforesaid.memory.manager import ConversationManager
 
 log = logging.getLogger("aforesaid.contacts")
 
@@ -49,6 +46,14 @@ class AssociationProtocol(Protocol):
     ) -> Conversation | None: ...
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation: ...
+
+
+class Associating(Protocol):
+    """A manager, local or remote, as far as client association needs it."""
+
+    @property
+    def association(self) -> AssociationProtocol:
+        """Find the client that a text names, and link conversations to clients."""
 
 
 @validated
@@ -198,7 +203,7 @@ class ClientAssociationService:
     The manager may be local or remote.
     """
 
-    def __init__(self, manager: "ConversationManager") -> None:
+    def __init__(self, manager: Associating) -> None:
         self._association = manager.association
 
     async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:

@@ -6,7 +6,7 @@ stores a copy of its name. Removing a contact unlinks its conversations and keep
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,60 @@ class ContactPage(Struct, frozen=True, kw_only=True):
 
     contacts: tuple[Contact, ...]
     next: str | None = None
+
+
+class ContactsProtocol(Protocol):
+    """One owner's contacts, in this process or behind a server. `Contacts` describes the methods in full."""
+
+    async def add(
+        self,
+        name: str,
+        *,
+        nicknames: Sequence[str] = (),
+        company: str | None = None,
+        email: str | None = None,
+        phone: str | None = None,
+        notes: str | None = None,
+        client_id: str | None = None,
+    ) -> Contact:
+        """Add a contact. Raise `DocumentConflict` if the id is taken."""
+
+    async def get(self, client_id: str) -> Contact:
+        """Return the contact. Raise `ContactNotFound`."""
+
+    async def lookup(self, client_id: str) -> Contact | None:
+        """Return the contact, or None."""
+
+    async def list(self, limit: int = 50, after: str | None = None) -> ContactPage:
+        """Return contacts after the key `after`, in the order of their ids, that of creation."""
+
+    def every(self) -> AsyncIterator[Contact]:
+        """Yield all contacts."""
+
+    async def find(self, query: str, limit: int = 20) -> "list_[Contact]":
+        """Return contacts by parts of names, companies, addresses and numbers, best first. Tolerate
+        misspellings.
+        """
+
+    async def update(
+        self,
+        client_id: str,
+        *,
+        name: str | None = None,
+        nicknames: Sequence[str] | None = None,
+        company: str | None = None,
+        email: str | None = None,
+        phone: str | None = None,
+        notes: str | None = None,
+        clear: Collection[str] = (),
+    ) -> Contact:
+        """Change the given fields. None leaves a field unchanged; a field named in `clear` is emptied."""
+
+    async def remove(self, client_id: str) -> bool:
+        """Remove the contact and unlink its conversations; return whether it existed."""
+
+    async def import_csv(self, text: str) -> "Imported":
+        """Import a CSV file: see `csv_import` for the rules and `csv_files` for the headers."""
 
 
 @watched_as("clients.")

@@ -12,6 +12,7 @@ from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Appended
 from aforesaid.dialects import DIALECTS, write
 from aforesaid.errors import InvalidInput, InvalidMessage
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_name
@@ -43,7 +44,7 @@ class ChatHistory:
 
     def __init__(
         self,
-        manager: ConversationManager | None = None,
+        manager: ManagerProtocol | None = None,
         *,
         max_turns: int = MAX_TURNS,
         idle_after: timedelta | None = IDLE_AFTER,

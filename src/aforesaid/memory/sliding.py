@@ -16,6 +16,7 @@ from aforesaid.contracts import Appended
 from aforesaid.contracts.listing import check_complete
 from aforesaid.dialects import write
 from aforesaid.errors import InvalidInput, InvalidSetting, RevisionConflict, StoreUnavailable, shown
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.contexts import Context
 from aforesaid.model.ids import parse_name
@@ -58,7 +59,7 @@ class ConversationMemoryManager:
 
     def __init__(
         self,
-        manager: ConversationManager | None = None,
+        manager: ManagerProtocol | None = None,
         *,
         config: SlidingWindowConfig | None = None,
         model: str = "gpt-4",

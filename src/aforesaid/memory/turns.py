@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from aforesaid.contracts import Appended
 from aforesaid.dialects import Request
@@ -13,8 +13,28 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
 from aforesaid.windows import write_request
 
-if TYPE_CHECKING:
-    from aforesaid.memory.manager import ConversationManager
+
+class TurnTarget(Protocol):
+    """What a turn needs of a manager."""
+
+    @property
+    def intake(self) -> Intake:
+        """Converts input to messages."""
+
+    async def load_context(
+        self,
+        conversation_id: str,
+        agent_name: str | None = None,
+        *,
+        pending: Sequence[Message] = (),
+        for_request: bool = False,
+    ) -> Context:
+        """Build the context of the conversation and the pending messages."""
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        """Store the turn."""
 
 
 class TurnDraft:
@@ -94,7 +114,7 @@ class TurnInProgress(TurnDraft):
     """
 
     def __init__(
-        self, manager: "ConversationManager", conversation_id: str, *, expected_revision: int | None = None
+        self, manager: TurnTarget, conversation_id: str, *, expected_revision: int | None = None
     ) -> None:
         super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
         self._manager = manager

@@ -1,48 +1,53 @@
 """An owner's contacts and client association behind a server, async and sync."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import PAGE, Contacts
 from aforesaid.model.contacts import Contact
-from aforesaid.remote.methods import async_method, sync_method
+from aforesaid.remote.methods import AsyncFace, CallMethod, SyncFace
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
 
 
-class RemoteContacts(Contacts):
+class ContactMethods:
+    """The calls of an owner's contacts, with the local method that each mirrors."""
+
+    add = CallMethod(ContactCalls.add, Contacts.add)
+    get = CallMethod(ContactCalls.get, Contacts.get)
+    lookup = CallMethod(ContactCalls.lookup, Contacts.lookup)
+    list = CallMethod(ContactCalls.list, Contacts.list)
+    find = CallMethod(ContactCalls.find, Contacts.find)
+    update = CallMethod(ContactCalls.update, Contacts.update)
+    remove = CallMethod(ContactCalls.remove, Contacts.remove)
+    import_csv = CallMethod(ContactCalls.import_csv, Contacts.import_csv)
+
+
+class RemoteContacts(AsyncFace, ContactMethods):
     """One owner's contacts behind a server; `manager.clients`."""
 
     def __init__(self, calls: ContactCalls, sender: AsyncSender) -> None:
-        # Skips Contacts.__init__, which needs a store.
         self.calls = calls
         self.sender = sender
 
-    add = async_method(ContactCalls.add, Contacts.add)
-    get = async_method(ContactCalls.get, Contacts.get)
-    lookup = async_method(ContactCalls.lookup, Contacts.lookup)
-    list = async_method(ContactCalls.list, Contacts.list)
-    find = async_method(ContactCalls.find, Contacts.find)
-    update = async_method(ContactCalls.update, Contacts.update)
-    remove = async_method(ContactCalls.remove, Contacts.remove)
-    import_csv = async_method(ContactCalls.import_csv, Contacts.import_csv)
+    async def every(self) -> AsyncIterator[Contact]:
+        """Yield all contacts, page by page."""
+        after: str | None = None
+        while True:
+            page = await self.list(limit=PAGE, after=after)
+            for contact in page.contacts:
+                yield contact
+            after = page.next
+            if after is None:
+                return
 
 
-class SyncContacts:
+class SyncContacts(SyncFace, ContactMethods):
     """One owner's contacts behind a server, sync; `manager.clients`."""
 
     def __init__(self, calls: ContactCalls, sender: SyncSender) -> None:
         self.calls = calls
         self.sender = sender
-
-    add = sync_method(ContactCalls.add, Contacts.add)
-    get = sync_method(ContactCalls.get, Contacts.get)
-    lookup = sync_method(ContactCalls.lookup, Contacts.lookup)
-    list = sync_method(ContactCalls.list, Contacts.list)
-    find = sync_method(ContactCalls.find, Contacts.find)
-    update = sync_method(ContactCalls.update, Contacts.update)
-    remove = sync_method(ContactCalls.remove, Contacts.remove)
-    import_csv = sync_method(ContactCalls.import_csv, Contacts.import_csv)
 
     def every(self) -> Iterator[Contact]:
         """Yield all contacts, page by page."""
@@ -55,29 +60,27 @@ class SyncContacts:
                 return
 
 
-class RemoteAssociation:
+class AssociationMethods:
+    """The calls of client association, with the local method that each mirrors."""
+
+    identify_client = CallMethod(AssociationCalls.identify_client, Association.identify_client)
+    link_conversation_to_client = CallMethod(
+        AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
+    )
+    unlink_conversation = CallMethod(AssociationCalls.unlink_conversation, Association.unlink_conversation)
+
+
+class RemoteAssociation(AsyncFace, AssociationMethods):
     """Client identification and links, executed by the server; `manager.association`."""
 
     def __init__(self, calls: AssociationCalls, sender: AsyncSender) -> None:
         self.calls = calls
         self.sender = sender
 
-    identify_client = async_method(AssociationCalls.identify_client, Association.identify_client)
-    link_conversation_to_client = async_method(
-        AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
-    )
-    unlink_conversation = async_method(AssociationCalls.unlink_conversation, Association.unlink_conversation)
 
-
-class SyncAssociation:
+class SyncAssociation(SyncFace, AssociationMethods):
     """Client identification and links, executed by the server, sync; `manager.association`."""
 
     def __init__(self, calls: AssociationCalls, sender: SyncSender) -> None:
         self.calls = calls
         self.sender = sender
-
-    identify_client = sync_method(AssociationCalls.identify_client, Association.identify_client)
-    link_conversation_to_client = sync_method(
-        AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
-    )
-    unlink_conversation = sync_method(AssociationCalls.unlink_conversation, Association.unlink_conversation)

@@ -1,7 +1,7 @@
 """An owner's handle on a memory behind a server: the manager's interface, async and sync.
 
-Each method is one line that names its call and the method it mirrors. `RemoteManager` is a
-`ConversationManager`, so that code written for a local manager accepts it.
+`ManagerMethods` lists the calls once for both. `RemoteManager` implements `ManagerProtocol`, so that code
+written for it works with a local manager and with one behind a server.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -21,10 +21,11 @@ from aforesaid.errors import InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager, calibrated
+from aforesaid.memory.turns import TurnInProgress
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
 from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
-from aforesaid.remote.methods import async_method, sync_method
+from aforesaid.remote.methods import AsyncFace, CallMethod, SyncFace
 from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
 from aforesaid.remote.turns import SyncTurn
@@ -32,12 +33,68 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.stores.owner_scope import OwnerScope
 
 
+class ManagerMethods:
+    """The calls of a manager, with the local method that each mirrors."""
+
+    get_or_create_conversation = CallMethod(
+        OwnerCalls.get_or_create_conversation, ConversationManager.get_or_create_conversation
+    )
+    session = CallMethod(OwnerCalls.session, ConversationManager.session)
+    get_conversation = CallMethod(OwnerCalls.get_conversation, ConversationManager.get_conversation)
+    list = CallMethod(OwnerCalls.list, ConversationManager.list)
+    update_metadata = CallMethod(OwnerCalls.update_metadata, ConversationManager.update_metadata)
+    associate_client = CallMethod(OwnerCalls.associate_client, ConversationManager.associate_client)
+    mark_read = CallMethod(OwnerCalls.mark_read, ConversationManager.mark_read)
+    delete_conversation = CallMethod(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
+    delete_session = CallMethod(OwnerCalls.delete_session, ConversationManager.delete_session)
+    leave_session = CallMethod(OwnerCalls.leave_session, ConversationManager.leave_session)
+
+    add_message = CallMethod(OwnerCalls.add_message, ConversationManager.add_message)
+    _append = CallMethod(OwnerCalls.append, ConversationManager.append)
+    append_to_session = CallMethod(OwnerCalls.append_to_session, ConversationManager.append_to_session)
+    messages = CallMethod(OwnerCalls.messages, ConversationManager.messages)
+    entries = CallMethod(OwnerCalls.entries, ConversationManager.entries)
+    clear_history = CallMethod(OwnerCalls.clear_history, ConversationManager.clear_history)
+    load_context = CallMethod(OwnerCalls.load_context, ConversationManager.load_context)
+    load_request = CallMethod(OwnerCalls.load_request, ConversationManager.load_request)
+    first_context = CallMethod(OwnerCalls.first_context, ConversationManager.first_context)
+    interrupted = CallMethod(OwnerCalls.interrupted, ConversationManager.interrupted)
+
+    remember = CallMethod(OwnerCalls.remember, ConversationManager.remember)
+    notes = CallMethod(OwnerCalls.notes, ConversationManager.notes)
+    get_note = CallMethod(OwnerCalls.get_note, ConversationManager.get_note)
+    recall = CallMethod(OwnerCalls.recall, ConversationManager.recall)
+    forget = CallMethod(OwnerCalls.forget, ConversationManager.forget)
+    summary = CallMethod(OwnerCalls.summary, ConversationManager.summary)
+    summarize = CallMethod(OwnerCalls.summarize, ConversationManager.summarize)
+
+    search_history = CallMethod(OwnerCalls.search_history, ConversationManager.search_history)
+    search = CallMethod(OwnerCalls.search, ConversationManager.search)
+    search_conversations = CallMethod(
+        OwnerCalls.search_conversations, ConversationManager.search_conversations
+    )
+    similar = CallMethod(OwnerCalls.similar, ConversationManager.similar)
+
+    purge_expired = CallMethod(OwnerCalls.purge_expired, ConversationManager.purge_expired)
+    retention = CallMethod(OwnerCalls.retention, ConversationManager.retention)
+    set_retention = CallMethod(OwnerCalls.set_retention, ConversationManager.set_retention)
+    apply_retention = CallMethod(OwnerCalls.apply_retention, ConversationManager.apply_retention)
+    lifetime = CallMethod(OwnerCalls.lifetime, ConversationManager.lifetime)
+    expiring = CallMethod(OwnerCalls.expiring, ConversationManager.expiring)
+    archive = CallMethod(OwnerCalls.archive, ConversationManager.archive)
+    restore = CallMethod(OwnerCalls.restore, ConversationManager.restore)
+    archives = CallMethod(OwnerCalls.archives, ConversationManager.archives)
+    erase = CallMethod(OwnerCalls.erase, ConversationManager.erase)
+    export = CallMethod(OwnerCalls.export, ConversationManager.export)
+    import_ = CallMethod(OwnerCalls.import_, ConversationManager.import_)
+    redact = CallMethod(OwnerCalls.redact, ConversationManager.redact)
+
+
 @validated
-class RemoteManager(ConversationManager):
+class RemoteManager(AsyncFace, ManagerMethods):
     """One owner's conversations behind a server; returned by `memory.of(owner)`."""
 
     def __init__(self, calls: OwnerCalls, sender: AsyncSender, unstored: UnstoredTurns | None = None) -> None:
-        # Skips ConversationManager.__init__, which needs a store.
         self.calls = calls
         self.sender = sender
         self.unstored = UnstoredTurns() if unstored is None else unstored
@@ -48,12 +105,12 @@ class RemoteManager(ConversationManager):
         return self.calls.owner
 
     @property
-    def intake(self) -> Intake:  # type: ignore[override]
+    def intake(self) -> Intake:
         """Converts input to messages. The server counts tokens and stores images."""
         return self.calls.intake
 
     @property
-    def config(self) -> ConversationConfig:  # type: ignore[override]
+    def config(self) -> ConversationConfig:
         """The settings of this client; if none were given, the server uses its own."""
         return self.calls.config
 
@@ -64,19 +121,19 @@ class RemoteManager(ConversationManager):
         return False
 
     @property
-    def store(self) -> ConversationStore:  # type: ignore[override]
+    def store(self) -> ConversationStore:
         _not_available("the store")
 
     @property
-    def scope(self) -> OwnerScope:  # type: ignore[override]
+    def scope(self) -> OwnerScope:
         _not_available("the owner scope")
 
     @property
-    def searcher(self) -> Any:  # type: ignore[override]
+    def searcher(self) -> Any:
         _not_available("the searcher")
 
     @property
-    def images(self) -> Any:  # type: ignore[override]
+    def images(self) -> Any:
         _not_available("the image store")
 
     def now(self) -> datetime:
@@ -115,24 +172,6 @@ class RemoteManager(ConversationManager):
         async with self.sender.events(call) as events:
             yield (self.calls.change(data) async for data in events)
 
-    get_or_create_conversation = async_method(
-        OwnerCalls.get_or_create_conversation, ConversationManager.get_or_create_conversation
-    )
-    session = async_method(OwnerCalls.session, ConversationManager.session)
-    get_conversation = async_method(OwnerCalls.get_conversation, ConversationManager.get_conversation)
-    list = async_method(OwnerCalls.list, ConversationManager.list)
-    update_metadata = async_method(OwnerCalls.update_metadata, ConversationManager.update_metadata)
-    associate_client = async_method(OwnerCalls.associate_client, ConversationManager.associate_client)
-    mark_read = async_method(OwnerCalls.mark_read, ConversationManager.mark_read)
-    delete_conversation = async_method(
-        OwnerCalls.delete_conversation, ConversationManager.delete_conversation
-    )
-    delete_session = async_method(OwnerCalls.delete_session, ConversationManager.delete_session)
-    leave_session = async_method(OwnerCalls.leave_session, ConversationManager.leave_session)
-
-    add_message = async_method(OwnerCalls.add_message, ConversationManager.add_message)
-    _append = async_method(OwnerCalls.append, ConversationManager.append)
-
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
@@ -141,47 +180,18 @@ class RemoteManager(ConversationManager):
         return await self._append(conversation_id, messages, expected_revision=expected_revision)
 
     append.__doc__ = ConversationManager.append.__doc__
-    append_to_session = async_method(OwnerCalls.append_to_session, ConversationManager.append_to_session)
-    messages = async_method(OwnerCalls.messages, ConversationManager.messages)
-    entries = async_method(OwnerCalls.entries, ConversationManager.entries)
-    clear_history = async_method(OwnerCalls.clear_history, ConversationManager.clear_history)
-    load_context = async_method(OwnerCalls.load_context, ConversationManager.load_context)
-    load_request = async_method(OwnerCalls.load_request, ConversationManager.load_request)
-    first_context = async_method(OwnerCalls.first_context, ConversationManager.first_context)
-    interrupted = async_method(OwnerCalls.interrupted, ConversationManager.interrupted)
 
-    remember = async_method(OwnerCalls.remember, ConversationManager.remember)
-    notes = async_method(OwnerCalls.notes, ConversationManager.notes)
-    get_note = async_method(OwnerCalls.get_note, ConversationManager.get_note)
-    recall = async_method(OwnerCalls.recall, ConversationManager.recall)
-    forget = async_method(OwnerCalls.forget, ConversationManager.forget)
-    summary = async_method(OwnerCalls.summary, ConversationManager.summary)
-    summarize = async_method(OwnerCalls.summarize, ConversationManager.summarize)
+    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
+        """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
+        return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
 
-    search_history = async_method(OwnerCalls.search_history, ConversationManager.search_history)
-    search = async_method(OwnerCalls.search, ConversationManager.search)
-    search_conversations = async_method(
-        OwnerCalls.search_conversations, ConversationManager.search_conversations
-    )
-    similar = async_method(OwnerCalls.similar, ConversationManager.similar)
-
-    purge_expired = async_method(OwnerCalls.purge_expired, ConversationManager.purge_expired)
-    retention = async_method(OwnerCalls.retention, ConversationManager.retention)
-    set_retention = async_method(OwnerCalls.set_retention, ConversationManager.set_retention)
-    apply_retention = async_method(OwnerCalls.apply_retention, ConversationManager.apply_retention)
-    lifetime = async_method(OwnerCalls.lifetime, ConversationManager.lifetime)
-    expiring = async_method(OwnerCalls.expiring, ConversationManager.expiring)
-    archive = async_method(OwnerCalls.archive, ConversationManager.archive)
-    restore = async_method(OwnerCalls.restore, ConversationManager.restore)
-    archives = async_method(OwnerCalls.archives, ConversationManager.archives)
-    erase = async_method(OwnerCalls.erase, ConversationManager.erase)
-    export = async_method(OwnerCalls.export, ConversationManager.export)
-    import_ = async_method(OwnerCalls.import_, ConversationManager.import_)
-    redact = async_method(OwnerCalls.redact, ConversationManager.redact)
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Calibrate the token estimator with the usage that a provider reported for this context."""
+        return calibrated(self.intake.counter, context, usage)
 
 
 @validated
-class SyncManager:
+class SyncManager(SyncFace, ManagerMethods):
     """One owner's conversations behind a server, sync; returned by `client.of(owner)`."""
 
     def __init__(self, calls: OwnerCalls, sender: SyncSender) -> None:
@@ -242,58 +252,12 @@ class SyncManager:
         with self.sender.events(self.calls.changes(conversation_id)) as events:
             yield (self.calls.change(data) for data in events)
 
-    get_or_create_conversation = sync_method(
-        OwnerCalls.get_or_create_conversation, ConversationManager.get_or_create_conversation
-    )
-    session = sync_method(OwnerCalls.session, ConversationManager.session)
-    get_conversation = sync_method(OwnerCalls.get_conversation, ConversationManager.get_conversation)
-    list = sync_method(OwnerCalls.list, ConversationManager.list)
-    update_metadata = sync_method(OwnerCalls.update_metadata, ConversationManager.update_metadata)
-    associate_client = sync_method(OwnerCalls.associate_client, ConversationManager.associate_client)
-    mark_read = sync_method(OwnerCalls.mark_read, ConversationManager.mark_read)
-    delete_conversation = sync_method(OwnerCalls.delete_conversation, ConversationManager.delete_conversation)
-    delete_session = sync_method(OwnerCalls.delete_session, ConversationManager.delete_session)
-    leave_session = sync_method(OwnerCalls.leave_session, ConversationManager.leave_session)
+    def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        return self._append(conversation_id, messages, expected_revision=expected_revision)
 
-    add_message = sync_method(OwnerCalls.add_message, ConversationManager.add_message)
-    append = sync_method(OwnerCalls.append, ConversationManager.append)
-    append_to_session = sync_method(OwnerCalls.append_to_session, ConversationManager.append_to_session)
-    messages = sync_method(OwnerCalls.messages, ConversationManager.messages)
-    entries = sync_method(OwnerCalls.entries, ConversationManager.entries)
-    clear_history = sync_method(OwnerCalls.clear_history, ConversationManager.clear_history)
-    load_context = sync_method(OwnerCalls.load_context, ConversationManager.load_context)
-    load_request = sync_method(OwnerCalls.load_request, ConversationManager.load_request)
-    first_context = sync_method(OwnerCalls.first_context, ConversationManager.first_context)
-    interrupted = sync_method(OwnerCalls.interrupted, ConversationManager.interrupted)
-
-    remember = sync_method(OwnerCalls.remember, ConversationManager.remember)
-    notes = sync_method(OwnerCalls.notes, ConversationManager.notes)
-    get_note = sync_method(OwnerCalls.get_note, ConversationManager.get_note)
-    recall = sync_method(OwnerCalls.recall, ConversationManager.recall)
-    forget = sync_method(OwnerCalls.forget, ConversationManager.forget)
-    summary = sync_method(OwnerCalls.summary, ConversationManager.summary)
-    summarize = sync_method(OwnerCalls.summarize, ConversationManager.summarize)
-
-    search_history = sync_method(OwnerCalls.search_history, ConversationManager.search_history)
-    search = sync_method(OwnerCalls.search, ConversationManager.search)
-    search_conversations = sync_method(
-        OwnerCalls.search_conversations, ConversationManager.search_conversations
-    )
-    similar = sync_method(OwnerCalls.similar, ConversationManager.similar)
-
-    purge_expired = sync_method(OwnerCalls.purge_expired, ConversationManager.purge_expired)
-    retention = sync_method(OwnerCalls.retention, ConversationManager.retention)
-    set_retention = sync_method(OwnerCalls.set_retention, ConversationManager.set_retention)
-    apply_retention = sync_method(OwnerCalls.apply_retention, ConversationManager.apply_retention)
-    lifetime = sync_method(OwnerCalls.lifetime, ConversationManager.lifetime)
-    expiring = sync_method(OwnerCalls.expiring, ConversationManager.expiring)
-    archive = sync_method(OwnerCalls.archive, ConversationManager.archive)
-    restore = sync_method(OwnerCalls.restore, ConversationManager.restore)
-    archives = sync_method(OwnerCalls.archives, ConversationManager.archives)
-    erase = sync_method(OwnerCalls.erase, ConversationManager.erase)
-    export = sync_method(OwnerCalls.export, ConversationManager.export)
-    import_ = sync_method(OwnerCalls.import_, ConversationManager.import_)
-    redact = sync_method(OwnerCalls.redact, ConversationManager.redact)
+    append.__doc__ = ConversationManager.append.__doc__
 
 
 def _not_available(what: str) -> NoReturn:

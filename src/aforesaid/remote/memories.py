@@ -14,7 +14,6 @@ from aforesaid.errors import InvalidSetting, StoreUnavailable
 from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import reached_mark
-from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.protocol.bodies import HealthBody
@@ -77,12 +76,11 @@ class _ClientBase:
 
 
 @validated
-class RemoteMemory(_ClientBase, Memory):
+class RemoteMemory(_ClientBase):
     """A memory behind a server, returned by `aforesaid.connect`, which describes the options."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        # Skips Memory.__init__, which needs a store.
-        _ClientBase.__init__(self, url, **options)
+        super().__init__(url, **options)
         self.sender = AsyncSender(self.connection)
         self.unstored = UnstoredTurns()
 
@@ -90,11 +88,11 @@ class RemoteMemory(_ClientBase, Memory):
     blobs = None
 
     @property
-    def backend(self) -> Backend:  # type: ignore[override]
+    def backend(self) -> Backend:
         _not_available("the store")
 
     @property
-    def search_resources(self) -> NoReturn:  # type: ignore[override]
+    def search_resources(self) -> NoReturn:
         _not_available("the search index")
 
     def of(self, owner: str) -> RemoteManager:
@@ -165,6 +163,14 @@ class RemoteMemory(_ClientBase, Memory):
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 @validated

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aforesaid.contracts import Measurable, Reindexable, capability
 from aforesaid.errors import InvalidInput, InvalidSetting
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import check_count
 from aforesaid.settings import masked_url
@@ -180,7 +180,7 @@ async def _run_conversations(memory: Memory, load: Load, owners: range) -> list[
 
 
 async def _conversation(
-    manager: ConversationManager, load: Load, owner: int, number: int, pace: "_Pace"
+    manager: ManagerProtocol, load: Load, owner: int, number: int, pace: "_Pace"
 ) -> list[float]:
     conversation = await manager.get_or_create_conversation(f"load {number}")
     texts = _TextGenerator(f"{load.seed} {owner} {number}", load.letters)

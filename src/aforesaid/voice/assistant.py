@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterable, Sequence
 from functools import partial
+from typing import cast
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from aforesaid.agents.supervisor import end_session_quietly
 from aforesaid.contracts import Audio, AudioFormat, OnText, StreamingTranscriber, Transcriber, Transcript
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidSetting, NotUnderstood, shown
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.messages import Message, Speech
 from aforesaid.settings import VoiceConfig
@@ -84,7 +86,8 @@ class VoiceAssistant:
         spoken_limit: int = SPOKEN_LIMIT,
     ) -> None:
         self.manager = supervisor.conversation_manager
-        self.sessions = sessions or SessionManager(self.manager)
+        # Sessions need the store; the manager of a server raises `InvalidSetting` when they ask for it.
+        self.sessions = sessions or SessionManager(cast(ConversationManager, self.manager))
         if not isinstance(least_confidence, int | float) or not 0 <= least_confidence <= 1:
             raise InvalidSetting(
                 f"least_confidence must be a number from 0 to 1; got {shown(least_confidence)}",

@@ -54,7 +54,7 @@ def server() -> Iterator[Served]:
 
 
 @pytest.fixture
-def opening(case: str, url: str, tmp_path: Path) -> Callable[[], aforesaid.Memory]:
+def opening(case: str, url: str, tmp_path: Path) -> Callable[[], Any]:
     layered: dict[str, Any] = {
         "resilience": Resilience(folder=tmp_path / "spool"),
         "cache": Cache(ttl=timedelta(minutes=5)),
@@ -86,7 +86,7 @@ async def talk(memory: aforesaid.Memory, text: str) -> list[object]:
 
 
 class TestOneRunAfterTheOther:
-    def test_a_memory_is_opened_used_and_closed(self, opening: Callable[[], aforesaid.Memory]) -> None:
+    def test_a_memory_is_opened_used_and_closed(self, opening: Callable[[], Any]) -> None:
         memory = opening()
         asyncio.run(memory.start())
         first = asyncio.run(talk(memory, "lights"))
@@ -96,7 +96,7 @@ class TestOneRunAfterTheOther:
         asyncio.run(memory.close())
         asyncio.run(memory.close())
 
-    def test_a_run_that_fails_leaves_the_memory_usable(self, opening: Callable[[], aforesaid.Memory]) -> None:
+    def test_a_run_that_fails_leaves_the_memory_usable(self, opening: Callable[[], Any]) -> None:
         """Tasks that were still talking are cancelled with their loop."""
         memory = opening()
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.contexts import Context
 from aforesaid.model.ids import new_id
@@ -21,7 +22,7 @@ from tests.builders import client_ids, content_types, json_contents, moments, na
 from tests.examples import examples
 from tests.servers.remote import MemoryBehind, There
 
-Read = Callable[[ConversationManager, str], Awaitable[Any]]
+Read = Callable[[ManagerProtocol, str], Awaitable[Any]]
 
 _NOW = datetime(2026, 3, 1, tzinfo=UTC)
 _PENDING = Message(role="user", content="and now?", message_id="pending", timestamp=_NOW)

@@ -1,0 +1,410 @@
+"""The interfaces of a memory and of an owner's manager, in this process or behind a server.
+
+`Memory` and `ConversationManager` implement them over a store, `RemoteMemory` and `RemoteManager` over HTTP.
+Code that works with both annotates these protocols.
+"""
+
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Entry, TokenCounter
+from aforesaid.dialects import Request
+from aforesaid.dialects.tombstones import MARK
+from aforesaid.intake.messages import Intake
+from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.turns import TurnInProgress
+from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
+from aforesaid.model.lifetimes import Applied, Archiving, RetentionRules
+from aforesaid.model.messages import ContentType, Message, Role
+from aforesaid.notes.records import Note, Source
+from aforesaid.retention.rules import AT_MOST, Expiring
+from aforesaid.settings import ConversationConfig
+from aforesaid.summaries.records import Summary
+from aforesaid.windows import WindowPolicy
+
+if TYPE_CHECKING:
+    # Slow to import, and needed for annotations only.
+    from aforesaid.contacts.association import AssociationProtocol
+    from aforesaid.contacts.book import ContactsProtocol
+    from aforesaid.layers.resilient import Health
+    from aforesaid.retention.receipts import Receipt
+    from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.resources import SearchResources
+    from aforesaid.search.searcher import Findings
+    from aforesaid.transfer.archive_files import Archive
+    from aforesaid.transfer.archives import ArchiveFolder
+    from aforesaid.transfer.folders import Manifest
+
+
+class ManagerProtocol(Protocol):
+    """One owner's conversations. `ConversationManager` describes the methods in full."""
+
+    @property
+    def intake(self) -> Intake:
+        """Converts input to messages."""
+
+    @property
+    def config(self) -> ConversationConfig:
+        """The settings of contexts and searches."""
+
+    @property
+    def unstored(self) -> UnstoredTurns:
+        """Turns that could not be stored yet."""
+
+    @property
+    def store(self) -> ConversationStore:
+        """The owner's store. Raise `InvalidSetting` behind a server."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of this handle."""
+
+    @property
+    def degraded(self) -> bool:
+        """Whether answers come from the last known state now."""
+
+    def now(self) -> datetime:
+        """Return the time of the store's clock."""
+
+    def counting_with(self, counter: TokenCounter) -> Self:
+        """Return this manager with another token counter."""
+
+    def idling_after(self, idle_after: timedelta | None) -> Self:
+        """Return this manager with another session timeout."""
+
+    async def get_or_create_conversation(
+        self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
+    ) -> Conversation:
+        """Return the session's conversation with its latest messages; create one when there is none."""
+
+    async def session(self, session_id: str) -> Conversation | None:
+        """Return the record of the session's conversation; None when there is none or it was idle for too
+        long.
+        """
+
+    async def get_conversation(self, conversation_id: str) -> Conversation:
+        """Return the record, without messages. Raise `ConversationNotFound`."""
+
+    async def list(
+        self,
+        *,
+        client_id: str | None = None,
+        channel: Channel | None = None,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        assigned_to: str | None = None,
+        tags: Sequence[str] = (),
+        date_from: datetime | None = None,
+        date_to: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Page:
+        """Return a page of conversations that match all filters, most recently active first."""
+
+    async def update_metadata(
+        self,
+        conversation_id: str,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        subject: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        channel: Channel | None = None,
+        assigned_to: str | None = None,
+        notes: str | None = None,
+        unread_count: int | None = None,
+        ttl: timedelta | None = None,
+        clear: Collection[str] = (),
+        expected_revision: int | None = None,
+    ) -> Conversation:
+        """Change the given fields. None leaves a field unchanged; a name in `clear` empties it."""
+
+    async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
+        """Link the conversation to a client."""
+
+    @property
+    def clients(self) -> "ContactsProtocol":
+        """This owner's contacts: create, read, change, remove, list, import."""
+
+    @property
+    def association(self) -> "AssociationProtocol":
+        """Find the client that a text names, and link conversations to clients."""
+
+    async def mark_read(self, conversation_id: str) -> Conversation:
+        """Set the number of unread messages to 0."""
+
+    async def delete_session(self, session_id: str, *, tag: str) -> None:
+        """Remove the session's conversation and the earlier ones with this tag."""
+
+    async def leave_session(self, session_id: str) -> None:
+        """Unbind the session. Its conversation stays; the next message starts another one."""
+
+    async def add_message(
+        self,
+        conversation_id: str,
+        role: Role,
+        content: Any,
+        agent_name: str | None = None,
+        content_type: ContentType = "text",
+        *,
+        message_id: str | None = None,
+        tags: Sequence[str] = (),
+        timestamp: datetime | str | None = None,
+        expected_revision: int | None = None,
+    ) -> Conversation:
+        """Store one message; return the updated record. A message sent twice with one id is stored once."""
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        """Store a whole turn, all of it or nothing."""
+
+    async def append_to_session(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        channel: Channel = "voice",
+        tags: Sequence[str] = (),
+    ) -> Appended:
+        """Store a whole turn in the session's conversation; create one when there is none."""
+
+    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
+        """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
+
+    async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
+        """Return a page of the log, counted from the oldest message, without unreadable messages."""
+
+    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
+        """Return a page of the log with every entry in its place; an unreadable entry contains the reason."""
+
+    def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """Watch one conversation, or all of this owner's."""
+
+    async def interrupted(
+        self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
+    ) -> Message:
+        """Record that the user interrupted this answer while it was spoken."""
+
+    async def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Summary | None:
+        """Extend the summary to everything before the window; None where the window shows everything."""
+
+    async def summary(self, conversation_id: str) -> Summary | None:
+        """Return the conversation's summary; None where there is none."""
+
+    async def remember(
+        self,
+        text: str,
+        *,
+        subject: str | None = None,
+        tags: Sequence[str] = (),
+        expires: datetime | str | timedelta | None = None,
+        source: Source | None = None,
+    ) -> Note:
+        """Store a fact or preference that outlives this conversation."""
+
+    async def notes(self, *, tag: str | None = None, history: bool = False) -> "list_[Note]":
+        """Return the valid notes, oldest first; with `history` preceded by replaced ones."""
+
+    async def get_note(self, note_id: str) -> Note:
+        """Return the note of this id, also a replaced one. Raise `NoteNotFound`."""
+
+    async def recall(self, query: str = "", limit: int = 10, *, tag: str | None = None) -> "list_[Note]":
+        """Return the notes that match a query, best first; without a query the latest first."""
+
+    async def forget(self, what: str) -> "list_[Note]":
+        """Remove notes: the one of this id, those on this subject, or those with all of these words."""
+
+    async def search_history(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> "list_[str]":
+        """Return snippets about a topic that a model can cite, best first."""
+
+    async def search(
+        self,
+        query: str = "",
+        max_results: int = 5,
+        *,
+        role: Role | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        tag: str | None = None,
+        channel: Channel | None = None,
+        max_tokens: int | None = None,
+        explain: bool = False,
+        timezone: tzinfo | None = None,
+    ) -> "Findings":
+        """Return passages with their scores and, with `explain`, the parts of each score."""
+
+    async def search_conversations(
+        self,
+        query: str | None = None,
+        client_id: str | None = None,
+        status: Status | None = None,
+        tags: Sequence[str] | None = None,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        limit: int | None = None,
+        *,
+        timezone: tzinfo | None = None,
+    ) -> "list_[FoundConversation]":
+        """Find conversations by client name, subject or content that match all filters."""
+
+    async def similar(self, conversation_id: str, limit: int = 5) -> "list_[FoundConversation]":
+        """Return other conversations about the same topics, most similar first."""
+
+    async def retention(self) -> RetentionRules:
+        """Return this owner's own retention rules."""
+
+    async def set_retention(self, rules: RetentionRules, *, inherit: Collection[str] = ()) -> int:
+        """Set the rules and apply them; return how many lifetimes changed."""
+
+    async def apply_retention(self) -> int:
+        """Apply the rules to every conversation; return how many lifetimes changed."""
+
+    async def lifetime(self, conversation_id: str) -> Applied:
+        """Return the lifetime of a conversation and the reason. Raise `ConversationNotFound`."""
+
+    async def expiring(self, within: timedelta = timedelta(0), *, limit: int = AT_MOST) -> "list_[Expiring]":
+        """Return what a purge would remove now, or after some time, and the reason: a dry run."""
+
+    async def purge_expired(self) -> int:
+        """Remove this owner's expired conversations and notes; return how many conversations."""
+
+    async def delete_conversation(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
+        """Remove the conversation and its archive. Do nothing where there is none."""
+
+    async def clear_history(
+        self, conversation_id: str, *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Remove the messages and keep the conversation."""
+
+    async def redact(
+        self, conversation_id: str, message_id: str, *, mark: str = MARK, scrub: bool = False
+    ) -> Message:
+        """Remove the words of a message and leave a mark with its id, time, place and tool call ids."""
+
+    async def archive(self, conversation_id: str) -> "Archive":
+        """Move a conversation into an archive file. A second call has no further effect."""
+
+    async def erase(self, conversation_id: str | None = None) -> "Receipt":
+        """Erase a conversation, or everything this owner has, permanently from everywhere."""
+
+    async def restore(self, conversation_id: str) -> Conversation:
+        """Move a conversation back from its archive, unchanged. Raise `ArchiveNotFound`."""
+
+    async def archives(self) -> "list_[Archive]":
+        """List the archived conversations without content, the most recently active first."""
+
+    async def export(self, folder: str | Path) -> "Manifest":
+        """Write everything stored about this owner into a new folder, for people and for programs."""
+
+    async def import_(self, folder: str | Path) -> "Manifest":
+        """Import an exported folder as this owner's data."""
+
+    async def load_context(
+        self,
+        conversation_id: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+        for_request: bool = False,
+    ) -> Context:
+        """Build a model's context, by default exactly the most recent `context_window_size` messages."""
+
+    async def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Context:
+        """Build the context of a conversation that does not exist yet: the owner's notes and `pending`."""
+
+    async def load_request(
+        self,
+        conversation_id: str,
+        dialect: str,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+    ) -> Request:
+        """Return the context as a valid request in a provider's dialect, with a separate system prompt."""
+
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Calibrate the token estimator with the usage that a provider reported for this context."""
+
+
+class MemoryProtocol(Protocol):
+    """The conversations of all owners. `Memory` describes the methods in full.
+
+    Behind a server, members that need the store itself raise `InvalidSetting`.
+    """
+
+    @property
+    def backend(self) -> Backend:
+        """The store with its layers."""
+
+    @property
+    def archives(self) -> "ArchiveFolder | None":
+        """The archive folder; None without one."""
+
+    @property
+    def search_resources(self) -> "SearchResources":
+        """Indexes and embedder."""
+
+    def of(self, owner: str) -> ManagerProtocol:
+        """Return the handle of one owner."""
+
+    def owners(self) -> AsyncIterator[str]:
+        """Yield every owner that has data."""
+
+    def acting_as(self, actor: str, *, source: str = "") -> Self:
+        """Return this memory with an actor for the audit trail."""
+
+    async def purge_expired(self) -> int:
+        """Remove expired data; return how many conversations."""
+
+    async def would_purge(self, within: timedelta = timedelta(0)) -> list[tuple[str, Expiring]]:
+        """Return what a purge would remove, by owner."""
+
+    async def archive_old(self, archiving: Archiving | None = None) -> int:
+        """Archive idle conversations; return how many."""
+
+    async def sweep(self) -> int:
+        """Run all periodic maintenance; return how many conversations expired."""
+
+    async def health(self) -> "Health | None":
+        """Return the state of the resilient layer; None without one."""
+
+    async def start(self) -> Self:
+        """Open the memory."""
+
+    async def close(self) -> None:
+        """Finish accepted work and release everything."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+list_ = list
+"""The built-in, which the method `list` shadows."""
