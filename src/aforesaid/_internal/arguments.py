@@ -298,7 +298,9 @@ def _resembles(value: Any, kind: type, members: frozenset[str]) -> bool:
         return False
     if not getattr(kind, "_is_protocol", False) and isinstance(value, kind):
         return True
-    return 2 * sum(hasattr(value, name) for name in members) > len(members)
+    # The class first: a property of a remote manager may raise on access.
+    present = sum(hasattr(type(value), name) or hasattr(value, name) for name in members)
+    return 2 * present > len(members)
 
 
 def is_path(value: Any) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import msgspec
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from aforesaid.layers.resilient import Health
     from aforesaid.model.lifetimes import Archiving
     from aforesaid.retention.rules import Expiring
+
+
+L = TypeVar("L")
 
 
 class _ClientBase:
@@ -136,6 +139,10 @@ class RemoteMemory(_ClientBase):
 
     async def health(self) -> "Health | None":
         """Return None; see `/ready` and `/metrics` of the server."""
+        return None
+
+    def layer(self, kind: type[L]) -> L | None:
+        """Return None: the layers are the server's."""
         return None
 
     async def purge_expired(self) -> int:

@@ -109,7 +109,7 @@ async def test_turns_are_counted_whatever_tools_were_called() -> None:
 async def test_what_a_process_keeps_is_bounded() -> None:
     entity = ConversationEntity(AgenticLoop(answering(12)), max_history_turns=3)
     await talk(entity, 12)
-    manager = entity._memory
+    manager = entity._manager
     assert isinstance(manager, ConversationManager)
     record = await manager.session("kitchen")
     assert record is not None

@@ -220,7 +220,7 @@ async def test_a_note_of_an_entitys_first_turn_goes_with_what_it_was_made_from(
 async def test_an_entity_that_lets_go_of_old_turns_keeps_no_notes_in_its_log() -> None:
     agent = Scripted(*(f"Answer {number}." for number in range(6)))
     entity = ConversationEntity(AgenticLoop(agent), tools=owner_tools, max_history_turns=1)
-    manager = entity._memory
+    manager = entity._manager
     assert isinstance(manager, ConversationManager)
     await manager.remember(DIM)
     for _ in range(6):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from aforesaid.contacts.association import Association, AssociationProtocol
-from aforesaid.contacts.book import Contacts
+from aforesaid.contacts.book import Contacts, ContactsProtocol
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.memory.turns import TurnInProgress
@@ -36,6 +37,56 @@ def _written(annotation: Any) -> str:
     return re.sub(r"\b[a-z_]+\.(?=\w)", "", text)
 
 
+# mypy proves by these functions that each class satisfies its protocol.
+
+
+def a_local_manager(manager: ConversationManager) -> ManagerProtocol:
+    return manager
+
+
+def a_remote_manager(manager: RemoteManager) -> ManagerProtocol:
+    return manager
+
+
+def a_local_memory(memory: Memory) -> MemoryProtocol:
+    return memory
+
+
+def a_remote_memory(memory: RemoteMemory) -> MemoryProtocol:
+    return memory
+
+
+def local_contacts(contacts: Contacts) -> ContactsProtocol:
+    return contacts
+
+
+def remote_contacts(contacts: RemoteContacts) -> ContactsProtocol:
+    return contacts
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [
+        (ManagerProtocol, ConversationManager),
+        (ManagerProtocol, RemoteManager),
+        (MemoryProtocol, Memory),
+        (MemoryProtocol, RemoteMemory),
+        (ContactsProtocol, Contacts),
+        (ContactsProtocol, RemoteContacts),
+    ],
+)
+def test_every_method_is_that_of_the_protocol(protocol: type, kind: type) -> None:
+    for name, method in public(protocol).items():
+        here = getattr(kind, name)
+        assert parameters(here) == parameters(method), name
+        assert inspect.iscoroutinefunction(here) == inspect.iscoroutinefunction(method), name
+
+
+def test_a_protocol_has_every_method() -> None:
+    assert public(ManagerProtocol).keys() == public(ConversationManager).keys()
+    assert public(ContactsProtocol).keys() == public(Contacts).keys()
+
+
 LOCAL = public(ConversationManager)
 CALLS = sorted(LOCAL.keys() - NOT_CALLS)
 
@@ -59,6 +110,12 @@ def test_a_remote_manager_inherits_no_call(name: str) -> None:
 @pytest.mark.parametrize("face", [RemoteManager, SyncManager])
 def test_what_is_no_call_has_the_same_signature_too(face: type, name: str) -> None:
     assert parameters(getattr(face, name)) == parameters(LOCAL[name])
+
+
+def test_a_remote_manager_returns_what_a_local_one_returns() -> None:
+    for name, method in LOCAL.items():
+        remote = inspect.signature(getattr(RemoteManager, name)).return_annotation
+        assert _written(remote) == _written(inspect.signature(method).return_annotation), name
 
 
 def test_nothing_is_there_that_the_manager_has_not() -> None:
