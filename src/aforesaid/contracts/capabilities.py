@@ -53,6 +53,7 @@ def capability(part: object, protocol: type[T]) -> T | None:
     """
     if not isinstance(part, Wrapper):
         return part if isinstance(part, protocol) else None
+    # Before `hides`, so that a layer can replace a capability of `inner` by its own.
     if protocol in part.adds:
         return part  # type: ignore[return-value]
     if protocol in part.hides:
@@ -108,6 +109,7 @@ class LogSnapshot(Struct, frozen=True, eq=False, kw_only=True):
 
     def cache(self, key: Hashable, value: object) -> None:
         """Cache a value that was computed from this snapshot. The key names the computation."""
+        # Few keys are in use at a time, one for each combination of policy and counter.
         if len(self._cache) >= MOST_CACHED:
             self._cache.clear()
         self._cache[key] = value

@@ -116,6 +116,7 @@ def check_restorable_documents(documents: Sequence[Document]) -> dict[Place, Doc
         check_count(document.version, field="version", least=1)
         parse_moment(document.updated_at, field="updated_at")
         by_place[place] = document
+    # One step is one transaction, and those of several conversations may be on different servers.
     holders = {place.conversation_id for place in by_place}
     if len(holders) > 1:
         raise InvalidInput(

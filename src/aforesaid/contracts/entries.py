@@ -180,6 +180,7 @@ def with_head(message: Message, head: str, *, seen: str | None = None) -> Messag
     `seen` is the head that the turn continues from, empty for none. The store refuses the turn at any other
     head.
     """
+    # Not validated: the store splits the head off again before it stores the message.
     carrying = unchecked_copy(message)
     carried = head if seen is None else f"{head}{HEAD_MARK}{seen}"
     force_setattr(carrying, "content", f"{message.content}{HEAD_MARK}{carried}")
@@ -205,6 +206,7 @@ def without_head(messages: Sequence[Message]) -> tuple[Sequence[Message], str | 
     if not messages:
         return messages, None
     last = messages[-1]
+    # A plain message may contain the mark in its text.
     if last.dialect != SEALED or type(last.content) is not str or HEAD_MARK not in last.content:
         return messages, None
     content, _, head = last.content.partition(HEAD_MARK)
@@ -231,6 +233,7 @@ def check_restorable(
     conversation: Conversation, entries: Sequence[Entry]
 ) -> tuple[Conversation, dict[int, Entry]]:
     """Validate the input of `restore`: return the record without messages and the entries by sequence."""
+    # `created_at` and `updated_at` are required; the other two may be None.
     for field in ("created_at", "updated_at", "last_message_at", "expires_at"):
         moment = getattr(conversation, field)
         if moment is not None or field.endswith("ated_at"):

@@ -275,9 +275,10 @@ class ConversationStore(Protocol):
         A history that continues the stored one costs only its new messages. A concurrent turn raises
         `RevisionConflict` and is not overwritten.
         """
-        messages = [Message.from_dict(document) for document in history]
+        messages = [Message.from_dict(document) for document in history]  # raises before anything changes
         record = await self.get(conversation_id)
         if record is None:
+            # A concurrent `save` may create it first and raise `ConversationExists` here.
             record = await self.create(started(conversation_id, now=self.now()))
         found = await self.page(conversation_id, limit=_EVERYTHING)
         entries = [entry for entry in found if unreadable_reason(entry) is None]

@@ -29,6 +29,8 @@ class KeyValueBackend(Backend):
         self._locks: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
         self._writes: set[asyncio.Task[Any]] = set()
 
+    # What a subclass implements
+
     async def connect(self) -> None:
         """Open the storage."""
 
@@ -49,6 +51,8 @@ class KeyValueBackend(Backend):
     @abstractmethod
     async def write(self, changes: Mapping[str, bytes | None]) -> None:
         """Store these rows durably, all or none. None deletes a row."""
+
+    # A backend
 
     async def open(self) -> None:
         if not self._is_open:
@@ -77,6 +81,8 @@ class KeyValueBackend(Backend):
         self.check_open()
         moment = self.clock() if now is None else parse_moment(now, field="now")
         return sum([await self.of(owner).purge(moment) async for owner in self.owners()])
+
+    # For its stores
 
     def check_open(self) -> None:
         if not self._is_open:

@@ -60,6 +60,7 @@ class PostgresBackend(Backend):
     ) -> None:
         if (url is None) == (pool is None):
             raise InvalidSetting("a PostgreSQL store needs a URL or a pool, one of the two", field="url")
+        # A password in the URL stays here: `server` is the name for errors and logs.
         self._conninfo = parse_conninfo(url) if url is not None else ""
         self._given_pool = pool
         self._max_connections = check_count(max_connections, field="max_connections", least=1)
@@ -73,6 +74,8 @@ class PostgresBackend(Backend):
         self._renewing = PerLoop(asyncio.Lock)
         self._underway = PerLoop(Underway)
 
+    # Opening
+
     async def open(self) -> None:
         if self._pool is not None:
             return
@@ -80,6 +83,7 @@ class PostgresBackend(Backend):
             async with await self._connect() as connection:
                 await prepare(connection, self.server)
                 self.abilities = await find_abilities(connection, self.server)
+            # Set last: until then, every call raises `StoreClosed`.
             self._pool = self._given_pool or await self._new_pool()
 
     async def schema_version(self) -> SchemaVersion:
@@ -92,6 +96,8 @@ class PostgresBackend(Backend):
         with translated(self.server):
             async with await self._connect() as connection:
                 await distribute(connection)
+
+    # Connections
 
     async def _connect(self) -> Connection:
         """Open a connection outside the pool."""
@@ -154,6 +160,8 @@ class PostgresBackend(Backend):
                 with discard_unless_idle(connection):
                     yield connection
 
+    # Queries
+
     async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """Run one query in one round trip. The query itself sets the owner."""
         async with self.connection() as connection:
@@ -166,6 +174,8 @@ class PostgresBackend(Backend):
         async with self.connection() as connection:
             return await execute_for(connection, owner, *steps)
 
+    # Owners
+
     def of(self, owner: str) -> PostgresStore:
         return PostgresStore(self, parse_name(owner, field="owner"))
 
@@ -177,6 +187,8 @@ class PostgresBackend(Backend):
             for key, full_name in batch:
                 yield name_of(key, full_name)
             last = batch[-1][0]
+
+    # Maintenance
 
     async def disk_usage(self) -> dict[str, int]:
         """Return the bytes of every table and index."""

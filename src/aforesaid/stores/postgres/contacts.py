@@ -20,6 +20,7 @@ Run: TypeAlias = Callable[..., Awaitable[list[rows.Row]]]
 """Runs a query with its values as the owner."""
 
 ATTEMPTS = 50
+"""See `documents.ATTEMPTS`."""
 
 
 def is_contact(place: Place) -> bool:
@@ -50,6 +51,7 @@ class ContactRows:
         for _ in range(ATTEMPTS):
             if found := await self._run((query, values)):
                 return place.document(data, version=found[0][0], updated_at=self._owned["now"])
+            # No row: either the version differs, or another caller was faster between the two statements.
             known = await self.get(place)
             place.check_version(known.version if known else 0, expected)
         raise StoreUnavailable(f"contact {place.key} changes too fast to be written to")
@@ -91,6 +93,8 @@ class ContactRows:
         return "restore_contacts", self._owned | values
 
     async def _read(self, *, key: str | None, after: str, limit: int) -> list[Document]:
+        # The condition on `after_id` uses the index of ids. The condition on the text decides, because a
+        # cursor may be any key.
         values = {"key": key, "after": after, "after_id": _as_uuid(after), "limit": limit}
         if values["after_id"] != after:
             values["after_id"] = None
@@ -101,6 +105,7 @@ def _columns(data: bytes, now: Any) -> dict[str, Any]:
     """Return the columns of a contact; the document itself if it does not fit the columns."""
     body = canonical_body(data)
     if body is None:
+        # Sealed, or of a later release: stored as it is, with empty columns.
         empty = asdict(ContactBody(name="", created_at=now))
         return empty | {"name": None, "nicknames": [], "data": data}
     return asdict(body) | {"nicknames": list(body.nicknames), "data": None}

@@ -11,6 +11,7 @@ _DIGEST = "sha256/"
 
 def key_of(name: str) -> str:
     """Return the name, or its digest if the name is too long for an index or looks like a digest."""
+    # A name that looks like a digest is hashed too, so that it cannot be taken for the digest of another.
     encoded = name.encode()
     if len(encoded) <= LONGEST_KEY and not name.startswith(_DIGEST):
         return name

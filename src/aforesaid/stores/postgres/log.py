@@ -70,6 +70,8 @@ class Log:
         self._connection = connection
         self._index = index
 
+    # Turns
+
     async def append(
         self, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
     ) -> Appended:
@@ -154,6 +156,8 @@ class Log:
         ((state, sequence, stamp, *record),) = await self._connection.run_query("write_turn", values)
         return _Written(state, sequence, stamp, tuple(record))
 
+    # Reading
+
     async def tail(self, conversation_id: str, limit: int, before: Position | None) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_position(before)
@@ -187,6 +191,8 @@ class Log:
         entries = _found(named["id"], found)
         keys = [row[-1] for row in found if row[1] is not None]
         return {ids[key]: entry for key, entry in zip(keys, entries, strict=True)}
+
+    # Replacing
 
     async def replace(self, conversation_id: str, message: Message, expected_revision: int | None) -> Entry:
         (message,), carried = without_head([message])
@@ -223,6 +229,8 @@ class Log:
             "term_count": found_by.term_count,
         }
 
+    # Sealing
+
     async def end(self, conversation_id: str) -> LogEnd | None:
         found = await self._connection.run(("log_end", self._connection.named(conversation_id)))
         return rows.log_end(found[0]) if found else None
@@ -236,6 +244,8 @@ class Log:
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
         values = self._connection.named(conversation_id) | {"old": old, "new": new}
         return bool(await self._connection.run(("exchange_head", values)))
+
+    # Restoring
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, carried = entries_without_head(entries)

@@ -65,6 +65,7 @@ def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
     values = dict.fromkeys(changes.__struct_fields__) | given
     values["tags"] = list(given.get("tags", ()))
     values["expires_at"] = expiry(given.get("ttl"), now=now)
+    # The names of the changed fields, because NULL is also the value of a field that is cleared.
     return values | {"given": list(given)}
 
 
@@ -103,6 +104,7 @@ def entry(conversation_id: str, row: Row) -> Entry:
         place, stored = Position(to_micros(at), sequence), utc(stored_at)
         return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
+        # Frozen, but decoded just now, so no caller has it yet.
         force_setattr(message, "timestamp", utc(at))
     return Entry(
         conversation_id=conversation_id,

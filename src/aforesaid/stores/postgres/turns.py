@@ -89,6 +89,7 @@ def restored_values(entries: Sequence[Entry], bodies: Mapping[int, str]) -> dict
 def known_values(turn: SplitTurn) -> dict[str, Any]:
     """Return the known messages, which `write_turn` checks again under its lock."""
     entries = {known.sequence: known for known in turn.known if isinstance(known, Entry)}
+    # Only stored ones: an id that is repeated within the turn is not stored yet.
     return {
         "known_keys": [_key(entry.message) for entry in entries.values()] or None,
         "known_sequences": list(entries) or None,

@@ -36,7 +36,7 @@ class VectorSearch:
     async def nearest(
         self, model: str, vector: Sequence[float], around: Sequence[float] | None, owned: dict[str, Any]
     ) -> list[VectorMatch]:
-        """See `contracts.Nearest`."""
+        """See `contracts.VectorSearchable`."""
         check_vector(vector, field="vector", dimension=len(vector))
         if around is not None:
             check_vector(around, field="around", dimension=len(vector))
@@ -53,8 +53,9 @@ class VectorSearch:
         """Unpack the vectors of some documents into rows; return the number of documents."""
         named = {"owner": self._owner, "kind": kind}
         async with self._backend.connection() as connection, connection.transaction():
-            rolled = ("packed_vectors", named | {"limit": BATCH})
-            found = await execute_for(connection, self._name, rolled)
+            packed = ("packed_vectors", named | {"limit": BATCH})
+            found = await execute_for(connection, self._name, packed)
+            # A batch contains thousands of vectors: too much work for the event loop.
             steps = await asyncio.to_thread(_steps, named, found) if found else []
             if steps:
                 await execute_for(connection, self._name, *steps)
@@ -74,7 +75,9 @@ def _block_values(data: bytes) -> dict[str, Any]:
         block = _decoder.decode(data)
         vectors = _vectors(block)
     except (msgspec.MsgspecError, ValueError):
+        # Marked as unpacked all the same: otherwise every search would try it again.
         return {"dimension": 0, "micros": [], "sequences": [], "vectors": []}
+    # A repeated sequence counts once: the rows have it in their key.
     micros = dict(zip(block.sequences, block.micros, strict=True))
     return {
         "dimension": block.dimension,
@@ -89,6 +92,7 @@ def _vectors(block: Block) -> dict[int, str]:
     size, number = block.dimension, len(block.sequences)
     if size < 1 or len(block.micros) != number or len(block.matrix) != 2 * size * number:
         raise ValueError("inconsistent block")
+    # Half-precision numbers, as `search.vectors` packs them.
     numbers = unpack(f"<{size * number}e", block.matrix)
     if not all(map(isfinite, numbers)):
         raise ValueError("vector with infinite or undefined numbers")

@@ -75,6 +75,8 @@ class Watcher(AsyncIterator[Change]):
         known = self._revisions if self._conversation_id is None else (self._conversation_id,)
         self._by_tag = {tags.conversation(each): each for each in known}
 
+    # Hints
+
     def hint(self, conversation_tag: str) -> None:
         """Record that a conversation of this owner may have changed."""
         known = self._by_tag.get(conversation_tag)
@@ -93,6 +95,8 @@ class Watcher(AsyncIterator[Change]):
     def close(self) -> None:
         self._closed = True
         self._wake.set()
+
+    # Reading the store after a hint
 
     async def __anext__(self) -> Change:
         pause = FIRST_PAUSE
@@ -130,6 +134,7 @@ class Watcher(AsyncIterator[Change]):
             self._hints.add(hints)  # keep the hints when the read fails or is cancelled
             raise
         compared = {*self._revisions, *found} if wanted is None else wanted
+        # Also conversations that are known but were not found: they have been removed.
         for conversation_id in compared:
             self._compare(conversation_id, found.get(conversation_id))
 
@@ -157,6 +162,7 @@ class Listener:
         self._tags = Tags(b"")
         self._task: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
+        # Serializes starting and stopping, so that no watcher joins a listener that is about to stop.
         self._changing = asyncio.Lock()
         self._is_listening = False
         """Whether writers know that this connection listens."""
@@ -188,6 +194,8 @@ class Listener:
         async with self._changing:
             await self._stop()
 
+    # Starting and stopping
+
     async def _start(self) -> None:
         if self._task is None:
             with translated(self._server):
@@ -215,6 +223,8 @@ class Listener:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+    # Listening
 
     async def _listen(self) -> None:
         """Dispatch notifications; after a lost connection, reconnect and read everything."""

@@ -56,6 +56,8 @@ class RedisBackend(Backend):
         self._connections: Connections | None = None
         self._opening = PerLoop(asyncio.Lock)
 
+    # Opening
+
     async def open(self) -> None:
         async with self._opening.here():
             if self._connections is not None:
@@ -103,6 +105,8 @@ class RedisBackend(Backend):
             raise StoreClosed("the Redis store is not open")
         return self._connections
 
+    # Owners
+
     def of(self, owner: str) -> RedisStore:
         return RedisStore(self, parse_name(owner, field="owner"))
 
@@ -122,6 +126,8 @@ class RedisBackend(Backend):
             for owner in batch:
                 removed += await self.of(owner).purge(moment)
         return removed
+
+    # Maintenance
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Rewrite the server's files, which contain all owners' data; see `scrubbing`."""
@@ -151,6 +157,7 @@ async def _check_server(connections: Connections) -> None:
     try:
         info = parse_info(await connections.call("INFO"))
     except StoreError as error:
+        # A subclass is a failure of the server; the class itself is a refusal of the command.
         if type(error) is not StoreError:
             raise
         return  # the server does not allow INFO

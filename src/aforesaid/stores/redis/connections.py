@@ -77,6 +77,8 @@ class Connections(ABC):
         self._closed = False
         self._listeners: set[Any] = set()
 
+    # Commands
+
     async def call(self, *command: Any) -> Any:
         """Send a command; return its reply."""
         async with self._exchange():
@@ -129,6 +131,7 @@ class Connections(ABC):
         if not self._free.locked():
             await self._free.acquire()  # returns at once
             return
+        # Without a limit, callers would pile up in memory while the server is stuck.
         if self._waiting >= MAX_WAITING:
             raise Overloaded(f"{self.name}: {MAX_WAITING:,} commands are waiting already")
         self._waiting += 1
@@ -139,6 +142,8 @@ class Connections(ABC):
             raise Overloaded(f"{self.name}: no slot became free within {self._bounds.seconds:g} s") from None
         finally:
             self._waiting -= 1
+
+    # Subscriptions
 
     @contextlib.asynccontextmanager
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -186,6 +191,8 @@ class Connections(ABC):
                 raise TimeoutError
         return reply
 
+    # Servers
+
     @abstractmethod
     def servers(self) -> list["Server"]:
         """Return, for each server with data, a function that sends a command to it."""
@@ -193,6 +200,8 @@ class Connections(ABC):
     @abstractmethod
     async def settings(self) -> list[dict[str, str]]:
         """Return the persistence settings of each server; empty if a server does not allow CONFIG."""
+
+    # Closing
 
     async def close(self) -> None:
         """Wait for running commands, then disconnect, unless the client belongs to the caller.
@@ -230,6 +239,8 @@ class Connections(ABC):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed(f"the connection to {self.name} is closed")
+
+    # What a server and a cluster do differently
 
     @abstractmethod
     async def _send(self, command: Command) -> Any:

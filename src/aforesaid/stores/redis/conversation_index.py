@@ -38,6 +38,7 @@ class IndexEntry(NamedTuple):
     def precedes_later(self, record: Conversation) -> bool:
         """Return whether the record sorts before everything after this entry."""
         score = values.score(to_micros(record.last_activity))
+        # Beyond 2**53 different times share a score, so equal scores say nothing about the order.
         if score == self.score and abs(score) < _EXACT:
             return record.id >= self.conversation_id
         return score > self.score
@@ -51,6 +52,8 @@ class ConversationIndex:
         self._keys = connection.keys
         self._owner = connection.owner
 
+    # Writing
+
     async def add(self, conversation_id: str, activity: datetime) -> None:
         """Add the conversation to the index, and its owner to the set of owners."""
         await self._connection.connections.many(
@@ -59,6 +62,8 @@ class ConversationIndex:
                 ("ZADD", self._keys.index, "GT", values.score_text(to_micros(activity)), conversation_id),
             ]
         )
+
+    # Owners
 
     async def register_owner(self) -> None:
         """Add the owner to the set of owners."""
@@ -137,6 +142,8 @@ class ConversationIndex:
         keys = (self._keys.index, self._keys.documents)
         return any(await self._connection.connections.many([("ZCARD", key) for key in keys]))
 
+    # Reading
+
     async def stored(self, conversation_ids: Sequence[str]) -> list[tuple[str, values.Stored | None]]:
         """Read the records of these conversations; None for a missing one. Log and skip a damaged record."""
         commands = [("HMGET", self._keys.of(one).record, *values.FIELDS) for one in conversation_ids]
@@ -180,7 +187,7 @@ class ConversationIndex:
         scores = dict(listed)
         records = []
         for one, stored in await self.stored(list(scores)):
-            if stored is None:
+            if stored is None:  # expired by the server, or its writer crashed
                 await self.remove(one)
                 continue
             records.append(stored.record)

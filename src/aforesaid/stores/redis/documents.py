@@ -68,6 +68,7 @@ def by_kind(flat: Sequence[Any]) -> dict[str, int]:
 
 def _bounds(place: Place) -> bytes:
     """Return the unique prefix of a document's member."""
+    # With the NUL at the end, so that no key is a prefix of another.
     return b"%b\0%b\0" % (place.kind.encode(), place.key.encode())
 
 

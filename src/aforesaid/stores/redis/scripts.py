@@ -18,6 +18,7 @@ class Script(Struct, frozen=True):
 
 
 def _script(text: str) -> Script:
+    # SHA-1, because the server computes the same for EVALSHA.
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -48,10 +48,10 @@ class Draft:
         self.head = head
         self._messages = tuple(messages)
         self._bodies = [encode_message(message) for message in self._messages]
-        self._first: dict[str, int] = {}
-        self._sent: list[int] = []
-        self._seen: dict[int, Entry] = {}
-        self._positions: dict[int, str] = {}
+        self._first: dict[str, int] = {}  # message id → index of the first message with it
+        self._sent: list[int] = []  # indexes of the messages to send
+        self._seen: dict[int, Entry] = {}  # index → the stored entry with the same id
+        self._positions: dict[int, str] = {}  # index → the position of that entry
         self.has_conflict = False
         for place, message in enumerate(self._messages):
             self._add(place, message)
@@ -72,6 +72,8 @@ class Draft:
         """Return the message as it would be read back, with lists instead of tuples."""
         return decode_message(self._bodies[place])
 
+    # To the script
+
     def packed(self) -> bytes:
         """Encode the messages for `append.lua`."""
         return _check_size(_pack([self._packed(place) for place in self._sent]))
@@ -86,8 +88,11 @@ class Draft:
             self._positions.get(place, ""),
         )
 
+    # After the first reply
+
     def compare(self, stored: Sequence[bytes]) -> None:
         """Compare the stored messages with these ids. Raise `MessageConflict` for the first that differs."""
+        # Empty where the id is new.
         found = {place: member for place, member in zip(self._sent, stored, strict=False) if member}
         self._seen = {place: values.entry(self._conversation_id, member) for place, member in found.items()}
         self._positions = {place: values.position_in(member) for place, member in found.items()}

@@ -38,9 +38,9 @@ FIELDS = (
 """A record's fields, in the order of the scripts. The last five may be absent."""
 
 _MICROSECOND = timedelta(microseconds=1)
-_BIAS = 10**17
+_BIAS = 10**17  # 3,170 years in microseconds: every time becomes positive, and its digits sort
 _DIGITS = 20
-_SEQUENCE_DIGITS = 16
+_SEQUENCE_DIGITS = 16  # as many as 2**53 has
 _POSITION = _DIGITS + _SEQUENCE_DIGITS
 
 
@@ -67,6 +67,7 @@ def _moment_or_none(text: bytes) -> datetime | None:
 
 def score(micros: int) -> float:
     """Return the index score of a time, rounded exactly as in `conversation.lua`."""
+    # In halves, as in Lua: both sides must compute the same double.
     high, low = divmod(min(max(micros + _BIAS, 0), 10**_DIGITS - 1), 10**10)
     return (float(high) - 1e7) * 1e10 + float(low)
 
@@ -234,6 +235,7 @@ def server_expiry(expires_at: datetime | None, *, now: datetime) -> str:
     """
     if expires_at is None:
         return ""
+    # At least one: the server deletes a key with an expiry of zero at once.
     return str(max(1, -(-((expires_at - now) // _MICROSECOND) // 1000)))
 
 
