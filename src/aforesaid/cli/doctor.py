@@ -7,7 +7,7 @@ import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 from msgspec import Struct
@@ -27,6 +27,10 @@ from aforesaid.model.conversations import CLOCK_SKEW, Query
 from aforesaid.settings import ENVIRONMENT, SECRETS, Setting, Settings, every_setting, masked_url
 from aforesaid.stores.urls import backend_for
 
+if TYPE_CHECKING:
+    # Imported where it is used: a store without encryption needs no ciphers.
+    from aforesaid.layers.encrypted import EncryptedBackend
+
 # Checks
 
 
@@ -37,6 +41,8 @@ EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
 LOW_DISK, FULL_DISK = 1024**3, 100 * 1024**2
 """Free bytes: less than the first is a warning, less than the second a problem."""
 OWNERS_SAMPLED = 20
+MESSAGES_SAMPLED = 200
+"""The last messages of a sampled encrypted log that are verified."""
 DEADLINE = 15.0
 
 
@@ -77,7 +83,8 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
             try:
                 yield Finding(about="store", state="well", found=f"{where} answers")
                 yield await _future_times(backend, clock())
-                yield await _encryption(backend, settings)
+                for finding in await _encryption(backend, settings):
+                    yield finding
             finally:
                 await backend.close()
     except TimeoutError:
@@ -135,24 +142,30 @@ async def _future_times(backend: Backend, now: datetime) -> Finding:
     )
 
 
-async def _encryption(backend: Backend, settings: Settings) -> Finding:
-    """Check that the master key of the settings decrypts the owners' data keys."""
+async def _encryption(backend: Backend, settings: Settings) -> list[Finding]:
+    """Check that the master key decrypts the owners' data keys, and that sampled logs are as written."""
     from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.options import encryption_in
 
     try:
         encryption = await asyncio.to_thread(encryption_in, settings.protection)
         if encryption is None:
-            return await _without_master_key(backend)
+            return [await _without_master_key(backend)]
         if encryption.keyring is not None:
             await encryption.keyring.open()
         try:
-            found = await encrypted(backend, encryption).check_master_key(all_of_them=True)
+            sealed = encrypted(backend, encryption)
+            keys = await _master_key(sealed)
+            return [keys] if keys.state == "problem" else [keys, await _sealed_logs(sealed)]
         finally:
             if encryption.keyring is not None:
                 await encryption.keyring.close()
     except AforesaidError as error:
-        return _encryption_problem(f"the master key is not usable: {error}")
+        return [_encryption_problem(f"the master key is not usable: {error}")]
+
+
+async def _master_key(sealed: "EncryptedBackend") -> Finding:
+    found = await sealed.check_master_key(all_of_them=True)
     if found.is_wrong:
         return _encryption_problem(f"the master key does not decrypt this store: {found.error}")
     if found.failed:
@@ -164,6 +177,28 @@ async def _encryption(backend: Backend, settings: Settings) -> Finding:
     if not found.opened:
         result = "nothing is encrypted yet"
     return Finding(about="encryption", state="well", found=result)
+
+
+async def _sealed_logs(sealed: "EncryptedBackend") -> Finding:
+    """Verify a sample of the encrypted logs. Verifying all of them may take hours."""
+    from aforesaid.layers.encrypted.verification import verify_sample
+
+    done = await verify_sample(sealed, owners=OWNERS_SAMPLED, messages=MESSAGES_SAMPLED)
+    sample = f"{done.conversations} sampled conversations of {done.owners} owners"
+    if not done.violated:
+        return Finding(
+            about="encrypted logs",
+            state="well",
+            found=f"unchanged in {sample}; `aforesaid keys verify` verifies all",
+        )
+    changed = ", ".join(one.conversation_id for one in done.violated)
+    return Finding(
+        about="encrypted logs",
+        state="problem",
+        found=f"{len(done.violated)} of {sample} were changed without the key: {changed}",
+        advice="run `aforesaid keys verify` to verify all logs; restore the rows from a backup, "
+        "or run `aforesaid keys verify --repair` to keep what is verified",
+    )
 
 
 def _encryption_problem(found: str) -> Finding:

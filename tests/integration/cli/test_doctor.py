@@ -7,11 +7,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
+import aforesaid
 from aforesaid.cli.doctor import Finding, checkup
 from aforesaid.encryption.master_keys import generate_master_key
-from aforesaid.layers.build import spool_folder
+from aforesaid.layers.build import Layers, spool_folder
+from aforesaid.layers.options import encryption_in
 from aforesaid.layers.resilient import resilient
 from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
@@ -136,3 +139,32 @@ def test_a_wrong_master_key_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPat
     (found,) = [each for each in json.loads(done.stdout) if each["about"] == "encryption"]
     assert found["state"] == "problem"
     assert "AFORESAID_MASTER_KEY" in found["advice"]
+
+
+async def test_an_encrypted_log_that_was_changed_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    monkeypatch.setenv("AFORESAID_MASTER_KEY", generate_master_key())
+    settings = Settings.load()
+    encryption = encryption_in(settings.protection)
+    assert encryption is not None
+    async with aforesaid.open(url, layers=Layers(encryption=encryption)) as memory:
+        erin = memory.of("erin")
+        record = await erin.get_or_create_conversation("kitchen")
+        for number in range(3):
+            await erin.append(record.id, [Message(role="user", content=f"message {number}")])
+    logs = of(await checkup(url, settings), "encrypted logs")
+    assert logs.state == "well"
+    assert "unchanged in 1 sampled conversations" in logs.found
+
+    def remove_first() -> None:
+        db = apsw.Connection(f"{tmp_path}/memory.db")
+        db.execute("DELETE FROM messages WHERE sequence = 1")
+        db.close()
+
+    await asyncio.to_thread(remove_first)
+    logs = of(await checkup(url, settings), "encrypted logs")
+    assert logs.state == "problem"
+    assert record.id in logs.found
+    assert "keys verify" in (logs.advice or "")

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from aforesaid.contracts.listing import every_record
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore
+from aforesaid.model.conversations import Query
 
 
 class Violated(Struct, frozen=True, kw_only=True):
@@ -43,6 +44,35 @@ async def verify(
             found = await _verified(store, name, record.id, repair=repair)
             violated += [] if found is None else [found]
     return Verification(owners=owners, conversations=conversations, violated=tuple(violated))
+
+
+async def verify_sample(backend: EncryptedBackend, *, owners: int, messages: int) -> Verification:
+    """Compare the end of the latest conversation of some owners with its head.
+
+    The cost is bounded: at most `owners` conversations, and of each the last `messages`. Only a log that
+    fails is read completely.
+    """
+    sampled = conversations = 0
+    violated: list[Violated] = []
+    async for owner in backend.owners():
+        if sampled == owners:
+            break
+        sampled += 1
+        store = backend.of(owner)
+        for record in (await store.find(Query(limit=1))).conversations:
+            conversations += 1
+            entries = await store.tail(record.id, limit=messages)
+            readable = sum(entry.unreadable is None for entry in entries)
+            if readable < len(entries):
+                violated.append(
+                    Violated(
+                        owner=owner,
+                        conversation_id=record.id,
+                        readable=readable,
+                        violations=len(entries) - readable,
+                    )
+                )
+    return Verification(owners=sampled, conversations=conversations, violated=tuple(violated))
 
 
 async def _verified(
