@@ -181,7 +181,7 @@ class Counter:
     def watching(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
         with patch.context() as patched:
             for kind, names in (
-                (InMemoryStore, ("_existing_data", "_writable_data")),
+                (InMemoryStore, ("_data", "_write")),
                 (JsonFileBackend, ("owner_data", "write")),
                 (WorkerThreads, ("run",)),
                 (Connections, ("call", "run")),

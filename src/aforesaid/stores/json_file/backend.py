@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -36,9 +36,9 @@ from aforesaid.errors import (
 from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.ids import parse_name
 from aforesaid.stores._worker import WAIT_SECONDS, Job, Jobs, WorkerThreads, batches, deliver
-from aforesaid.stores.json_file.document import OwnersData, read_document, write_document
-from aforesaid.stores.json_file.store import JsonFileStore
+from aforesaid.stores.json_file.document import OwnersData, check_depth, read_document, write_document
 from aforesaid.stores.owner_data import OwnerData
+from aforesaid.stores.owner_data_store import OwnerDataStore
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ class JsonFileBackend(Backend):
         if writer is not None:
             await to_the_end(self._close, writer)
 
-    def of(self, owner: str) -> JsonFileStore:
+    def of(self, owner: str) -> "JsonFileStore":
         return JsonFileStore(self, parse_name(owner, field="owner"))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
@@ -269,6 +269,26 @@ class JsonFileBackend(Backend):
                 f"the lock of {self.path} was removed or replaced while it was open, and nothing was stored; "
                 "restart this process, or close the store and open it again"
             )
+
+
+class JsonFileStore(OwnerDataStore):
+    """One owner's store. Reads come from the published data; writes wait for the disk."""
+
+    def __init__(self, backend: JsonFileBackend, owner: str) -> None:
+        self._backend = backend
+        self._owner = owner
+
+    def now(self) -> datetime:
+        return self._backend.clock()
+
+    def _data(self) -> OwnerData:
+        return self._backend.owner_data(self._owner)
+
+    async def _write(self, work: Callable[[OwnerData], T]) -> T:
+        return await self._backend.write(self._owner, work)
+
+    def _check_bodies(self, bodies: Iterable[bytes]) -> None:
+        check_depth(bodies)
 
 
 def _apply_jobs(jobs: Sequence[OwnerJob], published: OwnerData) -> OwnerData:
