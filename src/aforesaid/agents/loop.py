@@ -120,6 +120,7 @@ class AgenticLoop:
         """
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self.run(user_text, chat_history, tools, on_text=pieces.put_nowait))
+        # The queue also ends when the turn fails; `await running` below raises its error.
         running.add_done_callback(lambda _: pieces.put_nowait(None))
         try:
             while (piece := await pieces.get()) is not None:
@@ -128,6 +129,7 @@ class AgenticLoop:
         finally:
             if not running.done():
                 running.cancel()
+                # Wait for the cancelled turn, so that no tool runs after the generator is closed.
                 await asyncio.wait({running})
 
     def with_instructions(self, more: str | None) -> Self:
@@ -160,11 +162,13 @@ class AgenticLoop:
                 messages=tuple(await window(turn.messages)),
                 system=self.instructions if instructions is None else instructions,
                 tools=definitions,
+                # The last request allows no calls: their results could not be sent any more.
                 may_call=step < self._max_steps,
             )
             reply = await ask_agent(self.agent, ask, on_text=on_text, step=step)
             # Make ids distinct before tools run: each result must match one call, here and in the log.
             calls = turn.add(reply, self._with_ids(with_unique_call_ids(reply.messages)))
+            # A pause (Anthropic's server tools) has no answer yet; the next request continues it.
             if not calls and reply.stop != "pause":
                 return turn.answer(steps=step, complete=reply.stop != "length")
             if not ask.may_call:

@@ -291,8 +291,8 @@ class RecallAgent:
         return _matches(passage, topic)
 
 
+# Requests that state nothing. What a request asks to remember is a note, which can be forgotten.
 _NOT_STATEMENTS = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
-"""Requests that state nothing. What a request asks to remember is a note, which can be forgotten."""
 
 
 def _is_statement(text: str) -> bool:

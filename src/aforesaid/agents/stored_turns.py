@@ -246,10 +246,10 @@ log = logging.getLogger("aforesaid.agents")
 Undo = Callable[[], Awaitable[None]]
 """Undoes the creation of a conversation."""
 
+# Running turns per conversation, in this process.
 _turns: Counter[str] = Counter()
-"""Running turns per conversation, in this process."""
+# How to remove each conversation that was created for a turn, until a turn in it is stored.
 _undo: dict[str, Undo] = {}
-"""How to remove each conversation that was created for a turn, until a turn in it is stored."""
 
 
 @asynccontextmanager
@@ -260,6 +260,7 @@ async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> Asy
     """
     if undo is not None:
         _undo[conversation_id] = undo
+    # Two devices may speak in a new conversation at once: the first failure must not remove it.
     _turns[conversation_id] += 1
     try:
         yield
@@ -276,6 +277,7 @@ async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> Asy
 async def remove_if_unchanged(manager: ManagerProtocol, record: Conversation) -> None:
     """Delete a conversation that was created for a failed turn, unless it has changed since."""
     try:
+        # The revision refuses the deletion if any message arrived in the meantime.
         await manager.delete_conversation(record.id, expected_revision=record.revision)
     except (RevisionConflict, ConversationNotFound):
         return

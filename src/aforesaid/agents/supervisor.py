@@ -111,6 +111,7 @@ class SupervisorAgent:
         stored is returned and queued; `answer_or_apology` reports that in `Answer.not_stored`.
         """
         question = _question(query, content_type)
+        # A wrong id is the caller's mistake and raises; later errors become an apology.
         if conversation_id is not None:
             await self.conversation_manager.get_conversation(conversation_id)
         return (await self.answer_or_apology(question, session_id, conversation_id, on_text=on_text)).text
@@ -196,6 +197,7 @@ class SupervisorAgent:
 
     async def _specialist_for(self, question: Message, conversation_id: str) -> Specialist:
         default = next(iter(self._specialists.values()))
+        # Nothing to choose: save the request to a routing model.
         if self._router is None or len(self._specialists) == 1:
             return default
 

@@ -26,8 +26,8 @@ from aforesaid.model.ids import parse_uuid
 LARGEST_CELL = 1_000_000
 """Maximum characters in one cell."""
 
+# Only CR and LF end a line; other Unicode line breaks are part of a cell.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
-"""Only CR and LF end a line; other Unicode line breaks are part of a cell."""
 
 HEADERS: Mapping[str, str] = {
     **dict.fromkeys(("id", "client id", "client_id", "contact id"), "id"),

@@ -19,8 +19,8 @@ from aforesaid.dialects.parse import (
 )
 from aforesaid.model.messages import Message
 
+# Items with an output that may be text. A screenshot's, for example, may not.
 _TEXT_OUTPUT_ITEMS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
-"""Items with an output that may be text. A screenshot's, for example, may not."""
 
 
 def without_results(message: Message, call_ids: Collection[str]) -> Message | None:

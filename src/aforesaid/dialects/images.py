@@ -20,8 +20,8 @@ from aforesaid.model.messages import Message
 PLACEHOLDER = "[Image sent: photo]"
 REFERENCE = "aforesaid_blob"
 
+# Levels of JSON that are searched; dialects use fewer than half as many.
 _MAX_DEPTH = 16
-"""Levels of JSON that are searched; dialects use fewer than half as many."""
 
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
 

@@ -17,8 +17,8 @@ _MODULES = (
     ("openai.types.chat", "openai_chat"),
     ("openai.types.responses", "openai_responses"),
 )
+# Fields that only Aforesaid's own form has.
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
-"""Fields that only Aforesaid's own form has."""
 
 _ROLES_LACKING = {
     "plain": ("developer",),

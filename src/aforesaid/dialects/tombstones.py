@@ -16,13 +16,13 @@ MARK = "[redacted]"
 TAG = "redacted"
 """Tag of a redacted message."""
 
+# Item fields that connect items and contain no content.
 _STRUCTURE = frozenset(("type", "id", "call_id", "status", "name", "environment", "detail"))
-"""Item fields that connect items and contain no content."""
+# A one-pixel image, for dialects that require an image.
 _PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA"
     "DUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
-"""A one-pixel image, for dialects that require an image."""
 
 
 def tombstone_of(message: Message, *, mark: str = MARK) -> Message:

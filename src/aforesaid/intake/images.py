@@ -48,6 +48,8 @@ class OwnerImages:
             return list(messages)
         referring, blobs = await asyncio.to_thread(_split, messages)
         for digest, data in blobs.items():
+            # Before the append: a crash in between leaves an unused blob, never a reference without its
+            # image.
             await self._blobs.put(conversation_id, digest, data)
         return referring
 
@@ -109,6 +111,7 @@ class LogView:
         if all(is_text_only(entry.message) for entry in entries):
             self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
             return list(entries)
+        # Backwards, because only the end of the log tells where the current turn starts.
         newest_first = [await self._shown(entry) for entry in reversed(entries)]
         return newest_first[::-1]
 

@@ -66,8 +66,8 @@ def _redacted(message: Message, redact: Redactor) -> Message | None:
 
 log = logging.getLogger("aforesaid.intake")
 
+# The most characters that are counted on the event loop; longer texts are counted in a thread.
 _COUNTED_INLINE = 20_000
-"""The most characters that are counted on the event loop; longer texts are counted in a thread."""
 
 
 class Intake:
@@ -107,6 +107,7 @@ class Intake:
 
         A dict is always content, so that a tool result cannot impersonate a message.
         """
+        # The fast path of nearly all messages: text needs no parsing.
         if isinstance(content, str):
             return Message(
                 role=role,
@@ -169,6 +170,7 @@ class Intake:
             self._is_ready = await self.can_count()
             if not self._is_ready:
                 return complete  # store without counts rather than not at all
+        # Handing over to a thread costs about 0.1 ms, more than counting a usual message.
         if sum(map(characters_in, complete)) <= _COUNTED_INLINE:
             return self._counted(complete)
         return await asyncio.to_thread(self._counted, complete)

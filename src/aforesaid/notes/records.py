@@ -139,13 +139,13 @@ _IS = re.compile(
 _POLITE = re.compile(
     r"^(?:please\s+)?(?:(?:note|remember)\s+(?:that\s+)?)?(?:from now on,?\s+)?", re.IGNORECASE
 )
+# Attributes of which a person has one at a time.
 _ATTRIBUTES = frozenset(
     terms_of(
         "name nickname birthday birthdate age address email phone number password pin code job profession "
         "employer size weight height bedtime language timezone diet nationality hometown"
     )
 )
-"""Attributes of which a person has one at a time."""
 
 
 def subject_of(text: str) -> str:
@@ -186,6 +186,7 @@ def decode_note(document: Document) -> Note | None:
     except (msgspec.MsgspecError, InvalidInput) as error:
         log.warning("a note cannot be read and is skipped: %s", describe(error))
         return None
+    # Plain SQL and imports can write documents that no note of ours would produce.
     if note.id != document.key or note.remembered_at.tzinfo is None:
         log.warning("note %s does not match its key and is skipped", shown(document.key))
         return None
@@ -309,6 +310,7 @@ def standing(notes: Iterable[Note], *, now: datetime) -> Standing:
     expired: list[Note] = []
     for same in by_subject.values():
         *earlier, latest = same
+        # The replaced notes go with it: otherwise an outdated one would become valid again.
         if latest.has_expired(now):
             expired += same
             continue
@@ -375,7 +377,9 @@ def ranked(
         if words or near >= NEAR:
             score = words if similarities is None else WORDS * words + MEANING * max(0.0, near)
             found.append((score, note))
+    # Two stable sorts: by age, then by score, so that equal scores list the latest first.
     found.sort(key=lambda one: _age(one[1]), reverse=True)
+    # Rounding hides differences of floating-point summation between platforms.
     return sorted(found, key=lambda one: -round(one[0], 9))
 
 

@@ -107,9 +107,11 @@ class Notes:
         known = next((one for one in standing_notes.current if one.about == new.about), None)
         if known is not None and _is_same(known, new):
             return known
+        # Replacing a note is always possible: it does not increase their number.
         if known is None and len(standing_notes.current) >= MOST_NOTES:
             raise InvalidInput(f"there are {MOST_NOTES:,} notes already: forget some first", field="text")
         await self.store.put_document(KIND, new.id, encode_note(new))
+        # An outage right after this write must not hide the new note.
         self.notes_cache.add(self.searcher.owner, new)
         await self._tidy(standing_notes, new)
         return new

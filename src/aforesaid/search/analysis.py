@@ -173,8 +173,8 @@ _UNSPACED = re.compile(
     "]+"
 )
 _CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+# Combining marks that form a different Japanese syllable, not an accented one.
 _VOICED = ("\u3099", "\u309a")
-"""Combining marks that form a different Japanese syllable, not an accented one."""
 
 
 def _terms_of_words(words: Iterable[str]) -> list[str]:

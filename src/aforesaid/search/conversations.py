@@ -91,6 +91,7 @@ async def search_conversations(
     analyzed = analyze_question(question, now=searcher.store.now(), zone=zone)
     contents, complete = await _contents(searcher, question, analyzed)
     best = _ranked(records, question, analyzed, contents)
+    # The candidates were cut off before enough conversations passed the filters.
     if len(best) < query.limit and not complete:
         contents, _ = await _contents(searcher, question, analyzed, among={record.id for record in records})
         best = _ranked(records, question, analyzed, contents)
@@ -113,6 +114,7 @@ def _ranked(
 
 def _order(scored: tuple[float, Conversation]) -> tuple[float, int, str]:
     score, record = scored
+    # Rounding makes equal scores equal on every platform, so that time decides.
     return -round(score, 9), -to_micros(record.last_activity), record.id
 
 
@@ -128,6 +130,7 @@ async def _contents(
     ranking = await searcher.ranking(question, analyzed, filtered=among is None, among=among)
     contents: dict[str, _ContentScore] = {}
     for one in ranking.ordered:
+        # Speaker terms follow the question's own terms; a name alone must not make a conversation match.
         if one.match is not None and any(one.match.counts[: len(analyzed.terms)]):
             content = contents.setdefault(one.conversation_id, _ContentScore())
             content.best = max(content.best, one.score)
@@ -236,6 +239,7 @@ async def _similarity_by_words(searcher: Searcher, record: Conversation) -> dict
     counts: Counter[str] = Counter(terms_of(record.subject or ""))
     async for entry in all_entries(searcher.store, record.id):
         counts.update(set(indexed_terms(entry.message)))
+    # Numbers say little about a topic, and dates would connect all conversations of one day.
     common = [term for term, _ in counts.most_common(CHARACTERISTIC * 8) if not term.isdecimal()]
     known = await searcher.matches(common, limit=1)
     weights = _characteristic(common, counts, known)

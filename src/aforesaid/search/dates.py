@@ -14,8 +14,8 @@ from msgspec import Struct
 MENTIONED_WITHIN = timedelta(days=7)
 """How long after a date its events are still being mentioned."""
 
+# A year that contains every calendar day.
 _LEAP_YEAR = 2000
-"""A year that contains every calendar day."""
 
 _MONTH_NAMES = """
 january february march april may june july august september october november december
@@ -96,8 +96,8 @@ def find_periods(question: str, *, now: datetime) -> DatedQuestion:
     return DatedQuestion(periods=tuple(periods), rest=rest + question[_LONGEST_READ:])
 
 
+# Characters of a question that are scanned for dates.
 _LONGEST_READ = 2_000
-"""Characters of a question that are scanned for dates."""
 
 
 def _read_or_none(

@@ -65,9 +65,11 @@ class UniversalEncoder:
     def embed(self, texts: Sequence[str]) -> Any:
         import numpy
 
+        # One thread at a time: the first call loads the model.
         with self._lock:
             rows = numpy.asarray(self._load_model().encode(list(texts)), numpy.float32)
         lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
+        # Unit length, so that a dot product is the cosine.
         return rows / numpy.maximum(lengths, 1e-9)
 
     def _load_model(self) -> Any:

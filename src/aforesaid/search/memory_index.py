@@ -24,12 +24,12 @@ from aforesaid.search.analysis import indexed_terms
 from aforesaid.search.new_entries import NewEntries, ReadState, read_new_entries
 from aforesaid.search.ranking import Scorer
 
+# Messages above which counting runs on a thread.
 _WORTH_A_THREAD = 2_000
-"""Messages above which counting runs on a thread."""
+# Messages per conversation that are searched while the store is unavailable.
 _DEGRADED_LIMIT = 500
-"""Messages per conversation that are searched while the store is unavailable."""
+# Share of removed messages above which the index is rebuilt.
 _MAX_REMOVED_SHARE = 0.25
-"""Share of removed messages above which the index is rebuilt."""
 
 
 class IndexedMessage(Struct, frozen=True):
@@ -47,6 +47,7 @@ class Postings:
     __slots__ = ("counts", "numbers")
 
     def __init__(self) -> None:
+        # Arrays take a fraction of the memory of lists of integers.
         self.numbers = array("L")
         self.counts = array("L")
 
@@ -96,6 +97,7 @@ class OwnerIndex:
 
     async def _update(self, store: ConversationStore) -> None:
         records = {record.id: record async for record in known_records(store)}
+        # Deleted or expired since the last search.
         for gone in self._read_states.keys() - records.keys():
             self._remove(gone)
         if self.size > _WORTH_A_THREAD and self._alive < self.size * (1 - _MAX_REMOVED_SHARE):
@@ -150,6 +152,7 @@ class OwnerIndex:
             if message is not None:
                 self._alive -= 1
                 self._terms -= message.length
+            # Numbers in postings stay valid; counting skips the hole, and a rebuild removes it.
             self._messages[number] = None
 
     # Counting
@@ -179,6 +182,7 @@ class OwnerIndex:
         found = [self._match(number, by_term) for number, by_term in counts.items()]
         if len(found) <= limit:
             return found
+        # By the BM25 of the ranking, so that the limit keeps the messages that it would prefer.
         return nlargest(limit, found, key=Scorer(totals, len(totals.frequencies)))
 
     def _match(self, number: int, counts: list[int]) -> Match:

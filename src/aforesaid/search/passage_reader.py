@@ -111,6 +111,7 @@ class PassageReader:
         found: list[Passage] = []
         read = 0
         while len(found) < results and read < len(places):
+            # Read only as many as are still missing: most candidates become passages.
             batch = places[read : read + results - len(found)]
             read += len(batch)
             shown = frozenset(one.key for one in places[:read])
@@ -183,10 +184,10 @@ class PassageReader:
         return await self._store.tail(one.conversation_id, limit=_REPLY_ENTRIES, before=soon)
 
 
+# Largest offset to try: stores skip entries to reach an offset.
 _MAX_OFFSET = 1_000
-"""Largest offset to try: stores skip entries to reach an offset."""
+# Entries read to find the reply otherwise.
 _REPLY_ENTRIES = 8
-"""Entries read to find the reply otherwise."""
 
 
 def _later(position: Position, span: timedelta) -> Position:

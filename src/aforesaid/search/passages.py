@@ -151,6 +151,7 @@ def spans_of(text: str, terms: Sequence[str]) -> Iterator[Span]:
     matching: dict[str, str | None] = {}
     for match in _WORD.finditer(text):
         word = match[0]
+        # Words repeat, and analysing a word costs more than a lookup.
         if word not in matching:
             matching[word] = next(filter(wanted.__contains__, terms_of(word)), None)
         if term := matching[word]:
@@ -165,6 +166,8 @@ def excerpt(text: str, terms: Sequence[str], *, size: int) -> str:
     start = _best_start(list(spans_of(text, terms)), size)
     start = _at_word(text, max(0, start - _MARGIN)) if start else 0
     end = start + size
+    # End at a word, unless the last space is in the first half. `rfind` returns -1 without a space, which the
+    # modulo turns into an end beyond the text.
     end = end if end >= len(text) else text.rfind(" ", start + size // 2, end) % (len(text) + 1)
     end = start + size if end <= start or end > start + size else end
     return ("… " if start else "") + text[start:end].strip() + (" …" if end < len(text) else "")
@@ -174,6 +177,7 @@ def _best_start(spans: Sequence[Span], size: int) -> int:
     """Return the start of the window of this size that contains the most different terms."""
     best, found = 0, 0
     for at, span in enumerate(spans):
+        # Two hundred matches fill any excerpt; without the limit a long text takes quadratic time.
         within = {other.term for other in spans[at : at + 200] if other.end <= span.start + size - _MARGIN}
         if len(within) > found:
             best, found = span.start, len(within)

@@ -256,6 +256,7 @@ class Searcher:
         embedder, store = self.resources.embedder, self.store
         assert embedder is not None, "the caller checks for an encoder"
         assert self._vectors is not None, "the caller checks the capability"
+        # A store that compares vectors never loads them here, so nothing else would notice missing ones.
         self.resources.enqueue(self.owner, store)
         with self._fall_back_to_words():
             row = await encode_text(embedder, encodable_text(question))
@@ -288,6 +289,8 @@ class Searcher:
             )
             found += [(record, entry) for record, tail in zip(records, tails, strict=True) for entry in tail]
             found = sorted(found, key=lambda one: one[1].position, reverse=True)[:results]
+            # Records are sorted by activity: no later one contains a message that is newer than the oldest
+            # result.
             if len(found) == results and records[-1].last_activity < from_micros(
                 found[-1][1].position.micros
             ):
@@ -307,6 +310,7 @@ class Searcher:
                 if not tail or filters.is_before_range(tail[0].position):
                     break
                 before = tail[0].position
+        # Removed between listing and reading.
         except ConversationNotFound:
             return []
         return sorted(found, key=lambda entry: entry.position)[-results:]

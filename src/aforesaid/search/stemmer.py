@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 _VOWELS = frozenset("aeiou")
+# A shorter word has no removable ending.
 _SHORTEST = 3
-"""A shorter word has no removable ending."""
 
 
 def stem(word: str) -> str:
@@ -114,6 +114,7 @@ def _ends_short(word: str) -> bool:
     return _shape(word).endswith("cvc") and word[-1] not in "wxy"
 
 
+# By the letter before the last, the longest first.
 _DOUBLE_SUFFIXES = {
     "a": (("ational", "ate"), ("tional", "tion")),
     "c": (("enci", "ence"), ("anci", "ance")),
@@ -124,7 +125,6 @@ _DOUBLE_SUFFIXES = {
     "t": (("aliti", "al"), ("iviti", "ive"), ("biliti", "ble")),
     "g": (("logi", "log"),),
 }
-"""By the letter before the last, the longest first."""
 
 _SINGLE_SUFFIXES = {
     "t": (("icate", "ic"), ("iciti", "ic")),

@@ -11,11 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 _SMALL = 5_000
+# Share of new vectors at which the centroid of a large matrix is recomputed.
 _RECENTER_SHARE = 0.02
-"""Share of new vectors at which the centroid of a large matrix is recomputed."""
 _META = 5
+# Rows per group in the search for the best rows.
 _GROUP_ROWS = 64
-"""Rows per group in the search for the best rows."""
 
 
 class Compared(Struct, frozen=True):
@@ -57,6 +57,7 @@ class VectorMatrix:
         block = np.frombuffer(halves, np.float16).reshape(-1, self._dimension)
         start, end = self.count, self.count + len(chosen)
         if end > len(self._rows):
+            # Geometric growth: amortized constant time per row.
             self.reserve(max(256, end, len(self._rows) * 3 // 2))
         self._rows[start:end] = block if len(chosen) == len(block) else block[list(chosen)]
         self._meta[start:end] = meta
@@ -75,6 +76,7 @@ class VectorMatrix:
             setattr(self, name, new)
 
     def remove(self, rows: Sequence[int]) -> None:
+        # Zero rows do not move the centroid; the flag keeps them out of results.
         self._rows[list(rows)] = 0
         self._removed[list(rows)] = True
         self.removed += len(rows)

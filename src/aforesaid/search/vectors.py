@@ -31,16 +31,16 @@ NEAREST = 100
 
 _KEY_DIGITS = 16
 _PAGE = 100
+# Most recently active records that are checked before every question.
 _RECENT = 10
-"""Most recently active records that are checked before every question."""
+# Seconds between checks of all records.
 _SCAN_INTERVAL = 60.0
-"""Seconds between checks of all records."""
+# Seconds after which a conversation with incomplete vectors is read again.
 _RETRY_AFTER = 5.0
-"""Seconds after which a conversation with incomplete vectors is read again."""
+# Conversations read concurrently.
 _AT_ONCE = 16
-"""Conversations read concurrently."""
+# Removed rows below which the matrix is not rebuilt.
 _MIN_REMOVED = 5_000
-"""Removed rows below which the matrix is not rebuilt."""
 
 
 def kind_of(embedder: Embedder) -> str:
@@ -241,8 +241,10 @@ class OwnerVectors:
         try:
             await self._load_changes(store, dirty)
         except StoreError:
+            # Nothing of this batch may be lost: the next search tries all of them again.
             self._dirty |= dirty
             raise
+        # Removed rows stay in the matrix as zeros. Rebuilding costs a full read, so it waits for a quarter.
         if self._matrix.removed > max(_MIN_REMOVED, self._matrix.count // 4):
             self._clear()
             await self._update(store)
@@ -258,6 +260,7 @@ class OwnerVectors:
         """Load every changed conversation and drop removed ones; return the ids of all."""
         with noting_freshness() as freshness:
             records = [record async for record in known_records(store)]
+        # Known sizes allow one allocation instead of repeated copies of a growing matrix.
         self._matrix.reserve(sum(record.message_count for record in records))
         await self._load_all(store, [record for record in records if self._is_stale(record, dirty)])
         scanned = {record.id for record in records}
@@ -278,6 +281,8 @@ class OwnerVectors:
             changed = [record for record in page.conversations if self._is_stale(record, dirty)]
             await self._load_all(store, changed)
             after = page.next
+            # Records are sorted by activity, so changed ones come first. The scan of all records finds other
+            # changes.
             if after is None or not changed:
                 return scanned
 
@@ -294,6 +299,7 @@ class OwnerVectors:
         loaded = self._loaded.get(record.id)
         if loaded is None or record.id in dirty or loaded.revision != record.revision:
             return True
+        # The indexer writes vectors after the turn. Do not read again at every search while it is behind.
         return loaded.covered != record.message_count and monotonic() - loaded.checked > _RETRY_AFTER
 
     async def _load_remaining(self, store: ConversationStore, dirty: set[str]) -> None:
@@ -307,11 +313,13 @@ class OwnerVectors:
 
     async def _load(self, store: ConversationStore, record: Conversation) -> None:
         loaded = self._loaded.get(record.id)
+        # Messages were removed, and the loaded rows do not show which: load everything again.
         if loaded is not None and loaded.covered > record.message_count:
             self._forget(record.id)
         loaded = self._loaded.get(record.id) or self._start_loading(record)
         try:
             blocks = await blocks_of(store, record.id, self._embedder, after=_before(loaded.last_key))
+            # Other blocks than the loaded ones: a message was replaced, and all vectors were written again.
             if loaded.begun not in (None, *(block.begun for block in blocks[:1])):
                 self._forget(record.id)
                 loaded, blocks = (
@@ -319,6 +327,7 @@ class OwnerVectors:
                     await blocks_of(store, record.id, self._embedder),
                 )
             self._add_blocks(loaded, blocks)
+            # A block before the last loaded one may have been written since.
             if loaded.covered != record.message_count and loaded.last_key is not None:
                 self._add_blocks(loaded, await blocks_of(store, record.id, self._embedder))
         except ConversationNotFound:

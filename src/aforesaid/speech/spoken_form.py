@@ -118,6 +118,7 @@ _CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[–—-](?=\s)|[，、；：]")
 _NO_SPACES = "。！？"
 _BEFORE = re.compile(r"[\w.’'-]*\w$")
 
+# Words that end with a full stop inside a sentence.
 _ABBREVIATIONS = frozenset(
     word
     for words in (
@@ -130,9 +131,8 @@ _ABBREVIATIONS = frozenset(
     )
     for word in words.split()
 )
-"""Words that end with a full stop inside a sentence."""
+# Words that do so only before a number.
 _BEFORE_NUMBERS = frozenset(("no", "nr", "vol", "fig", "abs", "art", "núm", "pág", "pag", "p", "blz", "n"))
-"""Words that do so only before a number."""
 
 
 def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:

@@ -80,6 +80,7 @@ def shortened(summary: Summary, *, tokens: int, count: Count) -> str | None:
         text = f"{head}\n{''.join(parts).strip()}"
         if count(text) <= tokens:
             return text
+        # The latest part of a summary is closest to the window.
         parts = parts[1:]
     return None
 

@@ -67,6 +67,7 @@ class SummaryResources:
         key = (owner, conversation_id)
         if self._loop.has_changed():
             self._tasks.clear()  # tasks of an event loop that has ended
+        # Closing the coroutine avoids a warning about one that was never awaited.
         if key in self._tasks or time.monotonic() < self._failed.get(key, 0.0):
             work.close()
             return
@@ -151,6 +152,7 @@ class Summaries:
         summary, version = await self._stored_summary(conversation_id, summarizer)
         if summary is not None and not await self._is_valid(conversation_id, summary):
             summary = None
+        # Bound the cost of the first summary of a very long conversation.
         start = max(0, until - FARTHEST) if summary is None else summary.messages
         while start < until:
             limit = min(CHUNK, until + AHEAD - start)

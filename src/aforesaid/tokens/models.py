@@ -88,8 +88,8 @@ async def ready(counter: TokenCounter) -> None:
     _ready.add(counter)
 
 
+# Shared; it must not be calibrated, because no model was named.
 _estimate = Estimator(RoughCounter())
-"""Shared; it must not be calibrated, because no model was named."""
 
 
 def default_counter() -> TokenCounter:

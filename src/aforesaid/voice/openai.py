@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 OPENAI = "https://api.openai.com/v1"
 
+# Servers detect the file type by the extension.
 _NAMES = {
     PCM: "audio.wav",
     "audio/wav": "audio.wav",
@@ -34,7 +35,6 @@ _NAMES = {
     "audio/flac": "audio.flac",
     "audio/webm": "audio.webm",
 }
-"""Servers detect the file type by the extension."""
 
 _RETRYABLE = frozenset((408, 409, 425, 429))
 

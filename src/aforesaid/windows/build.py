@@ -32,6 +32,7 @@ def build_window(
     `cost` returns the tokens of a message; `counter` is the name of the token counter. Raises
     `BudgetExceeded` if the policy's `oversize` is "error".
     """
+    # Read from a store, a window never sees more than `reach` entries: the result must be the same here.
     within = entries[-policy.reach :] if policy.has_limit else entries
     head = leading_system(entries[:HEAD]) if policy.preserve_system and not policy.is_exact else ()
     draft = draft_window(within, policy, cost=cost, head=head)
@@ -201,6 +202,7 @@ def _from_first_turn(grouping: Grouping) -> tuple[Grouping, frozenset[int]]:
         return Grouping(groups=(), dropped=()), frozenset(passed)
     since = groups[0].pieces[0].entry.position
     dropped = [part for part in grouping.dropped if part.entry.position >= since]
+    # One message can carry results of a skipped call next to the first question.
     passed |= {part.entry.sequence for part in dropped if part.entry.position == since}
     return Grouping(groups=groups, dropped=tuple(dropped)), frozenset(passed)
 
@@ -220,6 +222,7 @@ def _filter(groups: Sequence[Group], policy: WindowPolicy) -> dict[int, Reason]:
         return {}
     out = {group.index: reason for group in groups if (reason := _filter_one(group, policy)) is not None}
     passed = [group for group in groups if group.index not in out and group.kind != "system"]
+    # Providers refuse tool calls without the question that they answer.
     if out and passed and passed[-1].has_calls:
         questions = [group for group in groups if group.starts_turn and group.index < passed[-1].index]
         if questions:
@@ -283,6 +286,7 @@ def _window_messages(draft: Draft) -> list[WindowMessage]:
         for piece in item.group.pieces:
             may_change = _may_change(piece, item.group, drops_ephemeral=draft.choice.drops_ephemeral)
             if piece.part == "rest" and before is not None and _belong_together(before, piece):
+                # Both halves are in the window: send the original message, byte for byte.
                 messages[-1] = _rejoined_message(
                     piece, draft.cost, may_change=may_change or messages[-1].may_change
                 )

@@ -34,8 +34,8 @@ ITEMS = openai_responses.NAME
 """The dialect with one message per tool call."""
 
 _BUILT_IN_TAGS = {"user": "input", "assistant": "output", "system": "system"}
+# The tags of a message without tags of its own.
 _ROLE_ALONE = {role: frozenset((tag,)) for role, tag in _BUILT_IN_TAGS.items()}
-"""The tags of a message without tags of its own."""
 
 Kind = Literal["system", "user", "assistant"]
 

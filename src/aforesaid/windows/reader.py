@@ -80,6 +80,7 @@ async def read_window(
     ends = ends or await read_ends(store, conversation_id, initial_read_sizes(policy))
     front = await _full_front(store, conversation_id, ends.front)
     count, stored, at_front = ends.message_count, ends.tail, ends.is_whole
+    # Entries are identified by sequence, so a pending message must not share one with a stored entry.
     highest = max([count, *(entry.sequence for entry in (*front, *stored))]) if pending else 0
     waiting = _pending_entries(conversation_id, pending, after=stored[-1:], highest=highest, now=store.now())
     head = leading_system([*front, *waiting][:HEAD]) if front else ()
@@ -90,6 +91,7 @@ async def read_window(
         if not missing:
             within = entries[-policy.reach :] if at_reach else entries
             draft = draft_window(within, policy, cost=cost, head=head, partial=not at_reach)
+            # Older entries cannot change the result: stop reading.
             if at_reach or draft.choice.is_final:
                 in_all = max(count + len(pending), len(entries))
                 beyond = at_reach and in_all > len(within)

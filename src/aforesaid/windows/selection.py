@@ -19,8 +19,8 @@ from aforesaid.model.contexts import Reason
 from aforesaid.windows.cut import Cut, Limit, OrderedGroups, SizedGroup, Totals, find_cut, roundness
 from aforesaid.windows.policies import WindowPolicy
 
+# A cut at a turn must leave this share of the budget in use; otherwise the cut is inside a turn.
 _MIN_FILL = 0.5
-"""A cut at a turn must leave this share of the budget in use; otherwise the cut is inside a turn."""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
@@ -210,6 +210,7 @@ class _Selection:
         if at_turn is None or total(at_turn.start) < min(limit.low_mark, budget * _MIN_FILL):
             return inside
         self._needs_turn_before(at_turn.first_fitting, ratio=limit.ratio)
+        # The reader must read as far back as the earliest start that fits, whichever start is chosen.
         return Cut(start=at_turn.start, first_fitting=inside.first_fitting)
 
     def _possible_starts(self) -> range:
@@ -240,12 +241,15 @@ class _Selection:
         before = [at for at in self._preserved() if back <= at < self.start]
         tail = range(self.start, len(ordered.groups))
         questions = [] if self.question is None else [self.question]
+        # The question of a cut turn helps the model and is dropped if it does not fit. A tool loop in
+        # progress needs it.
         if questions and not ordered.in_loop and not self._fits([*sorted({*before, *questions}), *tail]):
             questions = []
         fixed = {*questions, *(ordered.system if self.policy.preserve_system else ())}
         going = [at for at in before if at not in fixed]
         kept = [*sorted({*before, *questions}), *tail]
         while going and not self._fits(kept):
+            # Important messages give way last, the oldest of them first.
             kept.remove(going.pop(0))
         return kept
 
@@ -264,6 +268,7 @@ class _Selection:
 
     def _leave_out_ephemeral(self) -> None:
         ordered = self.ordered
+        # A tool loop in progress needs its question, ephemeral or not.
         needed = {ordered.newest, *ordered.turn_starts[-1:]} if ordered.in_loop else {ordered.newest}
         ephemeral = (at for at in ordered.ephemeral if at >= self.start and at not in needed)
         self._leave_out(list(ephemeral))

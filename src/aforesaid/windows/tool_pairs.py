@@ -89,6 +89,7 @@ def first_results(message: Message) -> tuple[Message, list[Message]]:
     for block in message.content:
         alone = message.with_(content=[block], tokens={})
         call_ids = {result.call_id for result in meaning_of(alone).results}
+        # Some servers send a result twice in one message; providers refuse the second.
         if call_ids and call_ids <= call_ids_so_far:
             repeats.append(alone)
         else:

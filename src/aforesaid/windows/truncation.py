@@ -32,6 +32,7 @@ def shorten(messages: Sequence[Message], *, cost: Cost, excess: int) -> Shortene
                 break
             before = cost(fitted[at])
             shorter = _fit_result(fitted[at], result.call_id, text_of(result.content), cost, before - excess)
+            # The mark itself costs tokens: a short result can become longer by shortening.
             if cost(shorter) < before:
                 fitted[at] = shorter
                 excess -= before - cost(shorter)
@@ -43,6 +44,7 @@ def _fit_result(message: Message, call_id: str, text: str, cost: Cost, target: i
     """Return the message with as much of this result's text as fits the target cost."""
     most, least = len(text), 0
     while least < most:
+        # Tokens do not grow evenly with characters, so the length is found by bisection.
         length = (least + most + 1) // 2
         if cost(with_result_text(message, call_id, without_middle(text, length))) <= target:
             least = length

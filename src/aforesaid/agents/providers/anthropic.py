@@ -86,6 +86,7 @@ def _parameters(ask: Ask) -> dict[str, Any]:
         parameters["system"] = system
     if tools := tools_or_placeholders(ask.tools, ask.messages):
         parameters["tools"] = tools
+    # The API requires definitions of all tools that the history calls, even if none may be called now.
     if tools and not (ask.tools and ask.may_call):
         parameters["tool_choice"] = {"type": "none"}
     return parameters
@@ -121,6 +122,7 @@ def _reply(response: Any) -> Reply:
     reason = response.stop_reason
     if reason == "refusal":
         raise refusal_error(PROVIDER, "".join(getattr(block, "text", "") for block in content))
+    # The connection closed before the last event: the text is incomplete.
     if reason is None:
         raise AgentUnavailable(f"{PROVIDER}: {ENDED_EARLY}")
     return build_reply(

@@ -175,8 +175,8 @@ def merge_delta(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
             message[field] = piece
 
 
+# Fields that some servers repeat in every chunk.
 _NOT_CONCATENATED = frozenset(("role", "id", "type"))
-"""Fields that some servers repeat in every chunk."""
 
 
 def _merge_list(items: list[Any], pieces: list[Any]) -> None:

@@ -111,6 +111,7 @@ def _errors_of(sdk: str) -> tuple[type[BaseException], ...]:
     return (ValueError, *(root for root in roots if isinstance(root, type)))
 
 
+# Modules and their error base classes. A module that is not imported cannot have raised.
 _ERROR_CLASSES: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "anthropic": (("anthropic", "AnthropicError"),),
     "openai": (("openai", "OpenAIError"),),
@@ -121,7 +122,6 @@ _ERROR_CLASSES: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("httpx2", "HTTPError", "StreamError"),
     ),
 }
-"""Modules and their error base classes. A module that is not imported cannot have raised."""
 
 
 def agent_error(error: BaseException, *, provider: str, secrets: tuple[str, ...] = ()) -> AgentError:
@@ -139,6 +139,7 @@ def agent_error(error: BaseException, *, provider: str, secrets: tuple[str, ...]
     )
 
 
+# HTTP status for error codes inside a stream, where the response itself was 200. Other codes count as 500.
 _STATUS_BY_CODE = {
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
@@ -149,8 +150,6 @@ _STATUS_BY_CODE = {
     "request_too_large": 413,
     "context_length_exceeded": 413,
 }
-"""HTTP status for error codes inside a stream, where the response itself was 200. Other codes count as 500.
-"""
 
 
 def _status_of(error: BaseException) -> int | None:
