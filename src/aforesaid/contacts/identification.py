@@ -74,9 +74,11 @@ def _by_address(text: str, index: NameIndex) -> tuple[list[Mention], str]:
     for pattern, key_of in ((_ADDRESS, str.casefold), (_NUMBER, number_key)):
         for match in pattern.findall(text):
             key = key_of(match)
+            # Negative places: an address competes only with other contacts that have the same one.
             place = -1 - len(found)
             client_ids = index.by_address(key) if key else ()
             found += [Mention(client_id, place, place, ADDRESS) for client_id in client_ids]
+        # A comma keeps the words around an address apart, so that they do not form a name.
         text = pattern.sub(" , ", text)
     return found, text
 
@@ -114,6 +116,7 @@ class _MentionFinder:
         exact = self._index.exact(word)
         for posting in exact:
             yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
+        # A common word is rarely a misspelt name, and matching it loosely costs precision.
         if word in vocabulary().words:
             yield from self._spelling_variants(first, last, word)
             return
@@ -123,6 +126,7 @@ class _MentionFinder:
                 yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
         for name, grade in self._index.misspelt(word, by_sound_only=other_name):
             for posting in self._index.exact(name):
+                # A misspelt short form is too uncertain.
                 if posting.grade == EXACT:
                     yield Hit(first, last, posting, self._grade_by_ear(grade))
 

@@ -53,6 +53,7 @@ class NameIndex:
         for word, posting in _postings(record):
             if not word:
                 continue  # the name contains only symbols
+            # Several contacts share a word; its near keys are stored once.
             if word not in self._postings:
                 self._add_near_keys(word)
             self._postings[word] = (*self._postings.get(word, ()), posting)
@@ -91,8 +92,10 @@ class NameIndex:
         if not SHORTEST_MISSPELT <= len(word) <= LONGEST_MISSPELT:
             return
         found: set[str] = set()
+        # Candidates by lookup instead of comparing every name: a sentence may take 5 ms with 10,000 contacts.
         for key in (f"={sound(word)}", f"~{skeleton(word)}", *near_keys(word)):
             found.update(self._near.get(key, ()))
+        # The caller has the exact matches already.
         found.discard(word)
         for name in found:
             grade = similarity(word, name)
@@ -140,10 +143,12 @@ def _given_forms(given: str) -> dict[str, float]:
     for spelling in spellings(given):
         for form, grade in short_forms().get(spelling, {}).items():
             forms[form] = max(grade, forms.get(form, 0.0))
+    # The name itself wins where it is also a short form of another name.
     return forms | dict.fromkeys(spellings(given), 1.0)
 
 
 _DIGITS = re.compile(r"\D+")
+# The last digits only: the same number is written with and without its country code.
 _COMPARED_DIGITS = 9
 _FEWEST_DIGITS = 7
 

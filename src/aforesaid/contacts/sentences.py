@@ -43,6 +43,7 @@ def tokens_in(text: str) -> list[Token]:
         elided = _ELISION.match(word)
         if elided is not None:
             found.append(_token(elided.group()[:-1], between, found, pointed=False))
+            # An elided word (d', l') becomes a token of its own, directly before the name.
             between, word = "", word[elided.end() :]
         end = match.end()
         found.append(_token(word, between, found, pointed=text[end : end + 1] == "."))
@@ -57,6 +58,7 @@ def _token(word: str, between: str, before: list[Token], *, pointed: bool) -> To
         fold=fold,
         forms=spellings(bare),
         capital=word[:1].isupper(),
+        # The point of "Mr." or of an initial does not end a sentence.
         starts=not before or (bool(_ENDS.search(between)) and not _is_abbreviation(before[-1])),
         gap=between.strip(),
         possessive=bare != word and _HONORIFIC.search(word) is None,
@@ -74,6 +76,7 @@ class AnalyzedText:
     def __init__(self, text: str) -> None:
         self.tokens = tokens_in(text)
         letters = [token.text for token in self.tokens]
+        # In a text in capitals only, as in a text without capitals, case says nothing about names.
         small = any(word != word.upper() for word in letters)
         self.cased = small and any(token.capital and token.text not in ("I", "A") for token in self.tokens)
         self.language = self._language()
@@ -83,6 +86,7 @@ class AnalyzedText:
         folds = [token.fold for token in self.tokens]
         counts = {name: sum(fold in signs for fold in folds) for name, signs in common.SIGNS.items()}
         best = max(counts, key=lambda name: counts[name])
+        # Without any function word, English rules apply.
         return best if counts[best] else "en"
 
     def fold(self, at: int) -> str:
@@ -110,6 +114,7 @@ class AnalyzedText:
         token = self.tokens[at - 1]
         if token.fold not in names.TITLES:
             return None
+        # Some titles are also words ("don", "sr"): they count only with a point or a capital.
         if token.fold in names.ONLY_WITH_POINT and not (token.pointed or (self.cased and token.capital)):
             return None
         return names.TITLES[token.fold]
@@ -196,6 +201,7 @@ class AnalyzedText:
         if fold in common.MONTHS or fold in names.TITLES or fold in common.DAYS:
             return False
         if self.in_capitals(at):
+            # German writes all nouns with capitals, so a capital alone does not make the next word a name.
             return fold not in vocabulary().words if self.german else fold != "i"
         lists = vocabulary()
         return (fold in lists.names or fold in contact_names) and fold not in lists.words
@@ -211,6 +217,7 @@ class AnalyzedText:
         if not self.in_capitals(at):
             return (fold in lists.given or fold in contact_names) and fold not in lists.words
         if len(fold) == 1:
+            # A single capital is an initial, unless it is a word of one letter.
             return fold not in ("i", "a", "e", "y", "o")
         if fold in lists.given or fold in contact_names:
             return True

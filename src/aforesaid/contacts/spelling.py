@@ -55,6 +55,7 @@ def word_finder(*, letter: str, joints: str) -> Callable[[str], re.Pattern[str]]
     return lambda text: plain if text.isascii() else marked()
 
 
+# Zero-width joiners are part of words in Persian and Indic scripts.
 _JOINERS = "\u200c\u200d"
 
 
@@ -65,9 +66,11 @@ def spellings(word: str) -> tuple[str, ...]:
     return (plain,) if german == plain else (plain, german)
 
 
+# The order matters: later rules see the result of earlier ones, such as S for sch.
 _SOUNDS = tuple(
     (re.compile(pattern), into)
     for pattern, into in (
+        # MacDonald, McDonald
         (r"^(?:mac|mc)(?=.)", "mk"),
         (r"^kn", "n"),
         (r"^wr", "r"),
@@ -87,7 +90,9 @@ _SOUNDS = tuple(
         (r"ae", "e"),
         (r"oe", "o"),
         (r"ue", "u"),
+        # Meier, Maier, Meyer, Mayer
         (r"ei|ai|ey|ay|eye", "A"),
+        # harbour, harbor
         (r"(?:ou|[aeou])r$", "er"),
         (r"au|ow|ou", "U"),
         (r"ie|ee|ea|y|j", "i"),
@@ -115,11 +120,13 @@ def skeleton(word: str) -> str:
     """Return the consonants of a folded word, with easily confused ones merged."""
     sounded = sound(word)
     bare = re.sub(r"(.)\1+", r"\1", sounded.translate(_SKELETON))
+    # A leading vowel distinguishes Erin from Rin.
     return f"a{bare}" if sounded[:1] in "aeiouAUy" else bare
 
 
 def distance(one: str, other: str, *, most: int) -> int:
     """Return the Damerau-Levenshtein distance, or `most` + 1 if it is larger than `most`."""
+    # Every difference in length is at least one edit.
     if abs(len(one) - len(other)) > most:
         return most + 1
     before: list[int] = []
@@ -128,9 +135,11 @@ def distance(one: str, other: str, *, most: int) -> int:
         older, before, row = before, row, [at]
         for to, its in enumerate(other, 1):
             cost = min(before[to] + 1, row[to - 1] + 1, before[to - 1] + (letter != its))
+            # Two swapped letters count as one edit: the most common slip in typing.
             if at > 1 and to > 1 and letter == other[to - 2] and one[at - 2] == its:
                 cost = min(cost, older[to - 2] + 1)
             row.append(cost)
+        # No cell of later rows can be smaller: stop early.
         if min(row) > most:
             return most + 1
     return min(row[-1], most + 1)
@@ -141,6 +150,7 @@ def similarity(word: str, name: str) -> float:
     if word == name:
         return EXACT
     longest = max(len(word), len(name))
+    # In two letters, any edit gives another name.
     if longest < 3:
         return 0.0
     if sound(word) == sound(name):

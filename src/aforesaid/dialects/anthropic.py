@@ -65,6 +65,7 @@ def write(messages: Sequence[Message]) -> Request:
         _add(joined, _draft(message, map_id))
     documents = [document for draft in joined if (document := _without_rejected(draft)) is not None]
     if documents and documents[0]["role"] == "assistant":
+        # The API requires a user message first.
         documents.insert(0, {"role": "user", "content": OPENING})
     return Request(messages=documents, system=_system(prompts))
 
@@ -182,6 +183,7 @@ def _block(part: Text | Image) -> dict[str, Any]:
 
 
 def _add(drafts: list[Draft], draft: Draft) -> None:
+    # Conversion can leave nothing, such as thinking that another provider cannot verify.
     if draft.converted and not draft.document["content"]:
         return
     if drafts and _should_merge(drafts[-1], draft):
@@ -207,6 +209,7 @@ def _merge(earlier: Draft, later: Draft) -> Draft:
     # Thinking is accepted only at the start of a message.
     content += [block for block in _blocks_of(second["content"]) if not (has_text and _is_thinking(block))]
     if not any(_is_thinking(block) for block in content):
+        # Calls last: their results must follow directly.
         content = sorted(content, key=lambda block: block.get("type") == "tool_use")
     document = {**first, **second, "content": content}
     return Draft(document=document, converted=earlier.converted or later.converted)
@@ -229,6 +232,7 @@ def _without_rejected(draft: Draft) -> dict[str, Any] | None:
     while kept and document["role"] == "assistant" and kept[-1].get("type") in THINKING_BLOCKS:
         kept.pop()
     if document["role"] == "user":
+        # The API requires results before other blocks. The sort is stable.
         kept.sort(key=lambda block: block.get("type") != "tool_result")
     if not kept:
         return None

@@ -21,6 +21,7 @@ def with_unique_call_ids(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages with unique, non-empty call ids; the same object when they already are."""
     call_ids = [_call_ids(message) for message in messages]
     uses = Counter(call_id for ids in call_ids for call_id in ids)
+    # The usual case: nothing to rename.
     if "" not in uses and max(uses.values(), default=1) == 1:
         return messages
     assigned = _CallIds(uses)
@@ -46,6 +47,7 @@ class _CallIds:
 
     def begin(self, role: str) -> None:
         """Start a message. The results after an answer belong to that answer's calls only."""
+        # Some servers restart their ids with each answer.
         if role == "assistant" and self._role != "assistant":
             self._of_results = {}
         self._role, self._of_calls = role, {}
@@ -92,6 +94,7 @@ def _with_call_ids(message: Message, assigned: _CallIds) -> Message:
         extra = {field: _field_with(field, value, assigned, calls=calls) for field, value in extra.items()}
     if (content, extra) == (message.content, message.extra):
         return message
+    # A stored count is no longer valid for the changed message.
     return message.with_(content=content, extra=extra, tokens={})
 
 

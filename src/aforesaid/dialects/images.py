@@ -39,6 +39,7 @@ class _ImageData(Struct, frozen=True, kw_only=True):
 
 def without_images(message: Message, *, placeholder: str = PLACEHOLDER) -> Message:
     """Return the message with text in place of each embedded image."""
+    # An item of generated images has no content: it becomes a message with text.
     if _is_generated_image(message):
         return message.with_(content=placeholder, extra={"type": "message"}, tokens={})
     return _map_blocks(message, lambda block: _to_placeholder(block, placeholder))

@@ -68,6 +68,7 @@ def parts_in(content: Any) -> list[Part]:
         case None:
             return []
         case _:
+            # Any JSON is valid content; as text it can still be read and searched.
             return [] if content is UNSET else [Text(as_json(content))]
 
 
@@ -91,6 +92,7 @@ def item_parts(item: dict[str, Any]) -> list[Part]:
 def call_id_of_item(item: dict[str, Any]) -> str | None:
     """Return the id that connects a call item to its output item."""
     call_id = item.get("call_id")
+    # The only output item that names its call `id`.
     if call_id is None and item.get("type") == "local_shell_call_output":
         call_id = item.get("id")
     return call_id if isinstance(call_id, str) else None
@@ -168,6 +170,7 @@ def _field_parts(message: Message) -> list[Part]:
     if refusal := _text(extra.get("refusal")):
         parts.append(Text(refusal))
     audio = extra.get("audio")
+    # OpenAI's audio answers have their words in the transcript and no content.
     if isinstance(audio, dict) and not message.content and (transcript := _text(audio.get("transcript"))):
         parts.append(Text(transcript))
     calls = extra.get("tool_calls")
@@ -193,6 +196,7 @@ def _call_of(document: Any) -> ToolCall | None:
 def _legacy_call(document: Any) -> ToolCall | None:
     match document:
         case {"name": str(name), **rest}:
+            # The deprecated function call has no id; its result answers by name.
             return ToolCall(id=name, name=name, arguments=rest.get("arguments", ""))
     return None
 
@@ -264,6 +268,7 @@ def _join_texts(parts: Sequence[Part], *, glue: str) -> str:
     for part in parts:
         if isinstance(part, Text):
             runs[-1].append(part.text)
+        # Something else stands between the texts: keep them apart.
         elif runs[-1]:
             runs.append([])
     return "\n".join(glue.join(run) for run in runs if run)

@@ -163,6 +163,7 @@ class VoiceAssistant:
         updated, remaining = [], length
         for part in reply.parts:
             updated.append(await self._record_heard(reply, part, max(0, min(remaining, len(part.spoken)))))
+            # Parts are spoken one after another, with one separator between them.
             remaining -= len(part.spoken) + 1
         return tuple(updated)
 
@@ -179,10 +180,12 @@ class VoiceAssistant:
         self, audio: Sound, audio_format: AudioFormat | None, language: str | None
     ) -> Transcript:
         if isinstance(audio, AsyncIterable):
+            # Only raw samples can be forwarded as they arrive; a file must be complete.
             if audio_format is not None and isinstance(self._transcriber, StreamingTranscriber):
                 chunks = limit_chunks(audio, self._limits, audio_format)
                 return await self._transcriber.listen(chunks, audio_format, language=language)
             audio = await collect(audio, self._limits, audio_format)
+        # A minute of samples takes long enough to delay other callers of the event loop.
         sound = await asyncio.to_thread(self._read_checked, audio, audio_format)
         return await self._transcriber.transcribe(sound, language=language)
 
@@ -238,6 +241,7 @@ def _spoken_parts(turn: Sequence[Message], limit: int) -> tuple[tuple[SpokenPart
     for message in turn:
         meaning = meaning_of(message)
         if meaning.calls or message.role == "user":
+            # Text before a tool call is not part of the answer, as in `AgenticLoop`.
             texts.clear()
         elif message.role == "assistant" and message.message_id and meaning.text.strip():
             texts.append((message.message_id, without_markup(meaning.text)))

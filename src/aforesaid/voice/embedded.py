@@ -71,6 +71,7 @@ class EmbeddedTranscriber:
 
     async def close(self) -> None:
         if self._thread is not None:
+            # A running transcription ends by itself; closing must not wait for it.
             self._thread.shutdown(wait=False)
         self._decoder = self._thread = None
 
@@ -84,6 +85,7 @@ class EmbeddedTranscriber:
         try:
             return self._choose(free, _decode(decoder, samples))
         finally:
+            # Back to free speech for the next recording.
             decoder.activate_search()
 
     def _choose(self, free: Transcript, phrase: Transcript) -> Transcript:
@@ -146,6 +148,7 @@ def _decode(decoder: Any, samples: bytes) -> Transcript:
     best = decoder.hyp()
     if best is None or not best.hypstr.strip():
         return Transcript(text="", confidence=0.0, language="en")
+    # Fillers such as <sil> and [NOISE] are not words.
     words = tuple(_word(each) for each in decoder.seg() if each.word[0] not in "<[")
     confidence = sum(word.confidence or 0.0 for word in words) / max(1, len(words))
     return Transcript(text=best.hypstr.strip(), confidence=confidence, language="en", segments=words)
@@ -153,6 +156,7 @@ def _decode(decoder: Any, samples: bytes) -> Transcript:
 
 def _word(segment: Any) -> Segment:
     return Segment(
+        # The dictionary numbers alternative pronunciations: "read(2)".
         text=segment.word.partition("(")[0],
         start=max(0.0, segment.start_frame / FRAMES - MARGIN),
         end=max(0.0, segment.end_frame / FRAMES - MARGIN),

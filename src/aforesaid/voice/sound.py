@@ -81,6 +81,7 @@ def _whole_samples(audio: Audio) -> Audio:
 
 def _media_type(data: bytes) -> str | None:
     """Return the media type for the first bytes of a file."""
+    # MP3 files start with a tag or with a frame: eleven set bits, then version and layer.
     if data[:3] == b"ID3" or (data[0] == 0xFF and data[1:2] and data[1] & 0xE6 in (0xE2, 0xE4, 0xE6)):
         return "audio/mpeg"
     if data[4:8] == b"ftyp":
@@ -116,7 +117,9 @@ def _chunks(data: bytes) -> "list[tuple[bytes, bytes]]":
     found, at = [], 12
     while at + 8 <= len(data):
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        # A streamed WAV states a wrong size; slicing takes what is there.
         found.append((name, data[at + 8 : at + 8 + size]))
+        # RIFF pads chunks to an even length.
         at += 8 + size + size % 2
     return found
 
@@ -127,6 +130,7 @@ def _wav_format(chunk: bytes) -> tuple[AudioFormat, int]:
     kind, channels = int.from_bytes(chunk[:2], "little"), int.from_bytes(chunk[2:4], "little")
     rate, bits = int.from_bytes(chunk[4:8], "little"), int.from_bytes(chunk[14:16], "little")
     if kind == _WAV_EXTENSIBLE and len(chunk) >= 26:
+        # The extensible format has the actual encoding in the first bytes of its subformat GUID.
         kind = int.from_bytes(chunk[24:26], "little")
     supported = (kind == _WAV_PCM and bits in (8, 16, 24, 32)) or (kind == _WAV_FLOAT and bits == 32)
     if not supported:
@@ -163,6 +167,7 @@ def pack_wav(audio: Audio) -> bytes:
     """Return samples as a WAV file."""
     fmt, data = audio.format, audio.data
     if fmt.width == 1:
+        # WAV stores 8-bit samples unsigned, all others signed.
         data = bytes((sample + 128) & 0xFF for sample in data)
     head = b"WAVEfmt " + (16).to_bytes(4, "little") + _WAV_PCM.to_bytes(2, "little")
     head += fmt.channels.to_bytes(2, "little") + fmt.rate.to_bytes(4, "little")
@@ -183,6 +188,7 @@ def check_audible(audio: Audio) -> None:
 def peak_level(audio: Audio) -> float:
     """Return the peak level from 0 to 1, relative to the mean, because some microphones have a DC offset."""
     samples = _samples(audio)
+    # A constant offset, as some microphones add, is not sound.
     middle = sum(samples) / len(samples)
     return max(max(samples) - middle, middle - min(samples)) / (1 << (8 * min(audio.format.width, 2) - 1))
 
@@ -195,6 +201,7 @@ def _samples(audio: Audio) -> "array[int]":
     data = audio.data
     if width > 2:
         narrow = bytearray(2 * (len(data) // width))
+        # The two most significant bytes of each sample; the rest is below any noise.
         narrow[0::2], narrow[1::2] = data[width - 2 :: width], data[width - 1 :: width]
         data = bytes(narrow)
     samples = array("h", data)

@@ -72,9 +72,11 @@ class WyomingTranscriber:
             )
             await self._send(writer, "audio-start", format_fields)
             async for chunk in chunks:
+                # A recording arrives as one chunk; services expect short ones.
                 for at in range(0, len(chunk), CHUNK):
                     await self._send(writer, "audio-chunk", format_fields, chunk[at : at + CHUNK])
             await self._send(writer, "audio-stop", {})
+            # One timeout for all events: a service that keeps sending partial results must not delay forever.
             return await self._with_timeout(_transcript(reader))
 
     async def close(self) -> None:
