@@ -215,6 +215,7 @@ class ConversationEntity:
         if self._memory is None:
             yield self._manager
             return
+        # A list first: deleting conversations can remove an owner while the store is listing owners.
         for owner in [owner async for owner in self._memory.owners()]:
             yield self._memory.of(owner)
 
@@ -236,6 +237,7 @@ class ConversationEntity:
     ) -> Answer:
         existing = await manager.session(_session(conversation_id))
         record = existing or await _create_conversation(manager, conversation_id)
+        # Another process may have created it in the meantime, with messages.
         is_new = existing is None and not record.message_count
         undo = partial(remove_if_unchanged, manager, record) if is_new else None
         async with running_turn(record.id, undo=undo):
@@ -271,8 +273,10 @@ class ConversationEntity:
         """In the process's own memory, drop messages that no window can include again."""
         if not self._trims_log:
             return
+        # Before the window: the revision refuses the rewrite if a turn arrives in between.
         current = await manager.get_conversation(record.id)
         window = await manager.load_context(record.id, policy=self._keep_policy)
+        # A degraded window is incomplete; rewriting the log with it would lose messages.
         if len(window.messages) < current.message_count and not window.report.degraded:
             try:
                 await manager.store.rewrite(record.id, window.messages, expected_revision=current.revision)
@@ -305,6 +309,7 @@ async def _label(manager: ManagerProtocol, record: Conversation, conversation_id
 
 
 async def _forget(manager: ManagerProtocol, tag: str) -> None:
+    # Deleting changes later pages, so every round reads the first page again.
     while found := check_complete(await manager.list(tags=(tag,))).conversations:
         for record in found:
             await manager.delete_conversation(record.id)

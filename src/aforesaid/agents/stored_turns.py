@@ -210,6 +210,7 @@ async def visible_messages(
         policy = policy or WindowPolicy(max_tokens=manager.config.request_tokens or None)
         policy = replace(policy, told_to=specialist.name)
     queued = manager.unstored.messages(manager.owner, conversation_id)
+    # The queue of unstored turns may store one while the context is built; then it would be in it twice.
     load = partial(manager.load_context, conversation_id, own, policy=policy, for_request=True)
     context = await load(pending=(*queued, *turn))
     if queued and _has_repeated_ids(context):  # the queue stored them while the context was built

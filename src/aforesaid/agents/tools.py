@@ -142,10 +142,12 @@ async def _run(tool: Tool, arguments: Arguments, seconds: float | None) -> str:
     """Return the tool's answer. On timeout, abandon the task even if it ignores cancellation."""
     task = asyncio.ensure_future(tool.run(**arguments))
     try:
+        # Not `wait_for`, which waits for a task that ignores its cancellation.
         await asyncio.wait({task}, timeout=seconds)
     finally:
         if not task.done():
             task.cancel()
+            # A tool that ignores cancellation goes on; its late error must be retrieved and logged.
             task.add_done_callback(_log_late_failure)
     if not task.done():
         log.warning("tool %s timed out after %g s", tool.name, seconds)

@@ -82,6 +82,8 @@ class IdentificationQueue:
         pending.messages.extend(user_messages)
         del pending.messages[:-MOST_MESSAGES]
         if len(self._pending) > self._max_conversations:
+            # Bounded: under constant load the oldest conversations lose their search for names, not their
+            # turns.
             self._pending.popitem(last=False)
             _dropped.add()
         now = self._background.here().time()

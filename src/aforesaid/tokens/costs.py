@@ -58,6 +58,7 @@ def costs_by(counter: TokenCounter, *, stored_only: bool = False) -> Callable[[M
         return _count_cached(storable, message, name)
 
     if isinstance(counter, Estimator) and counter.correction != 1.0:
+        # Stored counts are uncorrected: the correction changes while the process learns.
         return lambda message: counter.corrected(cost(message))
     return cost
 
@@ -94,6 +95,7 @@ def _key(name: str, message: Message) -> Key | None:
     """Return a cache key of everything that affects the count; None if the message is not cacheable."""
     if not isinstance(message.content, str) and characters_in(message) > LARGEST_BLOCKS:
         return None
+    # UNSET cannot be encoded; an empty tuple keeps it apart from None.
     content = () if message.content is msgspec.UNSET else (message.content,)
     try:
         counted = msgspec.json.encode((message.role, message.dialect, content, message.extra))

@@ -83,6 +83,7 @@ async def ready(counter: TokenCounter) -> None:
     try:
         await asyncio.to_thread(counter.count_text, "")
     except AforesaidError as error:
+        # Loading takes up to 0.3 s. A missing rank file stays missing while the process runs.
         _broken[counter] = error
         raise
     _ready.add(counter)

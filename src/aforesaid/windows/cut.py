@@ -150,6 +150,7 @@ class Totals:
         back = self._ordered.back(start)
         before = self._preserved_up_to[start] - self._preserved_up_to[back]
         if question is not None and not (question >= back and self._preserved_sizes[question]):
+            # The look-back has counted a preserved question already.
             before += self._weights[question]
         return self._up_to[-1] - self._up_to[start] + before
 

@@ -120,6 +120,7 @@ def tags_of(message: Message) -> tuple[str, ...]:
 def group_log(entries: Iterable[Entry]) -> Grouping:
     """Group entries, which must be in reading order."""
     entry_list = list(entries)
+    # The fast path of most logs: without calls and results there is nothing to match.
     if all(map(_is_words, entry_list)):
         return each_alone(entry_list)
     parsed_entries = [parse_entry(entry) for entry in entry_list if unreadable_reason(entry) is None]
@@ -138,10 +139,12 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
             dropped += [_bare(parsed_entries[index]) for index in step]
         elif (group := _group(step, parsed_entries, matching, position)) is not None:
             groups.append(group)
+        # An empty message that carries results is not lost: its results are in the groups of their calls.
         elif not first.carries_results:
             dropped.append(_bare(first))
     if len(parsed_entries) < len(entry_list):
         dropped += [_unreadable(entry) for entry in entry_list if unreadable_reason(entry) is not None]
+    # In reading order, as the report lists them.
     dropped.sort(key=lambda part: part.entry.position)
     return Grouping(groups=tuple(groups), dropped=tuple(dropped))
 

@@ -83,6 +83,8 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
         for field in ("max_turns", "max_messages"):
             _check_count(self, field)
             if getattr(self, field) == 0:
+                # 0 and None both mean "no limit": one value, so that equal policies compare equal and share a
+                # cache.
                 force_setattr(self, field, None)
         _check_count(self, "max_tokens", least=1)
         _check_count(self, "prompt_tokens", optional=False)

@@ -31,6 +31,7 @@ def write_request(context: Context, dialect: str) -> Request:
 
 
 def _has_question(documents: Sequence[dict[str, Any]], messages: Sequence[Message]) -> bool:
+    # A request whose last message is the assistant's asks the model to continue that message.
     last = next(
         (each for each in reversed(documents) if each.get("role") not in ("system", "developer")), None
     )

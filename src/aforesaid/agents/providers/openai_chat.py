@@ -4,8 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.providers.replies import ENDED_EARLY, build_reply, list_field, refusal_error, usage_of
-from aforesaid.agents.providers.sdk import LazyClient, require, translate_errors
+from aforesaid.agents.providers.sdk import (
+    ENDED_EARLY,
+    LazyClient,
+    build_reply,
+    list_field,
+    refusal_error,
+    require,
+    translate_errors,
+    usage_of,
+)
 from aforesaid.contracts import Ask, OnText, Reply, Stop
 from aforesaid.dialects import write
 from aforesaid.errors import AgentUnavailable

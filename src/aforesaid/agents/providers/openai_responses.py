@@ -10,8 +10,16 @@ from typing import Any
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.providers.openai_chat import openai_client, secrets_of
-from aforesaid.agents.providers.replies import ENDED_EARLY, build_reply, list_field, refusal_error, usage_of
-from aforesaid.agents.providers.sdk import error_for_status, translate_errors, without_secrets
+from aforesaid.agents.providers.sdk import (
+    ENDED_EARLY,
+    build_reply,
+    error_for_status,
+    list_field,
+    refusal_error,
+    translate_errors,
+    usage_of,
+    without_secrets,
+)
 from aforesaid.contracts import Ask, OnText, Reply, Stop
 from aforesaid.dialects import write
 from aforesaid.errors import AgentError, AgentUnavailable

@@ -1,4 +1,4 @@
-"""Import provider SDKs on demand and translate their errors.
+"""Import provider SDKs on demand, translate their errors, and convert their responses to replies.
 
 SDKs take seconds to import and read certificates from disk, so that happens on a thread. SDK errors may quote
 a key or a header. Our errors quote only the provider's message with secrets removed, and are not chained to
@@ -6,19 +6,23 @@ the SDK's error.
 """
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from aforesaid.dialects import meaning_of
+from aforesaid.contracts import Reply, Stop, Usage
+from aforesaid.dialects import meaning_of, read
 from aforesaid.errors import (
     AforesaidError,
     AgentError,
     AgentRateLimited,
+    AgentRefused,
     AgentRejected,
     AgentUnavailable,
+    InvalidMessage,
     MissingExtra,
     RequestTooLong,
 )
@@ -27,6 +31,7 @@ from aforesaid.model.messages import Message
 T = TypeVar("T")
 
 _MAX_MESSAGE_CHARS = 300
+# Providers quote parts of keys and headers in their messages. Errors reach logs and users.
 _SECRETS = re.compile(
     r"\b(?:sk|pk|rk|key|api|xox\w|gh[pousr])[-_][\w*.-]{6,}"
     r"|\bAKIA[0-9A-Z]{12,}|\bASIA[0-9A-Z]{12,}|\beyJ[\w-]{8,}\.[\w.-]+"
@@ -34,6 +39,7 @@ _SECRETS = re.compile(
     r"|(?i:\b(?:x-api-key|api[-_ ]?key|authorization|token|secret|password)\b\s*[=:]\s*"
     r"(?:\w+\s+)?[^\s,;]{4,})"
 )
+# Providers report a request that is too long with status 400 and one of these texts.
 _TOO_LONG = re.compile(
     r"context_length_exceeded|prompt is too long|context window|maximum context length|too many tokens"
     r"|input is too long",
@@ -53,12 +59,14 @@ class LazyClient(Generic[T]):
     async def get(self) -> T:
         if self._client is None:
             async with self._lock:
+                # Checked again inside the lock: concurrent first requests must share one client.
                 if self._client is None:
                     self._client = await asyncio.to_thread(self._make)
         return self._client
 
     def take(self) -> T | None:
         """Return the client for closing if this object created it, and forget it."""
+        # A client that was passed in may be in use elsewhere: its owner closes it.
         if not self._is_ours:
             return None
         client, self._client = self._client, None
@@ -173,6 +181,7 @@ def error_for_status(
     """Return the error for an HTTP status."""
     if status == 429:
         return AgentRateLimited(message, retry_after=retry_after, status=status, request_id=request_id)
+    # 408 and 409 are timeouts and conflicts inside the provider: a retry can succeed.
     if status >= 500 or status in (408, 409):
         return AgentUnavailable(message, status=status, request_id=request_id)
     kind = RequestTooLong if status == 413 or _TOO_LONG.search(message) else AgentRejected
@@ -213,3 +222,88 @@ def _number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None  # an HTTP date, which some proxies send, is ignored
+
+
+UNREADABLE = "unreadable_arguments"
+ENDED_EARLY = "the response ended early"
+
+
+def build_reply(content: Any, *, dialect: str, provider: str, stop: Stop, usage: Usage | None) -> Reply:
+    """Return the reply with the provider's messages unchanged. Raise `AgentUnavailable` when it is empty."""
+    messages = _read(content, dialect, provider)
+    meanings = [meaning_of(message) for message in messages]
+    calls = any(meaning.calls for meaning in meanings)
+    if not calls and stop != "pause" and not any(meaning.text.strip() for meaning in meanings):
+        raise AgentUnavailable(f"{provider}: the response is empty")
+    if calls and stop == "end":
+        stop = "tools"  # some servers report "stop" for a reply with tool calls
+    return Reply(messages=messages, stop=stop, usage=usage)
+
+
+def _read(content: Any, dialect: str, provider: str) -> tuple[Message, ...]:
+    try:
+        return tuple(_with_valid_arguments(message) for message in read(content, dialect=dialect))
+    except InvalidMessage as error:
+        problem = f"{provider}: the response cannot be parsed: {error}"
+    raise AgentUnavailable(problem)
+
+
+def _with_valid_arguments(message: Message) -> Message:
+    """Return the message with malformed call arguments wrapped as JSON.
+
+    Models that reach their output limit, and small models, write malformed arguments. Servers reject them
+    when they are sent back. Wrapped, the tool reports them as unknown and the model can correct them.
+    """
+    extra = message.extra
+    match extra:
+        case {"type": "function_call", "arguments": str(text)} if as_json_object(text) != text:
+            return message.with_(extra=extra | {"arguments": as_json_object(text)})
+        case {"tool_calls": [*calls]} if [_with_json_arguments(call) for call in calls] != calls:
+            return message.with_(extra=extra | {"tool_calls": [_with_json_arguments(call) for call in calls]})
+    return message
+
+
+def _with_json_arguments(call: Any) -> Any:
+    match call:
+        case {"function": {"arguments": str(text), **rest}}:
+            return {**call, "function": {**rest, "arguments": as_json_object(text)}}
+    return call
+
+
+def as_json_object(arguments: str) -> str:
+    """Return call arguments unchanged if they are empty or a JSON object, else wrapped in one."""
+    try:
+        is_object = not arguments.strip() or isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return arguments if is_object else json.dumps({UNREADABLE: arguments})
+
+
+def list_field(response: Any, field: str, provider: str) -> list[Any]:
+    """Return a list field of a response. SDKs return an HTML page as text, which raises
+    `AgentUnavailable`.
+    """
+    found = getattr(response, field, None)
+    if not isinstance(found, list):
+        raise AgentUnavailable(f"{provider}: the response has an unexpected format")
+    return found
+
+
+def refusal_error(provider: str, words: str | None = None) -> AgentRefused:
+    """Return the error for a refusal, with the model's text if there is one."""
+    text = (words or "").strip()
+    return AgentRefused(f"{provider}: {text or 'the model refused to answer'}", words=text)
+
+
+def usage_of(usage: Any, *inputs: str, output: str) -> Usage | None:
+    """Return the token counts in these fields, or None without usage."""
+    if usage is None:
+        return None
+    return Usage(
+        input_tokens=sum(_count_in(usage, field) for field in inputs), output_tokens=_count_in(usage, output)
+    )
+
+
+def _count_in(usage: Any, field: str) -> int:
+    count = getattr(usage, field, None)
+    return count if isinstance(count, int) else 0

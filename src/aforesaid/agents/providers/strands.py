@@ -15,11 +15,14 @@ from contextlib import aclosing
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.providers.replies import ENDED_EARLY, as_json_object, build_reply, refusal_error
 from aforesaid.agents.providers.sdk import (
+    ENDED_EARLY,
     LazyClient,
     agent_error,
+    as_json_object,
+    build_reply,
     error_for_status,
+    refusal_error,
     require,
     tools_or_placeholders,
     without_secrets,
