@@ -11,7 +11,7 @@
 - `calls`: the way of one call through this picture
 - `connection`, `breaker`: calls to the store
 - `acceptance`, `operations`, `spool/`, `owner_queues`: accepted writes, on disk and in memory
-- `replay`, `apply`: from the spool to the store
+- `replay`: from the spool to the store
 - `last_known_state`: answers during an outage
 - `dead_letters`, `inspect`: what an operator looks at
 """

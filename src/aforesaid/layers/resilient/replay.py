@@ -15,9 +15,18 @@ from typing import TYPE_CHECKING
 from aforesaid.contracts import Appended, Document
 from aforesaid.errors import AforesaidError, StoreClosed, StoreDamaged, StoreError, StoreUnavailable
 from aforesaid.layers.resilient import dead_letters
-from aforesaid.layers.resilient.apply import Answer, apply, is_refusal, replay
 from aforesaid.layers.resilient.connection import PROBE_OWNER
-from aforesaid.layers.resilient.operations import Operation, TurnAdded, decode, encode, read_header
+from aforesaid.layers.resilient.operations import (
+    Answer,
+    Operation,
+    TurnAdded,
+    apply,
+    decode,
+    encode,
+    is_refusal,
+    read_header,
+    replay,
+)
 from aforesaid.layers.resilient.owner_queues import OwnerQueue
 from aforesaid.layers.resilient.spool import Adopted, Ref, Spool
 from aforesaid.model.conversations import Conversation
