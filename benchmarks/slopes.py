@@ -42,7 +42,7 @@ BEGIN
     END LOOP;
     CREATE TABLE aforesaid.messages_00 PARTITION OF aforesaid.messages
     FOR VALUES WITH (MODULUS 1, REMAINDER 0);
-    PERFORM aforesaid.guard_search('messages_00');
+    PERFORM aforesaid.enable_search_policy('messages_00');
 END
 $$
 """

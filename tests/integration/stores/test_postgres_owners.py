@@ -19,7 +19,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.keys import Tags, key_of
-from aforesaid.stores.postgres.terms import mark_of
+from aforesaid.stores.postgres.terms import term_prefix
 from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"
@@ -165,7 +165,7 @@ ATTACKS: dict[str, list[str]] = {
         "SELECT * FROM aforesaid.turn(NULL, 'bob', '{bob}', now(), NULL, true, NULL, NULL,"
         " '{{}}', NULL, NULL, '{{}}')",
         "SELECT aforesaid.known_ids_differ('bob', '{bob}', ARRAY['m1'], NULL, NULL)",
-        "SELECT aforesaid.store_documents('bob', '{bob}', '[]', true)",
+        "SELECT aforesaid.store_messages('bob', '{bob}', '[]', true)",
     ],
     "meets bob's id": [
         "INSERT INTO api.conversations (id) VALUES ('{bob}') RETURNING *",
@@ -339,7 +339,7 @@ def test_nobody_finds_out_which_words_bob_has_said(
         ((part,),) = connection.execute("SELECT aforesaid.partition_of('bob')").fetchall()
     seen = []
     for word in ("spare", "zebra"):
-        given = {"word": word, "owner": owner, "part": part, "mark": mark_of("bob"), "explain": EXPLAIN}
+        given = {"word": word, "owner": owner, "part": part, "mark": term_prefix("bob"), "explain": EXPLAIN}
         with house.connection(role) as connection:
             seen.append(attack(connection, house, [sql.format(**given) for sql in ASKED]).replace(word, "…"))
     assert seen[0] == seen[1]
@@ -353,12 +353,12 @@ def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: 
     """The index is only ever asked for terms with the mark of the owner in the policy."""
     with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
         connection.execute(
-            "SELECT set_config('aforesaid.terms', %s, true)", (terms.replace("{bob}", mark_of("bob")),)
+            "SELECT set_config('aforesaid.terms', %s, true)", (terms.replace("{bob}", term_prefix("bob")),)
         )
         sought = connection.execute("SELECT aforesaid.search_query('ann')::text").fetchall()[0][0]
     lexemes = re.findall(r"'((?:[^']|'')*)'", sought)
     assert len(lexemes) == len(terms.split(" "))
-    assert all(lexeme.startswith(mark_of("ann")) for lexeme in lexemes)
+    assert all(lexeme.startswith(term_prefix("ann")) for lexeme in lexemes)
 
 
 def test_the_same_questions_show_bob_what_is_his(house: House) -> None:

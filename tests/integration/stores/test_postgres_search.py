@@ -24,7 +24,7 @@ from aforesaid.search.ranking import Scorer
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.keys import key_of
 from aforesaid.stores.postgres.store import PostgresStore
-from aforesaid.stores.postgres.terms import COMMON, MAX_FACTOR, MAX_FREQUENCY, indexed, mark_of, plan
+from aforesaid.stores.postgres.terms import COMMON, MAX_FACTOR, MAX_FREQUENCY, indexed, plan, term_prefix
 from aforesaid.testing import FixedClock
 from tests.examples import examples
 from tests.servers.postgres import Databases
@@ -320,8 +320,8 @@ async def test_any_owner_can_search(backend: PostgresBackend, owner: str) -> Non
 async def test_marks_are_those_of_the_schema(postgres_url: str, backend: PostgresBackend) -> None:
     with psycopg.connect(postgres_url) as connection:
         for owner in ("ann", "🙂", key_of("x" * 1_000)):
-            found = connection.execute("SELECT aforesaid.mark_of(%s)", (owner,)).fetchone()
-            assert found == (mark_of(owner),)
+            found = connection.execute("SELECT aforesaid.term_prefix(%s)", (owner,)).fetchone()
+            assert found == (term_prefix(owner),)
 
 
 async def test_what_plain_sql_wrote_is_found(backend: PostgresBackend, postgres_url: str) -> None:
@@ -520,7 +520,7 @@ async def test_a_superuser_finds_the_same_through_the_index(
     assert known.frequencies == (1, 1)
     async with backend.connection() as connection:
         cursor = await connection.execute(
-            "SELECT aforesaid.partition_of('ann'), aforesaid.unbound_search('messages_00')"
+            "SELECT aforesaid.partition_of('ann'), aforesaid.search_condition('messages_00')"
         )
         ((part, search),) = await cursor.fetchall()
         await connection.execute("SET aforesaid.terms = 'thing7'")

@@ -46,10 +46,10 @@ BEGIN
     END LOOP;
     FOR guarded IN
         SELECT c.relname FROM pg_policy AS p JOIN pg_class AS c ON c.oid = p.polrelid
-        WHERE c.relnamespace = 'aforesaid'::regnamespace AND p.polname = 'sought_rows'
+        WHERE c.relnamespace = 'aforesaid'::regnamespace AND p.polname = 'matching_rows'
     LOOP
         EXECUTE format(
-            'ALTER POLICY sought_rows ON aforesaid.%I USING (owner = aforesaid.current_owner()'
+            'ALTER POLICY matching_rows ON aforesaid.%I USING (owner = aforesaid.current_owner()'
             ' AND terms @@ aforesaid.search_query(aforesaid.current_owner()))', guarded);
     END LOOP;
 END

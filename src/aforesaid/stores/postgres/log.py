@@ -107,7 +107,7 @@ class Log:
             raise
         check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
         written = await self._write(
-            conversation_id, messages, bodies, turn, expected_revision, head, afresh=True
+            conversation_id, messages, bodies, turn, expected_revision, head, rewrite=True
         )
         assert written is not None, "a rewrite knows no ids"
         return written
@@ -121,7 +121,7 @@ class Log:
         expected_revision: int | None,
         head: str | None,
         *,
-        afresh: bool = False,
+        rewrite: bool = False,
     ) -> Appended | None:
         """Store the new messages; return None if more ids of the turn turn out to be known."""
         now = self._connection.now()
@@ -137,7 +137,7 @@ class Log:
             "now": now,
         }
         sealed, seen = split_head(head)
-        values |= {"expected": expected_revision, "afresh": afresh, "head": sealed, "seen": seen}
+        values |= {"expected": expected_revision, "rewrite": rewrite, "head": sealed, "seen": seen}
         written = await self._write_turn(values)
         if written.state == "missing":
             raise ConversationNotFound(conversation_id)

@@ -55,7 +55,7 @@ SELECT
     (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
     (done.conversation).updated_at
 FROM aforesaid.turn(
-    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(afresh)s, %(known_keys)s::text[],
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(rewrite)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
     %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[], %(head)s, %(seen)s
 ) AS done;

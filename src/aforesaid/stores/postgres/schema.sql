@@ -160,7 +160,7 @@ CREATE INDEX conversations_by_expiry ON aforesaid.conversations (expires_at) WHE
 -- The log. `at` and `sequence` give the reading order. `body` is the message in its wire format, as text and not as
 -- jsonb, which cannot represent NUL and lone surrogates.
 --
--- `terms` are the index terms: each with its owner's prefix (see `aforesaid.mark_of`), its frequency as position, and
+-- `terms` are the index terms: each with its owner's prefix (see `aforesaid.term_prefix`), its frequency as position, and
 -- the weight D, C, B or A for once, twice, three times or more. `term_count` is the number of terms, with repetitions.
 -- Both are NULL until the message is indexed.
 CREATE TABLE aforesaid.messages (
@@ -222,7 +222,7 @@ CREATE TABLE aforesaid.documents (
 -- `aforesaid.operator`. The setting alone grants nothing.
 --
 -- The conditions are sub-selects, so that they are evaluated once per statement, not once per row.
-CREATE FUNCTION aforesaid.guard(p_table text) RETURNS void
+CREATE FUNCTION aforesaid.enable_row_security(p_table text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE aforesaid.%I ENABLE ROW LEVEL SECURITY', p_table);
@@ -246,7 +246,7 @@ $$;
 -- time.
 
 -- Return the prefix of an owner's terms: 48 bits of a digest, so that collisions are rare.
-CREATE FUNCTION aforesaid.mark_of(p_owner text) RETURNS text
+CREATE FUNCTION aforesaid.term_prefix(p_owner text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -255,11 +255,11 @@ END
 $$;
 
 -- Return a term of an owner as a query, with any characters quoted.
-CREATE FUNCTION aforesaid.term_query(p_mark text, p_term text) RETURNS text
+CREATE FUNCTION aforesaid.term_query(p_prefix text, p_term text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN '''' || replace(replace(p_mark || p_term, '\', '\\'), '''', '''''') || '''';
+    RETURN '''' || replace(replace(p_prefix || p_term, '\', '\\'), '''', '''''') || '''';
 END
 $$;
 
@@ -269,12 +269,12 @@ CREATE FUNCTION aforesaid.search_query(p_owner text) RETURNS tsquery
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    mark text := aforesaid.mark_of(p_owner);
+    prefix text := aforesaid.term_prefix(p_owner);
 BEGIN
     RETURN (
         SELECT string_agg(groups.any_of, ' | ')
         FROM (
-            SELECT '(' || string_agg(aforesaid.term_query(mark, asked.term), ' | ') || ')' AS any_of
+            SELECT '(' || string_agg(aforesaid.term_query(prefix, asked.term), ' | ') || ')' AS any_of
             FROM unnest(string_to_array(nullif(current_setting('aforesaid.terms', true), ''), ' '))
                 WITH ORDINALITY AS asked (term, place)
             GROUP BY asked.place / 100
@@ -291,13 +291,13 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION aforesaid.guard_search(p_table text) RETURNS void
+CREATE FUNCTION aforesaid.enable_search_policy(p_table text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('ALTER TABLE aforesaid.%I ENABLE ROW LEVEL SECURITY', p_table);
     EXECUTE format('ALTER TABLE aforesaid.%I FORCE ROW LEVEL SECURITY', p_table);
     EXECUTE format(
-        'CREATE POLICY sought_rows ON aforesaid.%I FOR SELECT USING ('
+        'CREATE POLICY matching_rows ON aforesaid.%I FOR SELECT USING ('
         ' owner = (SELECT aforesaid.current_owner())'
         ' AND terms @@ (SELECT aforesaid.search_query(aforesaid.current_owner())))', p_table);
 END
@@ -315,20 +315,20 @@ BEGIN
                 'CREATE TABLE aforesaid.%I PARTITION OF aforesaid.%I'
                 ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, parted, part);
             IF parted = 'messages' THEN
-                PERFORM aforesaid.guard_search(name);
+                PERFORM aforesaid.enable_search_policy(name);
             ELSE
-                PERFORM aforesaid.guard(name);
+                PERFORM aforesaid.enable_row_security(name);
             END IF;
         END LOOP;
     END LOOP;
     FOREACH name IN ARRAY ARRAY['contacts', 'conversations', 'messages', 'sessions', 'documents'] LOOP
-        PERFORM aforesaid.guard(name);
+        PERFORM aforesaid.enable_row_security(name);
     END LOOP;
 END
 $$;
 
 -- The search for roles without row-level security: a superuser, or a role with BYPASSRLS.
-CREATE FUNCTION aforesaid.unbound_search(p_part text) RETURNS text
+CREATE FUNCTION aforesaid.search_condition(p_part text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF row_security_active('aforesaid.' || quote_ident(p_part)) THEN
@@ -511,11 +511,11 @@ $$;
 --   known     ids other than those in p_known_keys are known; nothing was stored
 --   moved     the revision is not the expected one; nothing was stored
 --   missing   the conversation is missing
--- `p_afresh` replaces all messages. Times and keys are NULL if no message has one. `p_name` is the owner (full name,
+-- `p_rewrite` replaces all messages. Times and keys are NULL if no message has one. `p_name` is the owner (full name,
 -- not key); NULL keeps the owner of the session. `p_terms` and `p_term_counts` are the index terms of each message if
 -- its time is `p_now`; NULL means not analysed yet.
 CREATE FUNCTION aforesaid.turn(
-    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_afresh boolean,
+    p_name text, p_owner text, p_id uuid, p_now timestamptz, p_expected bigint, p_rewrite boolean,
     p_known_keys text[], p_known_sequences bigint[],
     p_roles text[], p_times timestamptz[], p_keys text[], p_bodies text[],
     p_terms text[] DEFAULT NULL, p_term_counts integer[] DEFAULT NULL, p_head text DEFAULT NULL,
@@ -546,7 +546,7 @@ BEGIN
     -- the turn was sealed after, empty for none.
     moved := coalesce(conversation.revision <> p_expected, false)
         OR coalesce(p_seen <> coalesce(conversation.head, ''), false);
-    IF NOT p_afresh AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
+    IF NOT p_rewrite AND (p_known_keys IS NOT NULL OR (p_keys IS NOT NULL AND moved)) THEN
         IF aforesaid.known_ids_differ(p_owner, p_id, p_keys, p_known_keys, p_known_sequences) THEN
             state := 'known';
             RETURN;
@@ -558,7 +558,7 @@ BEGIN
     END IF;
     state := 'stored';
     sequence := conversation.next_sequence;
-    IF p_afresh THEN
+    IF p_rewrite THEN
         DELETE FROM aforesaid.messages AS m WHERE m.owner = p_owner AND m.conversation_id = p_id;
         DELETE FROM aforesaid.documents AS d WHERE d.owner = p_owner AND d.conversation_id = p_id;
         conversation.last_message_at := NULL;
@@ -594,7 +594,7 @@ BEGIN
     ON CONFLICT (owner, conversation_id, message_key) WHERE message_key IS NOT NULL DO NOTHING;
     GET DIAGNOSTICS put = ROW_COUNT;
     IF put < size THEN
-        IF p_afresh THEN
+        IF p_rewrite THEN
             RAISE unique_violation USING MESSAGE = 'an id stands twice in what is put, and nothing was changed';
         END IF;
         IF put > 0 THEN  -- the others go again
@@ -799,7 +799,7 @@ BEGIN
         PERFORM aforesaid.set_search_terms(ARRAY[term]);
         EXECUTE format(
             'SELECT count(*) FROM aforesaid.%I AS m WHERE m.owner = $1 AND m.conversation_id <> ALL ($2)', part)
-            || aforesaid.unbound_search(part)
+            || aforesaid.search_condition(part)
         INTO found USING p_owner, expired;
         frequencies := frequencies || found;
     END LOOP;
@@ -820,11 +820,11 @@ CREATE FUNCTION aforesaid.matching_messages(
 LANGUAGE plpgsql AS $$
 DECLARE
     part text := aforesaid.partition_of(p_owner);
-    mark text := aforesaid.mark_of(p_owner);
+    prefix text := aforesaid.term_prefix(p_owner);
     marked text[] := ARRAY(
-        SELECT mark || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
+        SELECT prefix || asked.term FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
     sought text[] := ARRAY(
-        SELECT aforesaid.term_query(mark, asked.term)
+        SELECT aforesaid.term_query(prefix, asked.term)
         FROM unnest(p_terms) WITH ORDINALITY AS asked (term, place) ORDER BY asked.place);
 BEGIN
     PERFORM aforesaid.set_owner(p_name);
@@ -850,7 +850,7 @@ BEGIN
             LIMIT $7
         ) AS best
         ORDER BY best.score DESC, best.at DESC, best.sequence DESC, best.conversation_id
-    $search$, part, aforesaid.unbound_search(part))
+    $search$, part, aforesaid.search_condition(part))
     USING p_owner, marked, sought, p_weights, p_average, p_expired, p_limit, p_saturation, p_length;
 END
 $$;
@@ -908,8 +908,8 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge, aforesaid.admit, aforesaid.guard,
-    aforesaid.guard_search, aforesaid.disable_statistics, aforesaid.notify_watchers FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge, aforesaid.admit, aforesaid.enable_row_security,
+    aforesaid.enable_search_policy, aforesaid.disable_statistics, aforesaid.notify_watchers FROM PUBLIC;
 
 -- The documented face --------------------------------------------------------------------------
 
@@ -942,7 +942,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 RETURN to_char(p_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"');
 
 -- Return a message in its documented form, as `Message.to_dict` does.
-CREATE FUNCTION aforesaid.document(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
+CREATE FUNCTION aforesaid.message_as_json(p_role text, p_at timestamptz, p_body text) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     body jsonb := aforesaid.body_as_json(p_body);
@@ -962,7 +962,7 @@ END
 $$;
 
 -- Convert documents to the rows for `turn`. Reject documents that the store could not read back.
-CREATE FUNCTION aforesaid.parse_documents(p_documents jsonb)
+CREATE FUNCTION aforesaid.parse_messages(p_messages jsonb)
 RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text, body text)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -971,10 +971,10 @@ DECLARE
     given jsonb;
     extra jsonb;
 BEGIN
-    IF jsonb_typeof(p_documents) IS DISTINCT FROM 'array' THEN
+    IF jsonb_typeof(p_messages) IS DISTINCT FROM 'array' THEN
         RAISE check_violation USING MESSAGE = 'messages must be an array';
     END IF;
-    FOR document, place IN SELECT * FROM jsonb_array_elements(p_documents) WITH ORDINALITY LOOP
+    FOR document, place IN SELECT * FROM jsonb_array_elements(p_messages) WITH ORDINALITY LOOP
         IF jsonb_typeof(document) <> 'object' THEN
             RAISE check_violation USING MESSAGE = format('message %s must be an object', place);
         END IF;
@@ -1099,7 +1099,7 @@ CREATE VIEW api.conversations WITH (security_invoker = true) AS
 SELECT
     c.id, c.client_id, c.client_name, c.subject, c.channel, c.status, c.priority, c.assigned_to,
     (
-        SELECT coalesce(jsonb_agg(aforesaid.document(m.role, m.at, m.body) ORDER BY m.at, m.sequence), '[]')
+        SELECT coalesce(jsonb_agg(aforesaid.message_as_json(m.role, m.at, m.body) ORDER BY m.at, m.sequence), '[]')
         FROM aforesaid.messages AS m
         WHERE m.owner = c.owner AND m.conversation_id = c.id
     ) AS messages,
@@ -1124,7 +1124,7 @@ ALTER VIEW api.conversations ALTER COLUMN created_at SET DEFAULT now();
 ALTER VIEW api.conversations ALTER COLUMN updated_at SET DEFAULT now();
 
 -- Return the owner for writes of plain SQL; raise an error without one.
-CREATE FUNCTION aforesaid.writer() RETURNS text
+CREATE FUNCTION aforesaid.require_owner() RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF aforesaid.current_owner() IS NULL THEN
@@ -1137,7 +1137,7 @@ END
 $$;
 
 -- Return the owner's full name if its key is a digest.
-CREATE FUNCTION aforesaid.writer_name() RETURNS text
+CREATE FUNCTION aforesaid.full_owner_name() RETURNS text
 LANGUAGE sql STABLE
 RETURN nullif(coalesce(
     nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', ''),
@@ -1146,7 +1146,7 @@ RETURN nullif(coalesce(
 ), aforesaid.current_owner());
 
 -- Append documents as one turn, or replace all messages.
-CREATE FUNCTION aforesaid.store_documents(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+CREATE FUNCTION aforesaid.store_messages(p_owner text, p_id uuid, p_messages jsonb, p_rewrite boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     roles text[];
@@ -1156,48 +1156,48 @@ DECLARE
 BEGIN
     -- Lock until the end of the transaction, so that the known ids cannot change.
     PERFORM FROM aforesaid.conversations AS c WHERE c.owner = p_owner AND c.id = p_id FOR NO KEY UPDATE;
-    PERFORM aforesaid.check_ids(p_owner, p_id, p_documents, p_afresh);
+    PERFORM aforesaid.check_ids(p_owner, p_id, p_messages, p_rewrite);
     WITH stored AS (
-        SELECT m.message_key AS key, m.body, aforesaid.document(m.role, m.at, m.body) AS document
+        SELECT m.message_key AS key, m.body, aforesaid.message_as_json(m.role, m.at, m.body) AS document
         FROM aforesaid.messages AS m
         WHERE m.owner = p_owner AND m.conversation_id = p_id
-            AND (p_afresh OR m.message_key IN (SELECT aforesaid.key_of(d ->> 'message_id')
-                                               FROM jsonb_array_elements(p_documents) AS d))
+            AND (p_rewrite OR m.message_key IN (SELECT aforesaid.key_of(d ->> 'message_id')
+                                               FROM jsonb_array_elements(p_messages) AS d))
     ),
     once AS (
         SELECT DISTINCT ON (incoming.key, CASE WHEN incoming.key IS NULL THEN incoming.place END) incoming.*
-        FROM aforesaid.parse_documents(p_documents) AS incoming
-        WHERE p_afresh OR incoming.key IS NULL OR incoming.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
+        FROM aforesaid.parse_messages(p_messages) AS incoming
+        WHERE p_rewrite OR incoming.key IS NULL OR incoming.key NOT IN (SELECT key FROM stored WHERE key IS NOT NULL)
         ORDER BY incoming.key, CASE WHEN incoming.key IS NULL THEN incoming.place END, incoming.place
     ),
     -- An unchanged message keeps its body, which may contain more than its document shows.
-    kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_afresh)
+    kept AS (SELECT DISTINCT ON (document) document, body FROM stored WHERE p_rewrite)
     SELECT
         coalesce(array_agg(once.role ORDER BY place), '{}'), coalesce(array_agg(once.at ORDER BY place), '{}'),
         coalesce(array_agg(once.key ORDER BY place), '{}'),
         coalesce(array_agg(coalesce(kept.body, once.body) ORDER BY place), '{}')
     INTO roles, times, keys, bodies
     FROM once LEFT JOIN kept ON kept.document = once.document;
-    PERFORM aforesaid.turn(NULL, p_owner, p_id, now(), NULL, p_afresh, NULL, NULL, roles, times, keys, bodies);
+    PERFORM aforesaid.turn(NULL, p_owner, p_id, now(), NULL, p_rewrite, NULL, NULL, roles, times, keys, bodies);
 END
 $$;
 
 -- A message id identifies one message: other content with the same id is an error.
-CREATE FUNCTION aforesaid.check_ids(p_owner text, p_id uuid, p_documents jsonb, p_afresh boolean) RETURNS void
+CREATE FUNCTION aforesaid.check_ids(p_owner text, p_id uuid, p_messages jsonb, p_rewrite boolean) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     clash text;
 BEGIN
-    IF NOT jsonb_path_exists(p_documents, '$[*].message_id') THEN
+    IF NOT jsonb_path_exists(p_messages, '$[*].message_id') THEN
         RETURN;
     END IF;
-    WITH incoming AS (SELECT * FROM aforesaid.parse_documents(p_documents) WHERE key IS NOT NULL),
+    WITH incoming AS (SELECT * FROM aforesaid.parse_messages(p_messages) WHERE key IS NOT NULL),
     earlier AS (
         SELECT incoming.key, incoming.place, incoming.document FROM incoming
         UNION ALL
-        SELECT m.message_key, 0, aforesaid.document(m.role, m.at, m.body)
+        SELECT m.message_key, 0, aforesaid.message_as_json(m.role, m.at, m.body)
         FROM aforesaid.messages AS m
-        WHERE NOT p_afresh AND m.owner = p_owner AND m.conversation_id = p_id
+        WHERE NOT p_rewrite AND m.owner = p_owner AND m.conversation_id = p_id
             AND m.message_key IN (SELECT key FROM incoming)
     )
     SELECT incoming.key INTO clash
@@ -1215,7 +1215,7 @@ $$;
 CREATE FUNCTION aforesaid.api_insert() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
 BEGIN
     DELETE FROM aforesaid.conversations AS c
     WHERE c.owner = me AND c.id = NEW.id AND c.expires_at <= now();
@@ -1223,14 +1223,14 @@ BEGIN
         owner, id, owner_name, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
         notes, unread_count, message_count, revision, ttl, expires_at, created_at, updated_at
     ) VALUES (
-        me, coalesce(NEW.id, gen_random_uuid()), aforesaid.writer_name(), NEW.channel, NEW.status, NEW.priority,
+        me, coalesce(NEW.id, gen_random_uuid()), aforesaid.full_owner_name(), NEW.channel, NEW.status, NEW.priority,
         NEW.client_id, NEW.client_name, NEW.subject, NEW.assigned_to, coalesce(NEW.tags, '{}'), NEW.notes, 0, 0, 0,
         aforesaid.default_ttl(), aforesaid.expiry(aforesaid.default_ttl(), now()),
         coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
     ) RETURNING id INTO NEW.id;
     PERFORM aforesaid.notify(me, NEW.id);
     IF NEW.messages <> '[]' THEN
-        PERFORM aforesaid.store_documents(me, NEW.id, NEW.messages, false);
+        PERFORM aforesaid.store_messages(me, NEW.id, NEW.messages, false);
     END IF;
     IF NEW.unread_count <> 0 THEN
         UPDATE aforesaid.conversations AS c SET unread_count = NEW.unread_count
@@ -1248,7 +1248,7 @@ CREATE TRIGGER insert_conversation INSTEAD OF INSERT ON api.conversations
 CREATE FUNCTION aforesaid.api_update() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
     moved bigint;
 BEGIN
     IF NEW.id IS DISTINCT FROM OLD.id THEN
@@ -1306,9 +1306,9 @@ BEGIN
     INTO head, rest
     FROM jsonb_array_elements(p_new) WITH ORDINALITY AS incoming (document, place);
     IF head = p_old THEN
-        PERFORM aforesaid.store_documents(p_owner, p_id, rest, false);
+        PERFORM aforesaid.store_messages(p_owner, p_id, rest, false);
     ELSE
-        PERFORM aforesaid.store_documents(p_owner, p_id, p_new, true);
+        PERFORM aforesaid.store_messages(p_owner, p_id, p_new, true);
     END IF;
 END
 $$;
@@ -1316,7 +1316,7 @@ $$;
 CREATE FUNCTION aforesaid.api_delete() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
 BEGIN
     DELETE FROM aforesaid.conversations AS c WHERE c.owner = me AND c.id = OLD.id;
     IF NOT FOUND THEN
@@ -1334,13 +1334,13 @@ CREATE TRIGGER delete_conversation INSTEAD OF DELETE ON api.conversations
 CREATE FUNCTION aforesaid.api_insert_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
     given uuid := coalesce(NEW.id, gen_random_uuid());
 BEGIN
     INSERT INTO aforesaid.contacts AS p (
         owner, owner_name, id, name, nicknames, company, email, phone, notes, created_at, updated_at
     ) VALUES (
-        me, aforesaid.writer_name(), given, NEW.name, coalesce(NEW.nicknames, '{}'),
+        me, aforesaid.full_owner_name(), given, NEW.name, coalesce(NEW.nicknames, '{}'),
         NEW.company, NEW.email, NEW.phone, NEW.notes, coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
     )
     ON CONFLICT (owner, id) DO UPDATE
@@ -1365,7 +1365,7 @@ CREATE TRIGGER insert_contact INSTEAD OF INSERT ON api.contacts
 CREATE FUNCTION aforesaid.api_update_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
 BEGIN
     IF NEW.id IS DISTINCT FROM OLD.id THEN
         RAISE check_violation USING MESSAGE = 'the id of a contact does not change';
@@ -1397,7 +1397,7 @@ CREATE TRIGGER update_contact INSTEAD OF UPDATE ON api.contacts
 CREATE FUNCTION aforesaid.api_delete_contact() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
-    me text := aforesaid.writer();
+    me text := aforesaid.require_owner();
     let_go record;
 BEGIN
     FOR let_go IN

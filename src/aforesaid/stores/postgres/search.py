@@ -23,9 +23,9 @@ from aforesaid.stores.postgres.terms import (
     at_moment,
     index_values,
     indexed,
-    mark_of,
     plan,
     storable,
+    term_prefix,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SearchIndex:
         self._backend = backend
         self._name = name
         self._owner = owner
-        self._mark = mark_of(owner)
+        self._prefix = term_prefix(owner)
 
     async def of(self, messages: Sequence[Message], bodies: Sequence[str], now: datetime) -> list[Indexed]:
         """Analyse these messages; those without a timestamp get the current time."""
@@ -52,7 +52,7 @@ class SearchIndex:
         return self._of(messages, now)
 
     def _of(self, messages: Sequence[Message], now: datetime) -> list[Indexed]:
-        return [indexed(self._mark, at_moment(message, now)) for message in messages]
+        return [indexed(self._prefix, at_moment(message, now)) for message in messages]
 
     async def matches(self, terms: Sequence[str], limit: int, now: datetime) -> Matches:
         """See `contracts.Searchable`."""

@@ -27,8 +27,8 @@ MAX_FACTOR = SATURATION + 1
 """The largest factor of a term's weight in a score of `aforesaid.matching_messages`."""
 
 
-def mark_of(owner: str) -> str:
-    """Return the prefix of all terms of an owner: `aforesaid.mark_of`."""
+def term_prefix(owner: str) -> str:
+    """Return the prefix of all terms of an owner: `aforesaid.term_prefix`."""
     return b64encode(sha256(owner.encode()).digest()[:6]).decode()
 
 
@@ -39,18 +39,18 @@ class Indexed(NamedTuple):
     term_count: int
 
 
-def indexed(mark: str, message: Message) -> Indexed:
+def indexed(prefix: str, message: Message) -> Indexed:
     """Return the columns `terms` and `term_count` of a message."""
     terms = indexed_terms(message)
-    return Indexed(_vector(mark, terms), len(terms))
+    return Indexed(_vector(prefix, terms), len(terms))
 
 
-def _vector(mark: str, terms: Sequence[str]) -> str:
+def _vector(prefix: str, terms: Sequence[str]) -> str:
     if len(set(terms)) == len(terms) <= SAFE_TERM_COUNT:
-        return " ".join([f"{mark}{term}:1" for term in terms])  # the usual case, in half the time
+        return " ".join([f"{prefix}{term}:1" for term in terms])  # the usual case, in half the time
     counts = Counter(terms)
-    stored = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(mark, counts)
-    return " ".join([f"{mark}{term}:{_frequency(count)}" for term, count in stored])
+    stored = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(prefix, counts)
+    return " ".join([f"{prefix}{term}:{_frequency(count)}" for term, count in stored])
 
 
 def _frequency(count: int) -> str:
@@ -59,8 +59,8 @@ def _frequency(count: int) -> str:
     return f"{min(count, MAX_FREQUENCY)}{'DCBA'[min(count, 4) - 1]}"
 
 
-def _fitting(mark: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
-    overhead = len(mark) + 8  # a lexeme's position is two numbers of two bytes, aligned
+def _fitting(prefix: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
+    overhead = len(prefix) + 8  # a lexeme's position is two numbers of two bytes, aligned
     sizes = accumulate(len(term.encode()) + overhead for term in counts)
     return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= MAX_VECTOR_BYTES]
 

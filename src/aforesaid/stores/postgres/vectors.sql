@@ -49,9 +49,9 @@ BEGIN
         EXECUTE format(
             'CREATE TABLE aforesaid.%I PARTITION OF aforesaid.vectors'
             ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', name, part);
-        PERFORM aforesaid.guard(name);
+        PERFORM aforesaid.enable_row_security(name);
     END LOOP;
-    PERFORM aforesaid.guard('vectors');
+    PERFORM aforesaid.enable_row_security('vectors');
     -- A sample of vectors in the server's statistics would outlive them.
     ALTER TABLE aforesaid.vectors ALTER COLUMN vector SET STATISTICS 0;
     FOR role IN
