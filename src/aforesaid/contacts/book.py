@@ -176,7 +176,6 @@ class Contacts:
         """Return contacts by parts of names, companies, addresses and numbers, best first. Tolerate
         misspellings.
         """
-        from aforesaid.contacts.book import look_up
         from aforesaid.contacts.name_index import NameIndex
 
         check_count(limit, field="limit", least=1)

@@ -12,9 +12,9 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from aforesaid._internal.background import Background
 from aforesaid._internal.bounded import BoundedDict
@@ -49,8 +49,13 @@ class ConversationKey(NamedTuple):
     conversation_id: str
 
 
+Link: TypeAlias = Callable[[str, Sequence[Message]], Awaitable[object]]
+"""Links a conversation to the client that its messages name."""
+
+
 class _PendingMessages(NamedTuple):
     store: ConversationStore
+    link: Link
     messages: list[Message]
 
 
@@ -67,7 +72,13 @@ class IdentificationQueue:
         self._background = Background(self._work, lambda: bool(self._pending), name="aforesaid-clients")
 
     def enqueue(
-        self, owner: str, store: ConversationStore, conversation_id: str, messages: Sequence[Message]
+        self,
+        owner: str,
+        store: ConversationStore,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        link: Link,
     ) -> None:
         """Enqueue the user messages, unless the owner is known to have no contacts."""
         if self._background.is_closed or self._resources.is_known_empty(owner):
@@ -78,7 +89,7 @@ class IdentificationQueue:
         key = ConversationKey(owner, conversation_id)
         pending = self._pending.get(key)
         if pending is None:
-            pending = self._pending[key] = _PendingMessages(store, [])
+            pending = self._pending[key] = _PendingMessages(store, link, [])
         pending.messages.extend(user_messages)
         del pending.messages[:-MOST_MESSAGES]
         if len(self._pending) > self._max_conversations:
@@ -129,11 +140,8 @@ class IdentificationQueue:
             await self._process(key, pending)
 
     async def _process(self, key: ConversationKey, pending: _PendingMessages) -> None:
-        from aforesaid.contacts.association import Association
-
         try:
-            association = Association(pending.store, key.owner, self._resources)
-            await association.link_by_messages(key.conversation_id, pending.messages)
+            await pending.link(key.conversation_id, pending.messages)
         except AforesaidError as error:
             log.warning(
                 "linking conversation %s to a client failed: %s", key.conversation_id, describe(error)
@@ -141,8 +149,6 @@ class IdentificationQueue:
         except Exception:  # the edge of a background task: other conversations must continue
             log.exception("linking conversation %s to a client failed", key.conversation_id)
 
-
-log = logging.getLogger("aforesaid.contacts")
 
 FRESH_SECONDS = 60.0
 """Seconds before an index is checked for changes by others."""

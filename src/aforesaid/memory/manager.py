@@ -54,12 +54,12 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.speech.interruptions import note_interruption
 from aforesaid.stores.blobs import BlobStore
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.summaries.records import Summary
 from aforesaid.summaries.service import Summaries, SummaryResources
 from aforesaid.telemetry import events
 from aforesaid.telemetry.instrumentation import watched
 from aforesaid.tokens import Estimator
+from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import (
     WindowPolicy,
     write_request,
@@ -307,6 +307,13 @@ class ConversationManager:
 
         return Association(self.store, self.scope.owner, self.contact_resources)
 
+    async def _link_to_client(self, conversation_id: str, messages: Sequence[Message]) -> None:
+        """Link the conversation to the client that the messages name. The queue calls this after the turn."""
+        from aforesaid.contacts.association import Association
+
+        association = Association(self.store, self.scope.owner, self.contact_resources)
+        await association.link_by_messages(conversation_id, messages)
+
     async def mark_read(self, conversation_id: str) -> Conversation:
         """Set the number of unread messages to 0."""
         return await self.store.update(conversation_id, Changes(unread_count=0))
@@ -370,7 +377,9 @@ class ConversationManager:
         self.searcher.enqueue_indexing(conversation_id)
         events.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
-            self.contact_resources.queue.enqueue(self.scope.owner, self.store, conversation_id, prepared)
+            self.contact_resources.queue.enqueue(
+                self.scope.owner, self.store, conversation_id, prepared, link=self._link_to_client
+            )
         return stored
 
     async def append_to_session(

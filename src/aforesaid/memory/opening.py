@@ -40,11 +40,11 @@ from aforesaid.retention.rules import Expiring
 from aforesaid.retention.sweep import sweep_forever
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import blobs_at, owner_key, purge_blobs
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.stores.urls import backend_for, is_server
 from aforesaid.summaries.service import SummaryResources
 from aforesaid.telemetry import describe, events
 from aforesaid.tokens import is_ready, ready
+from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
     from aforesaid.layers.resilient import Health

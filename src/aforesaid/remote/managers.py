@@ -30,7 +30,7 @@ from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
 from aforesaid.remote.turns import SyncTurn
 from aforesaid.settings import ConversationConfig
-from aforesaid.stores.owner_scope import OwnerScope
+from aforesaid.transfer.owner_scope import OwnerScope
 
 
 class ManagerMethods:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
 from aforesaid.retention.removal import Removal
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import events
+from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
     from aforesaid.transfer.archive_files import Archive

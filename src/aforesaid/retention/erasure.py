@@ -48,8 +48,8 @@ from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.notes.records import notes_from, remove_notes_from
 from aforesaid.retention.receipts import Receipt, counts_of, larger_counts, with_digest
 from aforesaid.stores.blobs import BlobStore, owner_key
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe
+from aforesaid.transfer.owner_scope import OwnerScope
 
 log = logging.getLogger("aforesaid.erasure")
 

@@ -17,8 +17,8 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import NotesCache, remove_notes_from
 from aforesaid.retention.rules import Lifetimes
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import events
+from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt

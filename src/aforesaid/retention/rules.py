@@ -31,8 +31,8 @@ from aforesaid.model.lifetimes import (
     spoken_span,
 )
 from aforesaid.notes.records import purge_notes
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe, events
+from aforesaid.transfer.owner_scope import OwnerScope
 
 log = logging.getLogger("aforesaid.retention")
 

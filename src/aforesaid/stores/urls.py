@@ -1,30 +1,26 @@
 """Parse store URLs and create backends. Import a store's module only when its URL is used."""
 
-from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import import_module
-from typing import cast
 from urllib.parse import parse_qsl, unquote, urlsplit
-
-from msgspec import Struct
 
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.ids import storable_text
+from aforesaid.stores.addresses import Address
 
 STORES = {
-    "file": "aforesaid.stores.json_file",
-    "memory": "aforesaid.stores.memory",
-    "postgres": "aforesaid.stores.postgres",
-    "postgresql": "aforesaid.stores.postgres",
-    "sqlite": "aforesaid.stores.sqlite",
-    "redis": "aforesaid.stores.redis",
-    "rediss": "aforesaid.stores.redis",
-    "redis+cluster": "aforesaid.stores.redis",
-    "rediss+cluster": "aforesaid.stores.redis",
+    "file": "json_file",
+    "memory": "memory",
+    "postgres": "postgres",
+    "postgresql": "postgres",
+    "sqlite": "sqlite",
+    "redis": "redis",
+    "rediss": "redis",
+    "redis+cluster": "redis",
+    "rediss+cluster": "redis",
 }
-"""URL scheme → the module with the function `backend(address, clock)`."""
+"""URL scheme → the store's package in `stores`."""
 
 SERVERS = ("http", "https")
 """URL schemes of servers, which `aforesaid.connect` opens."""
@@ -33,41 +29,6 @@ SERVERS = ("http", "https")
 def is_server(url: object) -> bool:
     """Return whether the URL addresses a server rather than a store."""
     return isinstance(url, str) and url.partition(":")[0].lower() in SERVERS
-
-
-class Address(Struct, frozen=True, kw_only=True):
-    """The parts of a store URL.
-
-    `host` is the text between `//` and the next slash. `path` is the rest up to the options, with its leading
-    slash. Each store interprets the path itself.
-    """
-
-    url: str
-    scheme: str
-    host: str = ""
-    path: str = ""
-    options: dict[str, str] = {}
-
-    def take(self, **allowed: Callable[[str], object]) -> dict[str, object]:
-        """Parse the options. Raise `InvalidSetting` for an unknown option or an invalid value."""
-        values: dict[str, object] = {}
-        for name, text in self.options.items():
-            if name not in allowed:
-                options = ", ".join(sorted(allowed)) or "none"
-                raise InvalidSetting(
-                    f"{self.scheme}: URLs have no option {shown(name)}; known: {options}",
-                    field=name,
-                    value=text,
-                )
-            try:
-                values[name] = allowed[name](text)
-            except (ValueError, KeyError):
-                raise InvalidSetting(
-                    f"the option {name} of a {self.scheme}: URL cannot be {shown(text)}",
-                    field=name,
-                    value=text,
-                ) from None
-        return values
 
 
 def parse_url(url: str) -> Address:
@@ -126,7 +87,26 @@ def _hint(scheme: str) -> str:
 
 
 def backend_for(url: str, *, clock: Clock = system_clock) -> Backend:
-    """Return the backend for this URL, not opened."""
+    """Return the backend for this URL, not opened. Import only the module of its store."""
     address = parse_url(url)
-    # Each store imports its driver, which is slow and may not be installed.
-    return cast(Backend, import_module(STORES[address.scheme]).backend(address, clock))
+    match STORES[address.scheme]:
+        case "json_file":
+            from aforesaid.stores import json_file
+
+            return json_file.backend(address, clock)
+        case "memory":
+            from aforesaid.stores import memory
+
+            return memory.backend(address, clock)
+        case "postgres":
+            from aforesaid.stores import postgres
+
+            return postgres.backend(address, clock)
+        case "redis":
+            from aforesaid.stores import redis
+
+            return redis.backend(address, clock)
+        case _:
+            from aforesaid.stores import sqlite
+
+            return sqlite.backend(address, clock)

@@ -28,7 +28,6 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.model.ids import new_id
-from aforesaid.stores.owner_scope import OwnerScope
 from aforesaid.telemetry import describe, events
 from aforesaid.transfer.archival import finish_interrupted
 from aforesaid.transfer.archive_files import Archive, pack, unpack
@@ -36,6 +35,7 @@ from aforesaid.transfer.archives import OwnerArchives
 from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
 from aforesaid.transfer.imports import import_, verify_one
+from aforesaid.transfer.owner_scope import OwnerScope
 
 log = logging.getLogger("aforesaid.transfer")
 

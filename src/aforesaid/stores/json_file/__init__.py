@@ -13,8 +13,8 @@ import os
 
 from aforesaid.errors import InvalidSetting
 from aforesaid.model.clock import Clock
+from aforesaid.stores.addresses import Address
 from aforesaid.stores.json_file.backend import JsonFileBackend
-from aforesaid.stores.urls import Address
 
 __all__ = ["JsonFileBackend", "backend"]
 

@@ -14,7 +14,7 @@ service)`; see that function in `schema.sql`.
 
 from aforesaid.errors import MissingExtra
 from aforesaid.model.clock import Clock
-from aforesaid.stores.urls import Address
+from aforesaid.stores.addresses import Address
 
 try:
     import psycopg as _psycopg  # noqa: F401

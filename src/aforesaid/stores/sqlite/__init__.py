@@ -11,9 +11,9 @@ The SQL is in `.sql` files.
 
 from aforesaid.errors import InvalidSetting
 from aforesaid.model.clock import Clock
+from aforesaid.stores.addresses import Address
 from aforesaid.stores.sqlite.backend import SQLiteBackend
 from aforesaid.stores.sqlite.connections import check_lock_timeout
-from aforesaid.stores.urls import Address
 
 __all__ = ["SQLiteBackend", "backend"]
 
