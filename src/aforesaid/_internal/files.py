@@ -33,6 +33,7 @@ def replace(path: Path, content: bytes, *, draft: Path | None = None) -> None:
 
     `draft` is the name of the file until it is complete; by default a hidden, unique name.
     """
+    # Two processes may write the same file at the same time, each with a draft of its own.
     draft = draft or path.with_name(f".{path.name}.{secrets.token_hex(16)}")
     with removed_on_error(draft):
         os.close(write_new(draft, content))

@@ -189,6 +189,8 @@ class OwnerData(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         new, known = split_known(log, turn, now=now)
         check_not_partly_stored(log.record.id, head, new=len(new), known=len(known))
+        # A turn of which every message is known is the retry of a write that succeeded. It succeeds again,
+        # whatever the revision is now.
         if new or not turn:
             check_revision(log.record.id, log.record.revision, expected_revision)
         if new:
@@ -208,6 +210,7 @@ class OwnerData(Struct, kw_only=True):
     ) -> Appended:
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
+        # Sequence numbers continue, so that no new message has the place of a removed one.
         fresh = Log(record=emptied(log.record), next_sequence=log.next_sequence, head=head)
         new, known = split_known(fresh, turn, now=now)
         check_not_partly_stored(log.record.id, head, new=len(new), known=len(known))
@@ -255,6 +258,7 @@ class OwnerData(Struct, kw_only=True):
         log.by_id[message_id] = slot
         log.head = head or log.head
         log.record = touched(log.record, now=now)
+        # Derived documents, such as vectors and summaries, may contain the old words.
         if not same_content(before, message):
             log.documents.clear()
         self.removals += 1
@@ -404,6 +408,7 @@ class OwnerData(Struct, kw_only=True):
 
     def _place(self, log: Log, new: Sequence[SlotWithId]) -> None:
         for message_id, slot in new:
+            # A caller's timestamp may put a message anywhere in the log.
             insort(log.slots, slot, key=slot_position)
             log.next_sequence = max(log.next_sequence, slot.position.sequence + 1)
             if message_id is not None:

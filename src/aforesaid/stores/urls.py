@@ -57,6 +57,7 @@ def parse_url(url: str) -> Address:
         scheme=parts.scheme,
         host=parts.netloc,
         path=unquote(parts.path),
+        # Keep empty values, so that `?search=` is refused instead of ignored.
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
     )
 

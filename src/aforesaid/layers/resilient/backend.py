@@ -299,6 +299,7 @@ class ResilientBackend(BackendWrapper):
 
     def remove_if_empty(self, queue: OwnerQueue) -> None:
         """Remove an empty queue, so that the owner's calls go to the store again."""
+        # A replay in progress removes the queue itself.
         if queue.empty and not queue.replay_lock.locked() and self.queues.get(queue.owner) is queue:
             del self.queues[queue.owner]
             queue.drained.set()
@@ -308,6 +309,8 @@ class ResilientBackend(BackendWrapper):
         self.check_open()
         if not self.reachable and not await self.connection.probe():
             return False
+        # A process that ended during the outage may have left operations. They must be replayed by time of
+        # acceptance, together with ours.
         await self._try_adopt()
         await Replayer(self).run()
         return not self.queues
@@ -365,6 +368,7 @@ class ResilientBackend(BackendWrapper):
                     f"replay stopped: {describe(error)}",
                     store=self.name,
                 )
+                # The breaker may still be closed: do not retry in a tight loop.
                 await asyncio.sleep(0.1)
 
     # Removal

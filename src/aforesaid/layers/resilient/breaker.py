@@ -62,6 +62,7 @@ class Breaker:
     def failed(self, reason: str) -> None:
         """Count a failed attempt."""
         self._failures += 1
+        # Calls that were in progress when the breaker opened still report their failures.
         if self.state == "closed" and self._failures >= self._threshold:
             self._open(reason)
 

@@ -164,6 +164,7 @@ def concerns(
 
     With `until`, only if it was accepted by then.
     """
+    # The header is readable also for actions of a newer release, so their owner's data can be erased.
     header = read_header(payload)
     if header is None or header.owner != owner or conversation_id not in (None, header.conversation_id):
         return False

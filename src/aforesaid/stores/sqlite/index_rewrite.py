@@ -69,8 +69,11 @@ class IndexRewrite:
             return _begin(db, number=1) if residue_count(db) else None
         before = db.total_changes()
         db.execute(SQL["merge_index"], (MERGED_PAGES,))
+        # FTS5 documents this test: a merge that changed fewer than two rows had nothing to do.
         if db.total_changes() - before >= 2:
             return self._pass
+        # A deletion during the pass has changed the residue: then it is not settled, and a later rewrite
+        # follows.
         if self._pass.is_last:
             db.execute(SQL["settle_index_residue"], (self._pass.residue,))
             return None
@@ -97,6 +100,7 @@ def _begin(db: apsw.Connection, *, number: int) -> Pass:
     db.execute(SQL["insert_terms"], (_MARK_ROW, _MARK))
     db.execute(SQL["merge_index"], (0,))  # writes the mark as a segment and merges nothing
     begun = Pass(residue, is_last=merges_into_last(levels_of(db)), number=number)
+    # With a negative number FTS5 first assigns all segments to one level, so that it merges all of them.
     db.execute(SQL["merge_index"], (-MERGED_PAGES,))
     return begun
 

@@ -109,6 +109,8 @@ class LogAppender:
         log = self.log(db, turn.owner, turn.conversation_id)
         log.append(turn.messages, turn.bodies)
         check_not_partly_stored(turn.conversation_id, turn.head, new=len(log.new), known=len(log.known))
+        # A turn of which every message is known is the retry of a write that succeeded: any revision is
+        # right.
         if log.new or not turn.messages:
             check_revision(turn.conversation_id, log.revision, turn.expected_revision)
         if not log.new:

@@ -70,6 +70,8 @@ def conversation(row: Sequence[Any]) -> Conversation:
     )
 
 
+# The next functions repeat rules of `model.conversations` for rows. A turn is stored without building its
+# record, which most callers never read.
 def is_expired(row: Row, now: int) -> bool:
     """Return whether the record has expired: `conversations.is_expired` for a row."""
     return row[EXPIRES_AT] is not None and row[EXPIRES_AT] <= now
@@ -190,6 +192,7 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
     stored = from_micros(stored_at)
     try:
         message = decode_message(body)
+    # One damaged message must not make the whole log unreadable.
     except StoreDamaged as error:
         place = Position(at, sequence)
         return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))

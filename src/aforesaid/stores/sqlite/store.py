@@ -280,6 +280,7 @@ class SQLiteStore(DocumentChecks):
     def _put_in_place(self, db: apsw.Connection, key: int, entry: Entry, *, keeps_derived: bool) -> None:
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
+        # The trigger has removed the old words from the index.
         if self._backend.indexer is not None:
             (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
             row = row_of(self._tag, key, rows.count(place), *entry.position, body)
@@ -473,6 +474,8 @@ class SearchableSQLiteStore(SQLiteStore):
         def work(db: apsw.Connection) -> Matches | None:
             return matches(db, self._owner, self._tag, wanted, limit=limit, now=now)
 
+        # None: too many messages wait to be analysed during the search. Index them on the writer thread
+        # first.
         while (found := await self._backend.readers.run(work)) is None:
             await self._backend.catch_up()
         return found
