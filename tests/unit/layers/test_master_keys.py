@@ -10,8 +10,7 @@ from aforesaid.cli.doctor import Finding, checkup
 from aforesaid.encryption.master_keys import MasterKeys, WrappedKey, generate_master_key
 from aforesaid.errors import KeyUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted
-from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.master_key_check import SAMPLE
+from aforesaid.layers.encrypted.keyring import KIND, SAMPLE
 from aforesaid.layers.resilient import ResilientBackend
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import started

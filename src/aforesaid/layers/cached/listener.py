@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
 from typing import cast
 
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.deadlines import ended
 from aforesaid._internal.loops import LoopWatch
 from aforesaid.contracts import ConversationStore, Watchable
@@ -18,12 +18,16 @@ MAX_WATCHED = 64
 """Owners that are watched at once: on some stores each watch costs a connection. Other reads are checked."""
 
 
+def _cancel(_: str, task: "asyncio.Task[None]") -> None:
+    task.cancel()
+
+
 class ChangeListener:
     """One background task per watched owner."""
 
     def __init__(self, cache: ConversationCache) -> None:
         self._cache = cache
-        self._tasks: OrderedDict[str, asyncio.Task[None]] = OrderedDict()
+        self._tasks: BoundedDict[str, asyncio.Task[None]] = BoundedDict(MAX_WATCHED, on_evict=_cancel)
         self._active: set[str] = set()
         self._loop = LoopWatch()
 
@@ -33,7 +37,7 @@ class ChangeListener:
             self._forget_tasks()
         if owner not in self._tasks:
             self._start(owner, cast(Watchable, store))
-        self._tasks.move_to_end(owner)
+        self._tasks.use(owner)
         return owner in self._active
 
     def _forget_tasks(self) -> None:
@@ -44,9 +48,6 @@ class ChangeListener:
         self._active.clear()
 
     def _start(self, owner: str, store: Watchable) -> None:
-        if len(self._tasks) >= MAX_WATCHED:
-            _, oldest = self._tasks.popitem(last=False)
-            oldest.cancel()
         task = asyncio.create_task(self._watch(owner, store), name="aforesaid-cache-watch")
         self._tasks[owner] = task
         task.add_done_callback(lambda _: self._finish(owner, task))

@@ -1,12 +1,13 @@
 """Cached conversations of all owners, and loads in progress."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from aforesaid._internal.arguments import CheckedFields
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded, noting_freshness
 from aforesaid._internal.loops import LoopWatch
 from aforesaid.contracts import Change, Entry
@@ -75,13 +76,19 @@ class ConversationCache:
         self._max_bytes = cache.max_bytes
         self._ttl = cache.ttl.total_seconds()
         self._clock = clock
-        self._conversations: OrderedDict[tuple[str, str], CachedConversation] = OrderedDict()
+        self._conversations: BoundedDict[tuple[str, str], CachedConversation] = BoundedDict(
+            cache.max_bytes, size=attrgetter("size")
+        )
         self._loads: dict[tuple[str, str], dict[Hashable, _Load]] = {}
         self._loop = LoopWatch()
-        self.size = 0
         self.hits = metrics.counter("aforesaid_cache_hits_total", store=name)
         self.misses = metrics.counter("aforesaid_cache_misses_total", store=name)
         metrics.gauge("aforesaid_cache_bytes", "", lambda: self.size, store=name)
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in the cache."""
+        return self._conversations.used
 
     # Entries
 
@@ -93,7 +100,7 @@ class ConversationCache:
         if self._clock() - cached.cached_at >= self._ttl or is_expired(cached.record, now=now):
             self._remove((owner, conversation_id))
             return None
-        self._conversations.move_to_end((owner, conversation_id))
+        self._conversations.use((owner, conversation_id))
         return cached
 
     def put_record(self, owner: str, record: Conversation) -> None:
@@ -103,9 +110,7 @@ class ConversationCache:
         cached = self._conversations.get(key)
         if cached is None or cached.record != record:
             self._remove(key)
-            cached = self._conversations[key] = CachedConversation(record, self._clock())
-            self.size += cached.size
-            self._evict()
+            self._put(key, CachedConversation(record, self._clock()))
 
     def put_part(self, owner: str, cached: CachedConversation, part: Hashable, entries: list[Entry]) -> None:
         """Cache a part of the log, unless the conversation was invalidated meanwhile."""
@@ -115,8 +120,7 @@ class ConversationCache:
         size = size_of(entry.message for entry in entries) + OVERHEAD
         cached.parts[part] = entries
         cached.size += size
-        self.size += size
-        self._evict()
+        self._put(key, cached)
 
     def invalidate(self, owner: str, conversation_id: str) -> int:
         """Drop the conversation and mark its loads as stale; return the number of dropped answers."""
@@ -143,15 +147,12 @@ class ConversationCache:
 
     def _remove(self, key: tuple[str, str]) -> int:
         cached = self._conversations.pop(key, None)
-        if cached is None:
-            return 0
-        self.size -= cached.size
-        return 1 + len(cached.parts)
+        return 0 if cached is None else 1 + len(cached.parts)
 
-    def _evict(self) -> None:
-        while self.size > self._max_bytes and self._conversations:
-            _, cached = self._conversations.popitem(last=False)
-            self.size -= cached.size
+    def _put(self, key: tuple[str, str], cached: CachedConversation) -> None:
+        self._conversations[key] = cached
+        if cached.size > self._max_bytes:  # it does not fit alone
+            self._remove(key)
 
     # Loads
 

@@ -9,9 +9,9 @@ An entry that fails verification is returned as unreadable, with the reason; the
 not forward the store's search index, which would hold ciphertext. It forwards all other capabilities.
 
 - `backend`: keys and caches that all stores share
-- `store`: one owner's store, composed of `conversations`, `reading`, `logs` and `documents` over `base`
-- `snapshots`: the store's snapshots, decrypted
-- `entries`, `sealing`, `records`, `heads`: pure functions that seal and open values
+- `store`: one owner's store, made of `conversations`, `log_reads`, `log_writes` and `documents` over `base`
+- `entries`, `seals`, `records`, `heads`, `reconciliation`: pure functions that seal, open and compare values
+- `keyring`: the data keys; `rotation`, `verification`: maintenance of all logs
 """
 
 from aforesaid.layers.encrypted.backend import EncryptedBackend, Encryption, encrypted

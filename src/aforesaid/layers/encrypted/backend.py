@@ -23,12 +23,9 @@ from aforesaid.errors import KeyUnavailable, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.encrypted.entries import OpenedEntries
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head
-from aforesaid.layers.encrypted.keyring import KIND, Keyring
-from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck, check_master_key
+from aforesaid.layers.encrypted.keyring import KIND, Keyring, MasterKeyCheck, check_master_key
 from aforesaid.layers.encrypted.seals import LogId, warm
-from aforesaid.layers.encrypted.snapshots import SnapshotStore
-from aforesaid.layers.encrypted.spooled import SpooledTurns
-from aforesaid.layers.encrypted.store import EncryptedStore
+from aforesaid.layers.encrypted.store import EncryptedStore, ReplayStore
 from aforesaid.model.ids import parse_name
 
 MAX_CACHED_LOGS = 10_000
@@ -98,7 +95,7 @@ class EncryptedBackend(BackendWrapper):
         spooling = capability(inner, Spooling)
         self.spools = spooling is not None
         if spooling is not None:
-            spooling.replay_turns_through(partial(SpooledTurns, self))
+            spooling.replay_turns_through(partial(ReplayStore, self))
 
     async def open(self) -> None:
         warming = asyncio.ensure_future(asyncio.to_thread(warm))
@@ -150,7 +147,7 @@ class EncryptedBackend(BackendWrapper):
 
     def of(self, owner: str) -> EncryptedStore:
         inner = self.inner.of(owner)
-        return SnapshotStore(self, parse_name(owner, field="owner"), inner)
+        return EncryptedStore(self, parse_name(owner, field="owner"), inner)
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})

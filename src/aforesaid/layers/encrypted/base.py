@@ -58,10 +58,10 @@ class EncryptedStoreBase(StoreWrapper):
         return found
 
     async def _keys_to_write(self, log_id: LogId) -> DataKeys:
-        """The keys to seal with in a conversation.
+        """Return the keys to seal a conversation with.
 
-        They are looked for where this process knows nothing of the log: its owner may have been cleared
-        elsewhere and begun anew, with another key than the one held here.
+        If the log is not cached, read the keys again: another process may have cleared the owner, who then
+        has another key than the cached one.
         """
         unknown = self._backend.log(log_id).end is None
         keys = await self._backend.keyring.keys_of(self._owner, refresh=unknown)

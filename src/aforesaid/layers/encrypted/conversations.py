@@ -46,7 +46,7 @@ class SealedConversations(EncryptedStoreBase):
         if not self._seals_records:
             return await self.inner.find(query)
         keys = await self._keys()
-        # Without keys no sealed tag is the one that is asked for.
+        # Without keys no tag is sealed, and the query matches nothing.
         asked = query if keys is None else records.seal_query(query, keys, self._owner)
         page = await self.inner.find(asked)
         return replace(page, conversations=tuple(self._readable(page.conversations, keys)))
@@ -76,7 +76,7 @@ class SealedConversations(EncryptedStoreBase):
     # Inside
 
     async def _after_create(self, conversation: Conversation) -> None:
-        """A conversation was made: its key must be there, also if the owner was cleared a moment ago."""
+        """Ensure that the new conversation has a key, even if the owner was cleared a moment ago."""
         await self._backend.keyring.get_or_create(self._owner, refresh=True)
         end = LogEnd(conversation.revision, 1, conversation.last_message_at)
         self._backend.log(self._log_id(conversation.id)).end = end

@@ -19,7 +19,7 @@ log = logging.getLogger("aforesaid.layers.encrypted")
 
 
 class SealedDocuments(EncryptedStoreBase):
-    """What is kept beside the log."""
+    """Documents with sealed data."""
 
     async def put_document(
         self,
@@ -37,7 +37,7 @@ class SealedDocuments(EncryptedStoreBase):
             keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
         else:
             keys = await self._keys_to_write(self._log_id(conversation_id))
-        sealed = seals.seal_bytes(data, keys.current, self._beside(kind, key, conversation_id))
+        sealed = seals.seal_bytes(data, keys.current, self._bound_to(kind, key, conversation_id))
         kept = await self.inner.put_document(
             kind, key, sealed, conversation_id=conversation_id, expected_version=expected_version
         )
@@ -69,13 +69,13 @@ class SealedDocuments(EncryptedStoreBase):
                 kind, conversation_id=conversation_id, after=after, limit=wanted
             )
             opened += await self._open_documents(found)
-            # A page that is not full is the last one: what was set aside is made up for from the next.
+            # Unreadable documents are left out, so read on until the page is full.
             if len(found) < wanted or len(opened) == limit:
                 return opened
             after = found[-1].key
 
     async def _open_documents(self, found: Sequence[Document]) -> list[Document]:
-        """Those that can be read; the others are set aside."""
+        """Decrypt the documents; log and leave out those that cannot be decrypted."""
         opened: list[Document] = []
         for document in found:
             try:
@@ -107,14 +107,14 @@ class SealedDocuments(EncryptedStoreBase):
         sealed = []
         for place, document in given.items():
             _check_kind(place.kind)
-            bound_to = self._beside(place.kind, place.key, place.conversation_id)
+            bound_to = self._bound_to(place.kind, place.key, place.conversation_id)
             sealed.append(replace(document, data=seals.seal_bytes(document.data, keys.current, bound_to)))
         await self.inner.restore_documents(sealed)
 
     # Inside
 
-    def _beside(self, kind: str, key: str, conversation_id: str | None) -> bytes:
-        """What a document is bound to."""
+    def _bound_to(self, kind: str, key: str, conversation_id: str | None) -> bytes:
+        """Return what binds a document to its owner, kind and key."""
         return msgspec.json.encode(("document", self._owner, conversation_id, kind, key))
 
     async def _open_document(self, document: Document) -> Document:
@@ -124,8 +124,8 @@ class SealedDocuments(EncryptedStoreBase):
         return replace(document, data=self.open_data(document, keys))
 
     def open_data(self, document: Document, keys: DataKeys) -> bytes:
-        """The data of a stored document. Raises `InvalidSeal`."""
-        bound_to = self._beside(document.kind, document.key, document.conversation_id)
+        """Return the decrypted data of a stored document. Raise `InvalidSeal`."""
+        bound_to = self._bound_to(document.kind, document.key, document.conversation_id)
         return seals.open_bytes(document.data, keys, bound_to)
 
 

@@ -13,15 +13,15 @@ from aforesaid.model.messages import Message
 
 
 class Turn(NamedTuple):
-    """Messages on their way in, and what is sealed of each."""
+    """The messages of a turn, and the sealed fields of each as JSON."""
 
     messages: Sequence[Message]
     bodies: Sequence[bytes]
     known_by: dict[str, DataKey]
-    """For ids that are stored already under an older key: the key that their fingerprints are made with."""
+    """Message id → older data key, for ids that are stored already: fingerprints differ by key."""
 
     def without(self, message_ids: Collection[str]) -> "Turn":
-        """The turn without the messages of these ids, and with each other id once."""
+        """Return the turn without the messages of these ids, and with each other id once."""
         seen = set[str | None](message_ids)
         left: list[int] = []
         for index, message in enumerate(self.messages):
@@ -33,7 +33,7 @@ class Turn(NamedTuple):
 
 
 def turn_of(messages: Sequence[Message]) -> Turn:
-    """The messages with what is sealed of each. Refuses what is not JSON."""
+    """Encode the messages of a turn. Raise `InvalidInput` for content that is not JSON."""
     return Turn(messages, [seals.body_of(message) for message in messages], {})
 
 
@@ -69,10 +69,7 @@ def sealed_turn(
 
 
 def resealed(entries: Sequence[Entry], keys: DataKeys, log_id: LogId) -> list[Entry]:
-    """Stored entries, sealed with the current key for exactly the places where they are.
-
-    What cannot be opened is left out: it stays as it is.
-    """
+    """Seal stored entries with the current key for the places where they are. Leave out unreadable ones."""
     again: list[Entry] = []
     for entry in entries:
         place = Place(entry.sequence, entry.revision, seals.generation_of(entry.message))

@@ -47,18 +47,19 @@ class Run(NamedTuple):
 
 
 class Head(Struct, frozen=True, array_like=True):
-    """What a log holds."""
+    """The messages of a log in reading order, and which of them were replaced."""
 
     revision: int = 0
-    """The revision of the conversation when the head was written: no message is of a later one."""
+    """The revision of the conversation when the head was written. No message has a later one."""
     top: int = NO_TIME
-    """The latest time of a message, in microseconds."""
+    """The latest time of a message, in microseconds. A turn that is not earlier continues the last run."""
     runs: tuple[Run, ...] = ()
     """The sequence numbers in reading order."""
     changed: dict[int, int] = {}
-    """For each message that was replaced, the revision that did so last."""
+    """The revision of the last replacement, by sequence. An older version, put back, has another revision."""
     generation: str = ""
-    """Which life of the log this is: rows of an earlier one, under the same id, do not belong to it."""
+    """A random value of this generation of the log. Rows of an earlier generation under the same id, such as
+    those of a rewritten log, do not belong to it."""
 
     @property
     def count(self) -> int:
@@ -68,7 +69,7 @@ class Head(Struct, frozen=True, array_like=True):
         return any(sequence in run for run in self.runs)
 
     def page(self, offset: int, limit: int) -> list[int]:
-        """The sequence numbers of a page, counted from the oldest message."""
+        """Return the sequence numbers of a page, counted from the oldest message."""
         found: list[int] = []
         for run in self.runs:
             if offset < run.size and len(found) < limit:
@@ -78,11 +79,11 @@ class Head(Struct, frozen=True, array_like=True):
         return found
 
     def tail(self, limit: int) -> list[int]:
-        """The sequence numbers of the last messages."""
+        """Return the sequence numbers of the last messages."""
         return self._last(self.runs, limit)
 
     def before(self, sequence: int, limit: int) -> list[int] | None:
-        """The sequence numbers of the last messages before one; None when the log does not hold it."""
+        """Return the sequence numbers of the last messages before one; None if it is not in the log."""
         for number, run in enumerate(self.runs):
             if sequence in run:
                 cut = Run(run.first, sequence - run.first)
@@ -124,11 +125,11 @@ class Head(Struct, frozen=True, array_like=True):
     # Writing
 
     def with_change(self, sequence: int, revision: int) -> "Head":
-        """The head after a message was replaced."""
+        """Return the head after a message was replaced."""
         return replace(self, revision=revision, changed={**self.changed, sequence: revision})
 
     def with_last(self, sequences: Sequence[int], *, top: int, revision: int) -> "Head":
-        """The head after messages were added that are read last."""
+        """Return the head after messages were added at the end of the reading order."""
         runs = self.runs
         if runs and type(sequences) is range and runs[-1].end == sequences.start:  # the usual case
             runs = (*runs[:-1], Run(runs[-1].first, runs[-1].size + len(sequences)))
@@ -138,7 +139,7 @@ class Head(Struct, frozen=True, array_like=True):
         return Head(latest, max(top, self.top), runs, self.changed, self.generation or new_generation())
 
     def with_late(self, sequence: int, after: int | None, *, revision: int) -> "Head":
-        """The head after a message was added that is read right after another; None is before all others."""
+        """Return the head after a message was added that is read right after another; None means first."""
         runs = [Run(sequence, 1)] if after is None else []
         for run in self.runs:
             if after is not None and after in run:
@@ -167,7 +168,7 @@ NO_MESSAGES = Head()
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Runs that go on from each other, as one."""
+    """Join runs that continue each other."""
     found: list[Run] = []
     for run in runs:
         if found and found[-1].end == run.first:
@@ -188,7 +189,7 @@ def head_of(
     changed: dict[int, int] | None = None,
     generation: str = "",
 ) -> Head:
-    """The head of a log that holds exactly these entries."""
+    """Return the head of a log with exactly these entries."""
     ordered = sorted(entries, key=lambda entry: entry.position)
     latest = max((entry.revision for entry in ordered), default=0)
     return Head(
@@ -228,12 +229,12 @@ _decoder = msgspec.msgpack.Decoder(Head)
 
 
 def seal_head(head: Head, key: DataKey, log_id: LogId) -> str:
-    """The head as it is stored."""
+    """Return the head as it is stored."""
     return seal_text(_encode(head), key, _bound_to(log_id))
 
 
 def open_head(sealed: str, keys: DataKeys, log_id: LogId) -> Head:
-    """The head that was sealed. Raises `InvalidSeal`."""
+    """Return the decrypted head. Raise `InvalidSeal`."""
     try:
         key_id_in(sealed)
         return _decoder.decode(open_text(sealed, keys, _bound_to(log_id)))
@@ -242,7 +243,7 @@ def open_head(sealed: str, keys: DataKeys, log_id: LogId) -> Head:
 
 
 def key_id_of_head(sealed: str) -> str:
-    """The id of the data key that a head was sealed with."""
+    """Return the id of the data key that a head was sealed with."""
     return sealed.partition(".")[0]
 
 

@@ -5,11 +5,14 @@
 The first key seals; the others only open older data. The document has the kind `keys`. It lies next to the
 owner's data, or in a separate store, so that a backup of the
 data does not contain its keys.
+
+The wrapped data keys also serve to check the master key, so nothing else is stored for that: if none of a
+sample can be unwrapped, the store is sealed with another master key.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -50,20 +53,20 @@ _ring = msgspec.json.Decoder(_Ring).decode
 
 
 class OpenKeys(Struct, frozen=True, kw_only=True):
-    """An owner's keys, open."""
+    """An owner's unwrapped keys."""
 
     keys: DataKeys
     document: Document
-    """Where they come from. Its version alone does not tell: it begins anew when an owner was cleared."""
+    """The document that contains them. Its version alone does not identify it: it restarts after a clear."""
     made_at: datetime
-    """When the current one was made."""
+    """When the current key was created."""
     masters: frozenset[str]
-    """The master keys that they are wrapped by."""
+    """The ids of the master keys that wrap them."""
     looked_at: float
 
 
 class KeyStore(Protocol):
-    """What a keyring needs of a store."""
+    """The part of a store that a keyring uses."""
 
     def now(self) -> datetime: ...
     async def get_document(self, kind: str, key: str) -> Document | None: ...
@@ -95,9 +98,9 @@ class Keyring:
         self._looking: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
 
     async def keys_of(self, owner: str, *, refresh: bool = False) -> DataKeys | None:
-        """The owner's keys; None when there are none. `refresh`: at the document, whatever is held.
+        """Return the owner's keys; None when there are none. `refresh` reads the document again.
 
-        Raises `KeyUnavailable`.
+        Raise `KeyUnavailable`.
         """
         open_keys = (
             await self.refresh(owner) if refresh else self._cached(owner) or await self._look_once(owner)
@@ -110,7 +113,7 @@ class Keyring:
         return None if open_keys is None else open_keys.keys
 
     async def _look_once(self, owner: str) -> OpenKeys | None:
-        """One look for all who ask at the same time: a window asks for a log's front, end and record."""
+        """Read the keys once for concurrent callers: a window reads front, end and record at once."""
         async with self._looking.here().setdefault(owner, asyncio.Lock()):
             return self._cached(owner) or await self.refresh(owner)
 
@@ -121,7 +124,7 @@ class Keyring:
         )
 
     async def get_or_create(self, owner: str, *, refresh: bool = False) -> DataKeys:
-        """The owner's keys, made when there are none. `refresh`: at the document, whatever is held."""
+        """Return the owner's keys; create them if there are none. `refresh` reads the document again."""
         open_keys = None if refresh else self._cached(owner)
         while open_keys is None:
             open_keys = await self.refresh(owner)
@@ -130,7 +133,7 @@ class Keyring:
         return open_keys.keys
 
     async def refresh(self, owner: str) -> OpenKeys | None:
-        """What the document says now; what is held, while the store is unavailable."""
+        """Read the document and cache its keys; return the cached keys while the store is unavailable."""
         try:
             document = await self._store_of(owner).get_document(KIND, _NAME)
         except StoreUnavailable:
@@ -146,14 +149,11 @@ class Keyring:
         return self._cache_keys(owner, await self._opened(owner, document))
 
     async def has(self, owner: str) -> bool:
-        """Whether there are keys of this owner."""
+        """Return whether this owner has keys."""
         return await self._store_of(owner).get_document(KIND, _NAME) is not None
 
     async def verify(self, owner: str, store: KeyStore) -> bool:
-        """Unwrap the owner's keys, as this store has them; False when there are none.
-
-        Raises `KeyUnavailable`.
-        """
+        """Unwrap the owner's keys in this store; return False when there are none. Raise `KeyUnavailable`."""
         document = await store.get_document(KIND, _NAME)
         if document is None:
             return False
@@ -161,18 +161,18 @@ class Keyring:
         return True
 
     async def drop(self, owner: str) -> bool:
-        """Forget the owner's keys for good: what they sealed can never be read again."""
+        """Delete the owner's keys permanently: data sealed with them can never be read again."""
         self._cache.pop(owner, None)
         return await self._store_of(owner).delete_document(KIND, _NAME)
 
     def evict(self, owner: str) -> None:
-        """Hold the owner's keys no longer; the document stays."""
+        """Remove the owner's keys from the cache; the document stays."""
         self._cache.pop(owner, None)
 
     # Changing keys
 
     async def rewrap(self, owner: str) -> bool:
-        """Wrap the owner's keys by the current master key; whether anything had to be done."""
+        """Wrap the owner's keys with the current master key; return whether that was necessary."""
         open_keys = await self.refresh(owner)
         if open_keys is None or open_keys.masters == {self._provider.current}:
             return False
@@ -180,14 +180,14 @@ class Keyring:
         return True
 
     async def add(self, owner: str) -> bool:
-        """A new current key before the old one; False when there are several already, or none at all."""
+        """Add a new current key before the old one; return False if there are several already, or none."""
         open_keys = await self.refresh(owner)
         if open_keys is None or len(open_keys.keys) > 1:
             return False
         return await self._change(owner, open_keys, [DataKey.generate(), *open_keys.keys.every()])
 
     async def retire(self, owner: str, open_keys: OpenKeys) -> bool:
-        """Drop all of these keys but the current one; False when others are the owner's by now."""
+        """Delete all of these keys but the current one; return False if the owner has other keys by now."""
         now = await self.refresh(owner)
         if now is None or now.document != open_keys.document:
             return False
@@ -250,7 +250,7 @@ class Keyring:
 
 
 async def _nothing() -> None:
-    """Do nothing before the first key is made."""
+    """Do nothing before the first key is created."""
 
 
 def _bound_to(owner: str, key_id: str) -> bytes:
@@ -265,3 +265,55 @@ def _read(data: bytes) -> tuple[_StoredKey, ...]:
     if ring.version != 1 or not ring.keys:
         raise StoreDamaged(f"the document with an owner's data keys has version {ring.version}, not 1")
     return ring.keys
+
+
+# The check of the master key
+
+
+SAMPLE = 20
+"""Owners whose keys are unwrapped."""
+LOOKED_AT = 200
+"""Owners that are read, with keys or without."""
+
+Owners = Callable[[], AsyncIterator[str]]
+StoreOf = Callable[[str], KeyStore]
+
+
+class MasterKeyCheck(Struct, frozen=True, kw_only=True):
+    """The result of unwrapping the keys of some owners."""
+
+    opened: int = 0
+    failed: int = 0
+    error: KeyUnavailable | None = None
+    """The first error."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether there are keys, and none of them can be unwrapped."""
+        return self.failed > 0 and not self.opened
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether another master key is needed. A key service that cannot be reached names none."""
+        return self.is_wrong and self.error is not None and bool(self.error.key_id)
+
+
+async def check_master_key(
+    keyring: Keyring, owners: Owners, store_of: StoreOf, *, all_of_them: bool = False
+) -> MasterKeyCheck:
+    """Unwrap the keys of some owners, until one opens or, with `all_of_them`, to the end of the sample.
+
+    Raises `StoreUnavailable` while the store is unavailable.
+    """
+    opened = failed = looked_at = 0
+    error: KeyUnavailable | None = None
+    async for owner in owners():
+        try:
+            opened += await keyring.verify(owner, store_of(owner))
+        except KeyUnavailable as refused:
+            failed, error = failed + 1, error or refused
+        looked_at += 1
+        most = SAMPLE if all_of_them or not opened else 1
+        if opened + failed >= most or looked_at == LOOKED_AT:
+            break
+    return MasterKeyCheck(opened=opened, failed=failed, error=error)

@@ -2,8 +2,8 @@
 
 A read fetches the rows and the head. If they agree, the rows are decrypted and returned. If not, another
 process may have written in between: both are read again until the head is the same before and after. A
-remaining difference is a violation, and the whole log is compared with its head; see `reconciling`. An answer
-from the last known state comes from this process and is not compared.
+remaining difference is a violation, and the whole log is compared with its head; see `reconciliation`. An
+answer from the last known state comes from this process and is not compared.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from aforesaid.telemetry import events
 T = TypeVar("T")
 
 ATTEMPTS = 100
-"""How often a log is read again because others wrote to it meanwhile. Once is rare."""
+"""How often a log is read again because another process wrote to it meanwhile. Once is rare."""
 MAX_CACHED_PART = 256
 """Entries in a tail or page up to which the decrypted entries are cached."""
 MAX_ON_LOOP = 2_000
@@ -193,7 +193,7 @@ class SealedReads(SealedConversations):
             return None
 
     async def _head_or_none(self, log_id: LogId, end: LogEnd | None) -> Head | InvalidSeal | None:
-        """The head; why it cannot be read; or None where the store is away."""
+        """Return the head, or the reason why it cannot be read; None while the store is unavailable."""
         if self.inner.degraded:
             return None
         try:
@@ -202,7 +202,7 @@ class SealedReads(SealedConversations):
             return error
 
     async def _head(self, log_id: LogId, end: LogEnd | None) -> Head:
-        """The head of the log that ends so. Raises `InvalidSeal`."""
+        """Return the decrypted head of a log with this end. Raise `InvalidSeal`."""
         sealed = _head_in(end)
         cached = self._backend.log(log_id)
         known = cached.head(sealed)
@@ -216,7 +216,7 @@ class SealedReads(SealedConversations):
         return head
 
     async def _head_to_write(self, log_id: LogId, end: LogEnd) -> Head:
-        """The head that a change goes on from. Raises `StoreDamaged`."""
+        """Return the head that a change continues from. Raise `StoreDamaged`."""
         try:
             return await self._head(log_id, end)
         except InvalidSeal as error:
@@ -279,7 +279,7 @@ def _expected_tail(
     if before is None:
         return head.tail(limit)
     expected = head.before(before.sequence, limit)
-    if expected is None and found:  # no message stands there: the rows must at least follow each other
+    if expected is None and found:  # no message is there: the rows must at least follow each other
         last = found[-1].sequence
         earlier = head.before(last, limit - 1)
         return None if earlier is None else [*earlier, last]

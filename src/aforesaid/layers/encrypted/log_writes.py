@@ -2,7 +2,7 @@
 
 A turn is sealed for the cached end of the log, and stored only if that is still the end; otherwise the layer
 reads the end again and seals the turn anew. During an outage a turn is sealed for the spool, without a place.
-The replay assigns the place; see `spooled`.
+The replay assigns the place; see `store.ReplayStore`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class SealedLogs(SealedReads):
         log_id = self._log_id(conversation_id)
         turn = turn_of([message])
         if message.message_id is None:
-            return await self.inner.replace(conversation_id, message)  # which refuses it
+            return await self.inner.replace(conversation_id, message)  # raises the error
         async with self._backend.lock(log_id):
             for _ in range(ATTEMPTS):
                 try:
@@ -170,7 +170,7 @@ class SealedLogs(SealedReads):
     # Inside
 
     def _with_ids(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages, each with an id, where a turn may be sent twice because its answer was lost."""
+        """Give every message an id if a turn may be sent twice because its answer was lost."""
         if not self._backend.spools:
             return messages
         return [
@@ -226,7 +226,7 @@ class SealedLogs(SealedReads):
     async def _spool(
         self, log_id: LogId, turn: Turn, keys: DataKeys, expected_revision: int | None
     ) -> Appended:
-        """Have the turn accepted while the store is unavailable: bound to its time, not to a place."""
+        """Store the turn in the spool while the store is unavailable: bound to its time, not to a place."""
         end = self._backend.log(log_id).end or await self._end_of(log_id)
         times = self._times(turn, None if end is None else end.last_message_at)
         sealed = sealed_turn(log_id, keys, turn, times, [None] * len(times))
@@ -278,7 +278,7 @@ class SealedLogs(SealedReads):
         return [message.timestamp or stamp for message in turn.messages]
 
     async def _with_late(self, log_id: LogId, end: LogEnd, head: Head, positions: Sequence[Position]) -> Head:
-        """The head after messages were added of which some are read before others that are there."""
+        """Return the head after messages were added, some of which are read before existing ones."""
         ordered, revision = sorted(positions), end.revision + 1
         late = [position for position in ordered if position.micros < head.top]
         previous: Position | None = None
@@ -296,7 +296,7 @@ class SealedLogs(SealedReads):
         return head
 
     async def _before(self, log_id: LogId, end: LogEnd, head: Head, position: Position) -> Position | None:
-        """The position of the stored message that is read right before a late one."""
+        """Return the position of the stored message that is read right before a late one."""
         found = await self.inner.tail(log_id.conversation_id, limit=1, before=position)
         if not found:
             return None
@@ -305,7 +305,10 @@ class SealedLogs(SealedReads):
         return found[0].position
 
     async def _refuse_unlisted(self, log_id: LogId, end: LogEnd, sequence: int) -> NoReturn:
-        """Refuse to write beside a message that the head does not list; look again if others wrote."""
+        """Raise `StoreDamaged` for a message that the head does not list.
+
+        Raise `RevisionConflict` if the head has changed since.
+        """
         now = await self._log.log_end(log_id.conversation_id)
         if now is None:
             raise ConversationNotFound(log_id.conversation_id)
@@ -327,7 +330,7 @@ class SealedLogs(SealedReads):
         return end
 
     async def _known_of(self, log_id: LogId, turn: Turn, keys: DataKeys, *, afresh: bool) -> dict[str, Entry]:
-        """What is stored already under the ids of a turn. Raises `MessageConflict` for other words."""
+        """Return the stored entries with ids of this turn. Raise `MessageConflict` if the content differs."""
         self._backend.log(log_id).end = None
         known: dict[str, Entry] = {}
         first: dict[str, Message] = {}
@@ -344,7 +347,7 @@ class SealedLogs(SealedReads):
         return known
 
     def _check_same(self, log_id: LogId, held: Entry, message: Message, keys: DataKeys) -> None:
-        """Refuse a message whose id is taken by other words."""
+        """Raise `MessageConflict` if the stored entry with this id has other content."""
         key_id = seals.key_id_of(held.message)
         key = keys.get(key_id) if key_id is not None and key_id in keys else keys.current
         fingerprint = seals.fingerprint_of(message, key, log_id)
@@ -353,7 +356,7 @@ class SealedLogs(SealedReads):
         check_same_content(held, replace(sealed, content=f"{fingerprint}.{words}"))
 
     async def _is_of_older_key(self, log_id: LogId, message_id: str, keys: DataKeys, turn: Turn) -> bool:
-        """Whether the id is stored under an older key, whose fingerprint must be used to compare."""
+        """Return whether the id is stored under an older key, whose fingerprint must be compared."""
         held = await self.inner.entry(log_id.conversation_id, message_id)
         key_id = None if held is None else seals.key_id_of(held.message)
         if key_id is None or key_id == keys.current.id or key_id not in keys or message_id in turn.known_by:
@@ -402,7 +405,7 @@ def _restored_entries(
 
 
 def _without_generated_id(entry: Entry) -> Entry:
-    """The entry as its message was given: without an id where it had none."""
+    """Return the entry without an id that this layer generated."""
     message_id = entry.message.message_id
     if message_id is None or not message_id.startswith(MARK):
         return entry
@@ -410,7 +413,7 @@ def _without_generated_id(entry: Entry) -> Entry:
 
 
 def _with_known(done: Appended, given: Sequence[Message], known: Mapping[str, Entry]) -> Appended:
-    """What was done with what is new in a turn, and what of it was known or stands in it twice."""
+    """Return the result for the whole turn, with the messages that were known or occur in it twice."""
     entries = {str(entry.message.message_id): entry for entry in done.new} | dict(known)
     seen = set[str | None]()
     repeated: list[Entry] = []

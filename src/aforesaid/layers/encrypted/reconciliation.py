@@ -54,7 +54,7 @@ def reconciled(
 
 
 def all_unreadable(opened: Sequence[Entry], why: str) -> Reconciled:
-    """The log whose head cannot be read: nothing in it is proven."""
+    """Return the log with all entries unreadable: its head cannot be read, so nothing is proven."""
     sentence = f"the head of its log cannot be read, so that nothing proves its place: {why}"
     entries = [entry if entry.unreadable else seals.as_unreadable(entry, sentence) for entry in opened]
     return Reconciled(entries, sum(entry.unreadable is None for entry in opened))
@@ -98,7 +98,7 @@ def _in_place(entries: Sequence[Entry], ranks: dict[int, int]) -> set[int]:
 
 
 def _in_order(conversation_id: str, order: Sequence[int], listed: dict[int, Entry]) -> list[Entry]:
-    """The entries in reading order, with one that cannot be read in the place of each that is missing."""
+    """Return the entries in reading order, with an unreadable entry for each missing message."""
     whole: list[Entry] = []
     micros = min((entry.position.micros for entry in listed.values()), default=0)
     for sequence in order:

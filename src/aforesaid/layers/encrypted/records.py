@@ -1,9 +1,8 @@
-"""What of a record is sealed, where that is asked for: subject, client name, notes and tags. Pure.
+"""Seal and open subject, client name, notes and tags of a record. Pure.
 
-Texts look different each time. A tag looks the same each time for one owner, so that conversations can
-be listed by it: a reader of the store learns which of an owner's conversations share a tag, not which
-tag it is. The last stored tag is no tag: it proves that the others belong to this record, all of them and in
-this order.
+Texts look different each time. A tag looks the same each time for one owner, so that conversations can be
+listed by it: a reader of the store learns which of an owner's conversations share a tag, not which tag it is.
+The last stored tag is a proof that exactly the others, in this order, belong to this record.
 """
 
 from typing import Any
@@ -29,26 +28,29 @@ TEXTS = ("subject", "client_name", "notes")
 
 
 def seal_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
-    """The record as it is stored."""
+    """Return the record as it is stored."""
     given = {field: getattr(record, field) for field in (*TEXTS, "tags")}
     return replace(record, **_sealed(given, keys, owner, record.id))
 
 
 def seal_changes(changes: Changes, keys: DataKeys, owner: str, conversation_id: str) -> Changes:
-    """The changes as they are stored."""
+    """Return the changes as they are stored."""
     given = changes.given()
     return Changes(**(given | _sealed(given, keys, owner, conversation_id)))
 
 
 def seal_query(query: Query, keys: DataKeys, owner: str) -> Query:
-    """The query as it is asked: a tag under every key that it may be sealed with."""
+    """Return the query for the store: each tag under every key that it may be sealed with."""
     tokens = tuple(seal_tag(tag, key, owner) for tag in query.tags for key in keys.every())
     return replace(query, tags=tokens)
 
 
 def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conversation:
-    """The record as it was given. Raises `StoreDamaged` where a field is not what was sealed for it, and
-    `KeyUnavailable` where something is sealed and the owner has no keys."""
+    """Return the decrypted record.
+
+    Raise `StoreDamaged` for a field that was not sealed for it, and `KeyUnavailable` for a sealed record of
+    an owner without keys.
+    """
     if keys is None:
         return _without_keys(record)
     try:
@@ -64,7 +66,7 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
 
 
 def is_sealed_by(record: Conversation, key_id: str) -> bool:
-    """Whether all that is sealed in a stored record is sealed with this key."""
+    """Return whether all sealed fields of a stored record are sealed with this key."""
     return all(text.startswith(f"{key_id}.") for text in _sealed_in(record))
 
 

@@ -23,29 +23,29 @@ from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
 from aforesaid.model.conversations import Changes, Conversation
 
 CHUNK = 200
-"""Messages or documents that are sealed anew in one step."""
+"""Messages or documents that are resealed in one step."""
 GRACE = timedelta(minutes=5)
-"""How long an old key is kept at least: every process looks for new keys each minute."""
+"""How long an old key is kept at least. Every process reads the keys again each minute."""
 
 
 class Rotation(Struct, frozen=True, kw_only=True):
-    """What a rotation did."""
+    """The result of a rotation."""
 
     owners: int = 0
     rewrapped: int = 0
-    """Owners whose data keys are wrapped by the new master key now."""
+    """Owners whose data keys were wrapped with the new master key."""
     messages: int = 0
     documents: int = 0
     records: int = 0
-    """What was sealed anew."""
+    """Resealed messages, documents and records."""
     unreadable: int = 0
-    """Messages and documents that could not be opened, and were left as they are."""
+    """Messages and documents that could not be decrypted, and were left unchanged."""
     retired: int = 0
-    """Owners whose old data key is gone."""
+    """Owners whose old data key was deleted."""
     waiting: int = 0
-    """Owners whose old data key is kept for now: run it again later."""
+    """Owners whose old data key is still needed: run the rotation again later."""
     archives: int = 0
-    """Archives whose key is wrapped by the new master key now; `ArchiveFolder.rewrap` does it."""
+    """Archives whose key was wrapped with the new master key; `ArchiveFolder.rewrap` does that."""
     archives_left: int = 0
     """Archives that still need another master key, or cannot be read."""
 
@@ -61,7 +61,7 @@ async def rotate(
     grace: timedelta = GRACE,
     progress: Progress | None = None,
 ) -> Rotation:
-    """Wrap one owner's data keys, or everybody's, by the current master key; `deep`: new data keys too."""
+    """Wrap the data keys of one owner, or of all, with the current master key; `deep` also replaces them."""
     done = Rotation()
     async for name in _owners(backend, owner):
         whole = await backend.of(name).authoritative()
@@ -89,7 +89,7 @@ async def _deep(
     open_keys = await backend.keyring.refresh(owner)
     if open_keys is None:
         return done
-    if len(open_keys.keys) == 1:  # another rotation was at work in this very moment
+    if len(open_keys.keys) == 1:  # another rotation runs at the same time
         return replace(done, waiting=done.waiting + 1)
     work = _Resealing(whole, owner, open_keys.keys, seals_records=backend.encryption.records)
     await work.all()
@@ -102,8 +102,8 @@ async def _deep(
     )
     if work.left or backend.inner.of(owner).now() - open_keys.made_at < grace:
         return replace(done, waiting=done.waiting + 1)
-    # Only those that this pass began with: another rotation may have added a key since, and what it has not
-    # sealed anew yet needs the one that was current here.
+    # Delete only the keys that this pass began with: another rotation may have added a key since, and data
+    # that it has not resealed yet need the key that was current here.
     if await backend.keyring.retire(owner, open_keys):
         return replace(done, retired=done.retired + 1)
     return replace(done, waiting=done.waiting + 1)

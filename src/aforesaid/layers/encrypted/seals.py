@@ -1,4 +1,4 @@
-"""Seal messages, documents, fields and tags, and open them. Pure.
+"""Seal messages, documents, fields and tags, and open them. Pure, except for random nonces.
 
 Role, time and id of a message stay in plain text, because stores order, count and find by them. Everything
 else (content, tags, agent, content type, dialect, token counts) is one ciphertext, AES-256-GCM, written
@@ -46,11 +46,11 @@ _KEY_ID_LENGTH = 8
 
 
 class InvalidSeal(Exception):
-    """What is stored is not what was sealed for this place. Says why."""
+    """The stored value was not sealed for this place, or was changed. The message gives the reason."""
 
 
 class DataKey:
-    """The key of one owner's data, and what is derived from it for each use."""
+    """The key of one owner's data, and the keys derived from it for each use."""
 
     __slots__ = ("_tags", "cipher", "fingerprints", "id", "secret")
 
@@ -67,7 +67,7 @@ class DataKey:
 
     @property
     def tags(self) -> "AESSIV":
-        """The cipher for what must look the same each time, so that it can be found."""
+        """The deterministic cipher: a tag looks the same each time, so that it can be searched for."""
         if self._tags is None:
             self._tags = AESSIV(_derived(self.secret, b"tags/1") + _derived(self.secret, b"tags/2"))
         return self._tags
@@ -96,7 +96,7 @@ class DataKeys:
         return list(self._by_id.values())
 
     def get(self, key_id: str) -> DataKey:
-        """The key of this id. Raises `InvalidSeal`."""
+        """Return the key with this id. Raise `InvalidSeal`."""
         try:
             return self._by_id[key_id]
         except KeyError:
@@ -110,7 +110,7 @@ class DataKeys:
 
 
 class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What of a message is sealed, with the names and defaults that it has there."""
+    """The sealed fields of a message, with their names and defaults."""
 
     content: Any = UNSET
     content_type: ContentType = "text"
@@ -123,7 +123,7 @@ class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def body_of(message: Message) -> bytes:
-    """What is sealed of a message: all that does not stay in the open. Refuses what is not JSON."""
+    """Return the sealed fields of a message as JSON, without the opening brace. Raise `InvalidInput`."""
     if type(message.content) is not str or message.extra:
         check_json([None if message.content is UNSET else message.content, message.extra], field="content")
     words = _Words(
@@ -139,13 +139,13 @@ def body_of(message: Message) -> bytes:
     try:
         return _encode(words)[1:]
     except (UnicodeEncodeError, TypeError, RecursionError):
-        # Half of a surrogate pair, or a subclass of text or number: the one encoder knows what to do.
+        # Half of a surrogate pair, or a subclass of text or number: only the general encoder handles these.
         body = encode_message(message.with_(timestamp=None, message_id=None))
         return body[body.index(b",") + 1 :]  # the role comes first, and content or extra always after it
 
 
 class Place(NamedTuple):
-    """The place of a message: its sequence number, the revision that wrote it, and which life of the log."""
+    """The place of a message: its sequence number, the revision that wrote it, and the log's generation."""
 
     sequence: int
     revision: int
@@ -188,16 +188,16 @@ def new_nonces(count: int) -> list[bytes]:
 
 
 GENERATION_SEPARATOR = ":"
-"""Stands between the life of the log and the ciphertext."""
+"""Separates the generation of the log from the ciphertext."""
 SPOOLED = "~"
-"""Stands before the ciphertext of a message that has no place in a log yet."""
+"""Precedes the ciphertext of a message that has no place in a log yet."""
 
 _BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
 _copied = methodcaller("__copy__")
 
 
 def fingerprint_of(message: Message, key: DataKey, log_id: "LogId") -> str:
-    """What stands for the words of a message where its id may come again; empty without an id."""
+    """Return a keyed digest of the content, compared when the id is sent again; empty without an id."""
     if message.message_id is None:
         return ""
     is_text = type(message.content) is str and not message.extra
@@ -225,18 +225,18 @@ class LogId(NamedTuple):
 
 
 def as_unreadable(entry: Entry, why: str) -> Entry:
-    """The entry, set aside."""
+    """Return the entry as unreadable, with the reason."""
     where = {"revision": entry.revision, "stored_at": entry.stored_at}
     return unreadable_entry(entry.conversation_id, entry.position, **where, why=why)  # type: ignore[arg-type]
 
 
 def key_ids_of(entries: Sequence[Entry]) -> set[str]:
-    """The ids of the data keys that these were sealed with."""
+    """Return the ids of the data keys that these entries were sealed with."""
     return {key_id for entry in entries if (key_id := key_id_of(entry.message)) is not None}
 
 
 def key_id_of(message: Message) -> str | None:
-    """The id of the data key that a stored message was sealed with; None when it is not sealed."""
+    """Return the id of the data key of a stored message; None when it is not sealed."""
     if message.dialect != SEALED or not isinstance(message.content, str):
         return None
     parts = message.content.split(".", 2)
@@ -267,17 +267,14 @@ class Opened(Struct, frozen=True, gc=False):
 
 
 def is_immutable(message: Message) -> bool:
-    """Whether a caller can change nothing of the message in place, so that it may be handed out again."""
+    """Return whether no caller can change the message in place, so that several may get it."""
     return type(message.content) is str and not message.extra
 
 
 def unseal(
     stored: Message, sequence: int, revision: int, keys: DataKeys, log_id: LogId, *, spooled: bool = False
 ) -> Message:
-    """The message that was sealed for this place, or for the spool. Raises `InvalidSeal`.
-
-    In few steps: a window opens some forty.
-    """
+    """Return the message that was sealed for this place, or for the spool. Raise `InvalidSeal`."""
     sealed, timestamp = stored.content, stored.timestamp
     if stored.dialect != SEALED or type(sealed) is not str or timestamp is None:
         raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
@@ -294,7 +291,7 @@ def unseal(
 
 
 def generation_of(stored: Message) -> str:
-    """The life of the log that a stored message was sealed for; empty when it was sealed for none."""
+    """Return the generation that a stored message was sealed for; empty if it was sealed for none."""
     content = stored.content
     if stored.dialect != SEALED or type(content) is not str:
         return ""
@@ -303,7 +300,7 @@ def generation_of(stored: Message) -> str:
 
 
 def warm() -> None:
-    """Seal and open something, so that the first window of a process need not wait for what is done once."""
+    """Seal and open some messages, so that the first window does not wait for one-time initialization."""
     key = DataKey.generate()
     keys, log_id = DataKeys([key]), LogId("warm-up", "00000000-0000-0000-0000-000000000000")
     message = Message(role="user", content="hello", message_id="1", tokens={"words": 1})
@@ -317,7 +314,7 @@ def warm() -> None:
 
 
 _OFTEN = 10
-"""How often the interpreter sees something done before it does it the fast way."""
+"""Calls after which the interpreter has specialized a function."""
 
 
 def _message(stored: Message, body: bytes) -> Message:
@@ -344,7 +341,7 @@ def _message(stored: Message, body: bytes) -> Message:
 
 
 def _odd_message(stored: Message, body: bytes) -> Message:
-    """The same for what only the one decoder reads, such as half of a surrogate pair. Raises
+    """Decode a message that only the general decoder reads, such as half of a surrogate pair. Raise
     `InvalidSeal`."""
     try:
         message = decode_message(f'{{"role":"{stored.role}",'.encode() + body)
@@ -360,31 +357,31 @@ _words = msgspec.json.Decoder(_Words).decode
 
 
 def seal_bytes(data: bytes, key: DataKey, bound_to: bytes) -> bytes:
-    """Data as they are stored: a mark, the key's id, nonce, ciphertext and tag."""
+    """Return data as they are stored: a mark, the key's id, nonce, ciphertext and tag."""
     nonce = os.urandom(NONCE_BYTES)
     return _MAGIC + key.id.encode() + nonce + key.cipher.encrypt(nonce, data, bound_to)
 
 
 def sealed_by(data: bytes) -> str:
-    """The id of the key that data were sealed with. Raises `InvalidSeal`."""
+    """Return the id of the key that data were sealed with. Raise `InvalidSeal`."""
     if data[: len(_MAGIC)] != _MAGIC:
         raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
     return data[len(_MAGIC) : len(_MAGIC) + _KEY_ID_LENGTH].decode("ascii", "replace")
 
 
 def open_bytes(data: bytes, keys: DataKeys, bound_to: bytes) -> bytes:
-    """The data that were sealed. Raises `InvalidSeal`."""
+    """Return the decrypted data. Raise `InvalidSeal`."""
     key = keys.get(sealed_by(data))
     return _opened(key, data[len(_MAGIC) + _KEY_ID_LENGTH :], bound_to)
 
 
 def seal_text(plain: bytes, key: DataKey, bound_to: bytes) -> str:
-    """A field of a record, or the head of a log, as it is stored."""
+    """Return a field of a record, or the head of a log, as it is stored."""
     return f"{key.id}.{_sealed(key, plain, bound_to)}"
 
 
 def key_id_in(text: str) -> str:
-    """The id of the key that a field or a tag was sealed with. Raises `InvalidSeal`."""
+    """Return the id of the key that a field or a tag was sealed with. Raise `InvalidSeal`."""
     key_id, dot, _ = text.partition(".")
     if not dot or len(key_id) != _KEY_ID_LENGTH or not set(key_id) <= set("0123456789abcdef"):
         raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
@@ -392,7 +389,7 @@ def key_id_in(text: str) -> str:
 
 
 def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
-    """What was sealed. Raises `InvalidSeal`."""
+    """Return the decrypted text. Raise `InvalidSeal`."""
     key_id, dot, rest = sealed.partition(".")
     if not dot:
         raise InvalidSeal("it is not encrypted, as all in this store must be, and is refused")
@@ -400,17 +397,21 @@ def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
 
 
 TAGS_MARK = "="
-"""Stands before what proves the tags of a record, among them."""
+"""Precedes the proof in the list of tags."""
 
 
 def seal_tags(tags: Sequence[str], key: DataKey, log_id: LogId) -> tuple[str, ...]:
-    """The tags of a record as they are stored, and what proves that these and no others are its tags."""
+    """Return the tags as they are stored, plus a proof that the record has exactly these tags.
+
+    A tag is bound to its owner only, so that it can be searched for. Without the proof, an attacker could
+    move tags between records.
+    """
     sealed = [seal_tag(tag, key, log_id.owner) for tag in tags]
     return (*sealed, f"{key.id}.{TAGS_MARK}{_proof(sealed, key, log_id)}") if sealed else ()
 
 
 def open_tags(stored: Sequence[str], keys: DataKeys, log_id: LogId) -> tuple[str, ...]:
-    """The tags that were sealed for this record. Raises `InvalidSeal`."""
+    """Return the tags that were sealed for this record. Raise `InvalidSeal`."""
     if not stored:
         return ()
     *sealed, proof = stored
@@ -427,13 +428,13 @@ def _proof(sealed: Sequence[str], key: DataKey, log_id: LogId) -> str:
 
 
 def seal_tag(tag: str, key: DataKey, owner: str) -> str:
-    """A tag as it is stored: always the same for one owner and key, so that it can be looked for."""
+    """Return a tag as it is stored: the same each time for one owner and key."""
     sealed = key.tags.encrypt(b"#" + tag.encode(), [_encode(("tag", owner))])
     return f"{key.id}.{_text(sealed)}"
 
 
 def open_tag(sealed: str, keys: DataKeys, owner: str) -> str:
-    """The tag that was sealed. Raises `InvalidSeal`."""
+    """Return the decrypted tag. Raise `InvalidSeal`."""
     key_id, _, rest = sealed.partition(".")
     key = keys.get(key_id)
     try:

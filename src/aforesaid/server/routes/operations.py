@@ -22,7 +22,7 @@ from aforesaid.telemetry.aggregation import SharedNumbers
 from aforesaid.telemetry.exposition import exposition, form_for
 
 if TYPE_CHECKING:
-    from aforesaid.layers.encrypted.master_key_check import MasterKeyCheck
+    from aforesaid.layers.encrypted.keyring import MasterKeyCheck
 
 PUBLIC = {"public": True}
 """`opt` of routes without access control: health checks, which come through proxies."""
