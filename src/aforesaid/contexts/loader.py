@@ -4,7 +4,10 @@ import logging
 from asyncio import gather
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.deadlines import promptly_within, within
@@ -24,7 +27,6 @@ from aforesaid.summaries.service import Summaries
 from aforesaid.telemetry import describe
 from aforesaid.tokens import NotCounted, costs_by, is_ready, ready
 from aforesaid.windows import (
-    LogEnds,
     TokenEstimates,
     WindowPolicy,
     initial_read_sizes,
@@ -36,15 +38,38 @@ from aforesaid.windows.truncation import Cost
 
 log = logging.getLogger("aforesaid.contexts")
 
-_experience = TokenEstimates()
+_token_estimates = TokenEstimates()
 """Shared by all loaders of a process: a loader may live for one call only."""
 
 NO_CONVERSATION = "00000000-0000-0000-0000-000000000000"
 """The id in a context whose conversation does not exist yet."""
 
 
+class ContextRequest(Struct, frozen=True, kw_only=True):
+    """The conversation, the policy, and the messages that are not stored yet."""
+
+    conversation_id: str
+    policy: WindowPolicy
+    pending: Sequence[Message] = ()
+
+
+class Counting(NamedTuple):
+    """The cost of a message, and the name of the counter for the report."""
+
+    cost: Cost
+    counter: str | None
+
+
 class ContextLoader:
-    """Builds one owner's contexts."""
+    """Builds one owner's contexts.
+
+    The steps of `load`, each calling the next:
+
+    - `load`: limit the time, and degrade if the store fails
+    - `_load_with_retry`: try again without the snapshot
+    - `_load_counted`: use stored token counts while the counter is loading
+    - `_build`: read the window (`windows.read_window`), add notes and summary (`ContextExtras`)
+    """
 
     def __init__(
         self,
@@ -76,9 +101,11 @@ class ContextLoader:
 
     async def load(self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]) -> Context:
         """Build the context. Degrade instead of failing: an agent must not wait for a store."""
+        name = parse_uuid(conversation_id, field="conversation_id")
+        request = ContextRequest(conversation_id=name, policy=policy, pending=pending)
         with noting_freshness() as seen:
             try:
-                loading = self._window_with_retry(conversation_id, policy, pending)
+                loading = self._load_with_retry(request)
                 bounded = within if self._snapshots is None else promptly_within
                 context = await bounded(self.config.context_deadline or None, loading)
             except ConversationNotFound as error:
@@ -86,71 +113,58 @@ class ContextLoader:
             except TimeoutError:
                 why = f"the store did not answer within {self.config.context_deadline} s"
                 log.error("context not loaded: %s", why)  # noqa: TRY400
-                return await self._degraded(conversation_id, policy, pending, why=why)
+                return await self._degraded(request, why=why)
             except StoreError as error:
                 log.error("context not loaded: %s", describe(error))  # noqa: TRY400
-                return await self._degraded(conversation_id, policy, pending, why=str(error))
+                return await self._degraded(request, why=str(error))
         return _with_freshness(context, seen)
 
-    async def _window_with_retry(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
-    ) -> Context:
+    async def _load_with_retry(self, request: ContextRequest) -> Context:
         try:
-            return await self._window(conversation_id, policy, pending, self._snapshots)
+            return await self._load_counted(request, self._snapshots)
         except StoreError as error:
             log.warning("context not loaded, trying once more: %s", describe(error))
         # Without the snapshot, so that a failure of the notes does not fail the log.
-        return await self._window(conversation_id, policy, pending, None)
+        return await self._load_counted(request, None)
 
-    async def _window(
-        self,
-        conversation_id: str,
-        policy: WindowPolicy,
-        pending: Sequence[Message],
-        snapshots: SnapshotReader | None,
-    ) -> Context:
-        name = parse_uuid(conversation_id, field="conversation_id")
-        request = name, policy, pending, snapshots
+    async def _load_counted(self, request: ContextRequest, snapshots: SnapshotReader | None) -> Context:
         counter = self.intake.counter
-        if not is_ready(counter):  # stored messages carry their counts, so the counter is not needed yet
+        if not is_ready(counter):
+            # Stored messages carry their counts. Usually that is enough, and the counter need not be loaded.
+            stored_only = Counting(costs_by(counter, stored_only=True), counter.name)
             with suppress(NotCounted):
-                return await self._counted_window(*request, costs_by(counter, stored_only=True), counter.name)
-        return await self._counted_window(*request, *await self._counting(policy))
+                return await self._build(request, snapshots, stored_only)
+        return await self._build(request, snapshots, await self._counting(request.policy))
 
-    async def _counted_window(
-        self,
-        conversation_id: str,
-        policy: WindowPolicy,
-        pending: Sequence[Message],
-        snapshots: SnapshotReader | None,
-        cost: Cost,
-        counter: str | None,
+    async def _build(
+        self, request: ContextRequest, snapshots: SnapshotReader | None, counting: Counting
     ) -> Context:
+        """Read the window, and add the notes and the summary."""
+        conversation_id, policy, pending = request.conversation_id, request.policy, request.pending
+        cost, counter = counting
         view = self.intake.images.view(self.store, pending)
-        look = initial_read_sizes(policy, _experience.tokens_in(conversation_id))
-
-        async def window(reserved: WindowPolicy, ends: LogEnds) -> Context:
-            store = view.as_store()
-            return await read_window(
-                store, conversation_id, reserved, cost=cost, counter=counter, pending=pending, ends=ends
-            )
-
+        sizes = initial_read_sizes(policy, _token_estimates.tokens_in(conversation_id))
+        read = partial(
+            read_window, view.as_store(), conversation_id, cost=cost, counter=counter, pending=pending
+        )
         if snapshots is None:
-            reading = read_ends(view.as_store(), conversation_id, look)
+            reading = read_ends(view.as_store(), conversation_id, sizes)
             extras, ends = await gather(self._extras(policy, cost), reading)
-            context = await window(extras.reserved_in(policy), ends)
+            context = await read(extras.reserved_in(policy), ends=ends)
         else:
+            # One read of the store for both ends of the log and the notes.
             notes = FIRST_PAGE if self._notes.budget(policy) else NO_PAGE
             snapshot = await snapshots.read_snapshot(
-                conversation_id, front=look.front, tail=look.tail, documents=notes
+                conversation_id, front=sizes.front, tail=sizes.tail, documents=notes
             )
             extras = await self._extras_from(snapshot, policy, cost)
             reserved = extras.reserved_in(policy)
             cached = None if pending else snapshot.cached((reserved, counter))
-            context = cached or await window(reserved, await view.ends(snapshot, look))
+            context = cached or await read(reserved, ends=await view.ends(snapshot, sizes))
+            # Cache only what the snapshot alone determines.
             if not (pending or view.read_more):
                 snapshot.cache((reserved, counter), context)
-        _experience.learn(conversation_id, context)
+        _token_estimates.learn(conversation_id, context)
         extras = await self._with_summary(extras, conversation_id, context, cost)
         return extras.added_to(view.reported(context))
 
@@ -185,11 +199,9 @@ class ContextLoader:
         message = message_of(text)
         return replace(extras, summary=message, summary_tokens=cost(message), summarized=summary.messages)
 
-    async def _degraded(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message], *, why: str
-    ) -> Context:
+    async def _degraded(self, request: ContextRequest, *, why: str) -> Context:
         """Build the window of the pending messages alone, which needs no store."""
-        context = await self._window_of(conversation_id, policy, pending)
+        context = await self._pending_window(request)
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
@@ -200,24 +212,30 @@ class ContextLoader:
         policy = self.policy(policy, for_request=True)
         cost, _ = await self._counting(policy)
         extras = await self._extras(policy, cost)
-        return extras.added_to(await self._window_of(NO_CONVERSATION, extras.reserved_in(policy), pending))
+        request = ContextRequest(
+            conversation_id=NO_CONVERSATION, policy=extras.reserved_in(policy), pending=pending
+        )
+        return extras.added_to(await self._pending_window(request))
 
-    async def _window_of(
-        self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]
-    ) -> Context:
-        cost, counter = await self._counting(policy)
+    async def _pending_window(self, request: ContextRequest) -> Context:
+        cost, counter = await self._counting(request.policy)
         return pending_window(
-            conversation_id, policy, cost=cost, counter=counter, pending=pending, now=self.store.now()
+            request.conversation_id,
+            request.policy,
+            cost=cost,
+            counter=counter,
+            pending=request.pending,
+            now=self.store.now(),
         )
 
-    async def _counting(self, policy: WindowPolicy) -> tuple[Cost, str | None]:
-        """Return the cost function and the counter's name; zero costs and no name where none can be used."""
+    async def _counting(self, policy: WindowPolicy) -> Counting:
+        """Return how messages are counted; zero costs and no counter where none can be used."""
         counter = self.intake.counter
         if policy.max_tokens is not None:
             await ready(counter)
         elif not await self.intake.can_count():
-            return _costs_nothing, None
-        return costs_by(counter), counter.name
+            return Counting(_costs_nothing, None)
+        return Counting(costs_by(counter), counter.name)
 
 
 def _costs_nothing(_: Message) -> int:
