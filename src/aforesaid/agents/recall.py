@@ -166,7 +166,7 @@ _HELP = (
     "last Tuesday?”, say “remember that the bedroom lights are dim at 9 pm”, “what do you know about me?” "
     "or “forget the bedroom lights”."
 )
-_STORED = "I keep that in our history. Say “remember that …” if it shall hold for all conversations."
+_STORED = "I keep that in our history. Say “remember that …” to make it a note for all conversations."
 _WHAT_TO_FORGET = "Tell me what to forget: the subject of a note, or words that are in it."
 _EVERYTHING = frozenset(("everything", "all", "all notes", "me", "all of it", "everything about me"))
 

@@ -4,7 +4,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from aforesaid.agents import routing, summarizer
+from aforesaid.agents import configured, loop, routing, summarizer
+from aforesaid.agents.providers import strands
 from aforesaid.agents.toolbox import owner_tools
 from aforesaid.dialects import anthropic, edits, images, tombstones
 from aforesaid.dialects.edits import narrate
@@ -47,6 +48,19 @@ def test_the_instructions_of_a_summarizer_and_a_router() -> None:
     assert routing._INSTRUCTIONS == (
         "You decide which agent answers the user's last message. Do not answer it yourself: "
         "call route_to with the name of the agent. The agents:"
+    )
+
+
+def test_the_instructions_of_an_assistant() -> None:
+    assert configured.INSTRUCTIONS == (
+        "You are a helpful assistant with a memory. Answer briefly, in the language of the question. "
+        "When the user refers to something that is not in this conversation, look it up with "
+        "search_history before you answer, and give the date of what you cite. Use remember for "
+        "preferences and facts that will matter later, and forget when they no longer hold."
+    )
+    assert strands.ANSWER_NOW == "Answer now, in words. Do not call any tool."
+    assert loop.CUT_OFF == (
+        "The call was cut off because the reply was too long. Call again with shorter arguments."
     )
 
 

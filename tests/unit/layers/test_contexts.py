@@ -6,6 +6,7 @@ from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.windows import WindowPolicy
 from tests.faults import Failing
 from tests.unit.layers.conftest import World
 
@@ -40,10 +41,12 @@ async def test_a_system_prompt_at_the_front_of_a_long_log_is_still_there(world: 
     await erin.add_message(conversation.id, "system", "be kind")
     for number in range(120):
         await erin.add_message(conversation.id, "user" if number % 2 == 0 else "assistant", str(number))
-    await erin.load_context(conversation.id)
+    policy = WindowPolicy(max_messages=20)
+    await erin.load_context(conversation.id, policy=policy, for_request=True)
     world.failing.down()
     await erin.add_message(conversation.id, "user", "during")
-    messages = [message["content"] for message in await erin.load_context(conversation.id)]
+    context = await erin.load_context(conversation.id, policy=policy, for_request=True)
+    messages = [message["content"] for message in context]
     assert messages[0] == "be kind"
     assert messages[-2:] == ["119", "during"]
 
