@@ -338,7 +338,10 @@ class _Worker:
         operation = self._source.choice(OPERATIONS)
         key = self._source.choice(sorted(self._model.live))
         others = sorted(self._model.live.keys() - {key})
-        beside = self._say(self._source.choice(others)) if others else asyncio.sleep(0)
+        # A rotation without a grace period retires the key of a turn that is being stored: that is what the
+        # period is for.
+        alone = not others or operation == "rotate"
+        beside = asyncio.sleep(0) if alone else self._say(self._source.choice(others))
         await asyncio.gather(getattr(self, f"_{operation}")(key), beside)
 
     async def _create(self) -> None:
