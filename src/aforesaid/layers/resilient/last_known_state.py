@@ -30,9 +30,9 @@ MAX_SESSIONS = 1000
 class View:
     """One owner's data as far as known, and the first entries of logs that are not known completely."""
 
-    def __init__(self, owner_data: OwnerData, heads: dict[str, list[Entry]], ends: set[str]) -> None:
+    def __init__(self, owner_data: OwnerData, fronts: dict[str, list[Entry]], ends: set[str]) -> None:
         self.owner_data = owner_data
-        self.heads = heads
+        self.fronts = fronts
         self.ends = ends
         """Conversations whose next sequence number is known, provided that no other process writes."""
         self.assumed: set[str] = set()
@@ -54,7 +54,7 @@ class View:
                     self.owner_data.delete(one)
 
     def copy(self) -> "View":
-        view = View(self.owner_data.copy(), self.heads.copy(), self.ends.copy())
+        view = View(self.owner_data.copy(), self.fronts.copy(), self.ends.copy())
         view.assumed = self.assumed.copy()
         return view
 
@@ -86,7 +86,7 @@ class View:
         """Whether all entries of the page are known: at the end of the log, or among the first entries."""
         if not self.has_record(conversation_id) or not isinstance(limit, int) or not isinstance(offset, int):
             return False
-        front = len(self.heads.get(conversation_id, ()))
+        front = len(self.fronts.get(conversation_id, ()))
         return offset >= self._missing(conversation_id) or offset + limit <= front
 
     def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int) -> list[Entry]:
@@ -96,7 +96,7 @@ class View:
             raise ConversationNotFound(conversation_id)
         missing = self._missing(record.id)
         if offset < missing:
-            return self.heads[record.id][offset : offset + limit]
+            return self.fronts[record.id][offset : offset + limit]
         return self.owner_data.page(record.id, now=now, limit=limit, offset=offset - missing)
 
     def _missing(self, conversation_id: str) -> int:
@@ -112,11 +112,11 @@ class _ConversationState:
     """Recorded answers about one conversation: its record, first entries, and tails and turns, oldest
     first."""
 
-    __slots__ = ("bytes", "head", "parts", "record")
+    __slots__ = ("bytes", "front", "parts", "record")
 
     def __init__(self) -> None:
         self.record: Conversation | None = None
-        self.head: list[Entry] = []
+        self.front: list[Entry] = []
         self.parts: deque[tuple[Part, int]] = deque()
         self.bytes = OVERHEAD
 
@@ -130,9 +130,9 @@ class _ConversationState:
         self.bytes -= sum(size for _, size in self.parts)
         self.parts.clear()
 
-    def set_head(self, entries: list[Entry]) -> None:
-        self.bytes += _size(entries) - _size(self.head)
-        self.head = entries
+    def set_front(self, entries: list[Entry]) -> None:
+        self.bytes += _size(entries) - _size(self.front)
+        self.front = entries
 
 
 Subject = str | Place | None
@@ -250,7 +250,7 @@ class LastKnownState:
             # A longer tail contains everything that shorter ones contain.
             if is_whole:
                 state.clear()
-                state.set_head([])
+                state.set_front([])
             elif len(entries) >= max(tails, default=0):
                 state.clear()
             state.add(private_copies(entries), _size(entries))
@@ -260,10 +260,10 @@ class LastKnownState:
         with self._changed_state(owner, conversation_id) as state:
             state.add(end, OVERHEAD)
 
-    def head(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
+    def front(self, owner: str, conversation_id: str, entries: list[Entry]) -> None:
         """Record the first entries of the log."""
         with self._changed_state(owner, conversation_id) as state:
-            state.set_head(private_copies(entries))
+            state.set_front(private_copies(entries))
 
     def replace_log(self, owner: str, conversation_id: str, what: Appended) -> None:
         self.drop(owner, conversation_id)
@@ -327,14 +327,14 @@ class LastKnownState:
 
     def _build_view(self, owner: str) -> View:
         owner_data = OwnerData()
-        heads: dict[str, list[Entry]] = {}
+        fronts: dict[str, list[Entry]] = {}
         ends: set[str] = set()
         for conversation_id in self._conversations.get(owner, ()):
             state = self._states[owner, conversation_id]
             log, is_end_known = _known_log(state)
             if log is not None:
                 owner_data.logs[conversation_id] = log
-                heads[conversation_id] = state.head
+                fronts[conversation_id] = state.front
                 ends |= {conversation_id} if is_end_known else set()
         owner_data.sessions = {
             session: where
@@ -342,7 +342,7 @@ class LastKnownState:
             if where in owner_data.logs
         }
         owner_data.documents = {place: self._documents[owner, place] for place in self._places.get(owner, ())}
-        return View(owner_data, heads, ends)
+        return View(owner_data, fronts, ends)
 
 
 def _size(entries: Iterable[Entry]) -> int:

@@ -259,7 +259,7 @@ class ResilientStore(StoreWrapper):
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         def remember(entries: list[Entry]) -> None:
             if offset == 0 and limit < _FRONT_SIZE:
-                self._last_known.head(self._owner, conversation_id, entries)
+                self._last_known.front(self._owner, conversation_id, entries)
 
         entries = await self._calls.read(
             lambda: self.inner.page(conversation_id, limit=limit, offset=offset),
