@@ -95,7 +95,7 @@ class ContactsProtocol(Protocol):
         """Remove the contact and unlink its conversations; return whether it existed."""
 
     async def import_csv(self, text: str) -> "Imported":
-        """Import a CSV file: see `csv_import` for the rules and `csv_files` for the headers."""
+        """Import a CSV file: see `csv_import` for the rules and headers."""
 
 
 @watched_as("clients.")
@@ -236,7 +236,7 @@ class Contacts:
         return gone
 
     async def import_csv(self, text: str) -> "Imported":
-        """Import a CSV file: see `csv_import` for the rules and `csv_files` for the headers.
+        """Import a CSV file: see `csv_import` for the rules and headers.
 
         Invalid lines are returned with their number and the reason; all others are imported.
         """

@@ -11,9 +11,9 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.contracts import PCM, Audio, Segment, Transcript
+from aforesaid.contracts import Audio, Segment, Transcript
 from aforesaid.errors import InvalidAudio, InvalidSetting, MissingExtra, TranscriberError, shown
-from aforesaid.voice.sound import resample
+from aforesaid.voice.sound import check_samples, resample
 
 if TYPE_CHECKING:
     from aforesaid.voice.sound import Samples
@@ -54,12 +54,7 @@ class EmbeddedTranscriber:
         return "pocketsphinx"
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
-        if audio.media_type != PCM:
-            raise InvalidAudio(
-                f"audio must be a WAV file or samples for {self.name}; got {audio.media_type}",
-                field="audio",
-                value=audio.media_type,
-            )
+        check_samples(audio, self.name)
         if language is not None and not language.lower().startswith("en"):
             raise InvalidAudio(
                 f"language must be English for {self.name}; got {shown(language)}", field="language"

@@ -71,6 +71,16 @@ def read_sound(value: object, audio_format: AudioFormat | None = None) -> Audio:
     return Audio(data=data, media_type=media_type)
 
 
+def check_samples(audio: Audio, transcriber: str) -> None:
+    """Raise `InvalidAudio` for a file in a compressed format, which this transcriber cannot read."""
+    if audio.media_type != PCM:
+        raise InvalidAudio(
+            f"audio must be a WAV file or samples for {transcriber}; got {audio.media_type}",
+            field="audio",
+            value=audio.media_type,
+        )
+
+
 def _whole_samples(audio: Audio) -> Audio:
     """Return the samples without an incomplete one at the end, which a lost connection leaves."""
     rest = len(audio.data) % audio.format.frame

@@ -16,8 +16,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from aforesaid._internal.arguments import validated
-from aforesaid.contracts import PCM, Audio, AudioFormat, Transcript
-from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable, shown
+from aforesaid.contracts import Audio, AudioFormat, Transcript
+from aforesaid.errors import InvalidSetting, TranscriberError, TranscriberUnavailable, shown
+from aforesaid.voice.sound import check_samples
 
 T = TypeVar("T")
 
@@ -52,12 +53,7 @@ class WyomingTranscriber:
         return f"wyoming {self._host}:{self._port}"
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
-        if audio.media_type != PCM:
-            raise InvalidAudio(
-                f"audio must be a WAV file or samples for {self.name}; got {audio.media_type}",
-                field="audio",
-                value=audio.media_type,
-            )
+        check_samples(audio, self.name)
         return await self.listen(_pieces(audio.data), audio.format, language=language)
 
     async def listen(

@@ -119,9 +119,9 @@ def _exact_draft(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> 
     grouping = each_alone(entries)
     filtered = _filter_each(grouping, entries, policy)
     passing = [group for group in grouping.groups if group.index not in filtered]
-    kept = passing[-(policy.max_messages or 0) :]
-    is_full = len(kept) == policy.max_messages
-    start = kept[0].pieces[0].entry.position if is_full else None
+    included = passing[-(policy.max_messages or 0) :]
+    is_full = len(included) == policy.max_messages
+    start = included[0].pieces[0].entry.position if is_full else None
     return Draft(
         policy=policy,
         cost=cost,
@@ -129,10 +129,10 @@ def _exact_draft(entries: Sequence[Entry], policy: WindowPolicy, cost: Cost) -> 
         body=(),
         grouping=grouping,
         choice=Choice(
-            kept=_with_tokens(kept, cost),
-            left_out={group.index: "messages" for group in passing[: -len(kept)]},
+            included=_with_tokens(included, cost),
+            left_out={group.index: "messages" for group in passing[: -len(included)]},
             is_final=start is not None and _is_attributed(entries, start, policy),
-            slides=len(kept) < len(passing),
+            slides=len(included) < len(passing),
             drops_ephemeral=False,
         ),
         filtered=filtered,
@@ -275,7 +275,7 @@ def _sum(items: Sequence[SizedGroup]) -> int:
 
 
 def _window_messages(draft: Draft) -> list[WindowMessage]:
-    items = [*draft.head, *draft.choice.kept]
+    items = [*draft.head, *draft.choice.included]
     messages: list[WindowMessage] = []
     before: Piece | None = None
     for item in items:

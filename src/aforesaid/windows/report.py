@@ -45,7 +45,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     @property
     def fixed_tokens(self) -> int:
         """Tokens of prompt, tools and preserved system messages, which no cut removes."""
-        system = [item.tokens for item in self.choice.kept if item.group.kind == "system"]
+        system = [item.tokens for item in self.choice.included if item.group.kind == "system"]
         preserved = sum(system) if self.policy.preserve_system else 0
         return self.policy.outside + sum(item.tokens for item in self.head) + preserved
 
@@ -81,7 +81,7 @@ def report_on(
         max_tokens=draft.policy.max_tokens,
         counter=counter,
         stable_prefix=_stable_prefix(draft, messages),
-        interrupted=tuple(call for item in draft.choice.kept for call in item.group.interrupted),
+        interrupted=tuple(call for item in draft.choice.included for call in item.group.interrupted),
         shortened=shortened,
         nothing_to_send=_nothing_to_send(draft, messages),
         warnings=(*warnings, *_nearly_full(draft.policy, tokens)),
@@ -184,7 +184,7 @@ def _log_line(draft: Draft, report: Report, warnings: Sequence[str]) -> None:
     _log.log(
         level,
         "window: kept=%d left_out=%d not_read=%d tokens=%d/%s reasons=%s warnings=%s",
-        len(draft.choice.kept),
+        len(draft.choice.included),
         len(report.left_out),
         report.not_read,
         report.tokens.total,

@@ -26,7 +26,7 @@ _MIN_FILL = 0.5
 class Choice(Struct, frozen=True, kw_only=True):
     """The groups of a window, the others with reasons, and whether older messages could change the result."""
 
-    kept: tuple[SizedGroup, ...]
+    included: tuple[SizedGroup, ...]
     left_out: dict[int, Reason]
     """The reason for each group that is left out, by index."""
     is_final: bool
@@ -115,14 +115,14 @@ class _Selection:
         self.slides = self.policy.retention_ratio >= 1
 
     def choice(self, origin: int) -> Choice:
-        kept = self._kept_groups() if self.ordered.groups else []
-        indexes = {self.ordered.index(at) for at in kept}
+        included = self._included_groups() if self.ordered.groups else []
+        indexes = {self.ordered.index(at) for at in included}
         in_reach = (
             self.first_fitting_index is not None
             and self.first_fitting_index - self.policy.look_back >= origin
         )
         return Choice(
-            kept=tuple(self.ordered.groups[at] for at in kept),
+            included=tuple(self.ordered.groups[at] for at in included),
             left_out={index: why for index, why in self.left_out.items() if index not in indexes},
             is_final=in_reach and self.read_enough and self.ordered.has_words,
             slides=self.slides,
@@ -218,7 +218,7 @@ class _Selection:
         return range(self.start, max(self.ordered.newest, self.start) + 1)
 
     def _minimum_cut(self) -> Cut:
-        """Cut before the newest group. `_kept_groups` adds what must be preserved."""
+        """Cut before the newest group. `_included_groups` adds what must be preserved."""
         newest = self._possible_starts()[-1]
         return Cut(start=newest, first_fitting=newest)
 
@@ -232,7 +232,7 @@ class _Selection:
 
     # What stays
 
-    def _kept_groups(self) -> list[int]:
+    def _included_groups(self) -> list[int]:
         """Return the groups from the start on and the preserved ones before it; the oldest go first if
         they do not fit.
         """
@@ -247,19 +247,19 @@ class _Selection:
             questions = []
         fixed = {*questions, *(ordered.system if self.policy.preserve_system else ())}
         going = [at for at in before if at not in fixed]
-        kept = [*sorted({*before, *questions}), *tail]
-        while going and not self._fits(kept):
+        included = [*sorted({*before, *questions}), *tail]
+        while going and not self._fits(included):
             # Important messages give way last, the oldest of them first.
-            kept.remove(going.pop(0))
-        return kept
+            included.remove(going.pop(0))
+        return included
 
-    def _fits(self, kept: Sequence[int]) -> bool:
+    def _fits(self, included: Sequence[int]) -> bool:
         groups = self.ordered.groups
-        if self.budget is not None and sum([groups[at].tokens for at in kept]) > self.budget:
+        if self.budget is not None and sum([groups[at].tokens for at in included]) > self.budget:
             return False
         counted = [
             len(groups[at].group.pieces)
-            for at in kept
+            for at in included
             if at >= self.start or groups[at].group.kind != "system"
         ]
         return self.policy.max_messages is None or sum(counted) <= self.policy.max_messages

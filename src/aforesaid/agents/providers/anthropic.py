@@ -5,6 +5,7 @@ from typing import Any
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.providers.sdk import (
+    ANTHROPIC_STOPS,
     ENDED_EARLY,
     LazyClient,
     build_reply,
@@ -15,21 +16,13 @@ from aforesaid.agents.providers.sdk import (
     translate_errors,
     usage_of,
 )
-from aforesaid.contracts import Ask, OnText, Reply, Stop
+from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import write
 from aforesaid.errors import AgentUnavailable
 
 PROVIDER = "Anthropic"
 EXTRA = "anthropic"
 
-_STOPS: dict[str, Stop] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tools",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "pause",
-}
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -138,6 +131,6 @@ def _reply(response: Any) -> Reply:
         response,
         dialect="anthropic",
         provider=PROVIDER,
-        stop=_STOPS.get(reason, "end"),
+        stop=ANTHROPIC_STOPS.get(reason, "end"),
         usage=usage_of(response.usage, *_INPUT_TOKENS, output="output_tokens"),
     )

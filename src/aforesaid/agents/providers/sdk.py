@@ -47,6 +47,17 @@ _TOO_LONG = re.compile(
 )
 
 
+# Reasons of Anthropic's Messages API, which Strands passes on.
+ANTHROPIC_STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "pause",
+}
+
+
 class LazyClient(Generic[T]):
     """A client that was passed in, or one that is created on a thread when first needed."""
 

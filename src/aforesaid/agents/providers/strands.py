@@ -16,6 +16,7 @@ from typing import Any
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.providers.sdk import (
+    ANTHROPIC_STOPS,
     ENDED_EARLY,
     LazyClient,
     agent_error,
@@ -27,21 +28,13 @@ from aforesaid.agents.providers.sdk import (
     tools_or_placeholders,
     without_secrets,
 )
-from aforesaid.contracts import Ask, OnText, Reply, Stop, Usage
+from aforesaid.contracts import Ask, OnText, Reply, Usage
 from aforesaid.dialects import write
 from aforesaid.errors import AgentError, AgentUnavailable
 
 EXTRA = "strands"
 ANSWER_NOW = "Answer now, in words. Do not call any tool."
 
-_STOPS: dict[str, Stop] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "tools",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "pause",
-}
 _REFUSALS = ("content_filtered", "guardrail_intervened", "refusal")
 _THROTTLED = ("ModelThrottledException", "ThrottlingException", "ServiceQuotaExceededException")
 _INPUT_TOKENS = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
@@ -245,7 +238,7 @@ class _StreamedReply:
             {"role": "assistant", "content": blocks},
             dialect="anthropic",
             provider=provider,
-            stop=_STOPS.get(self._reason, "end"),
+            stop=ANTHROPIC_STOPS.get(self._reason, "end"),
             usage=self._usage,
         )
 
