@@ -97,7 +97,7 @@ MUTATIONS = [
         "self._failures > self._threshold",
         "unit/layers/test_breaker.py",
     ),
-    Mutation("layers/resilient/apply.py", "TAG in there.message.tags", "True", "unit/layers"),
+    Mutation("layers/resilient/operations.py", "TAG in there.message.tags", "True", "unit/layers"),
     Mutation("memory/manager.py", "record.last_activity < since", "False", "unit/memory/test_manager.py"),
     Mutation(
         "memory/turns.py",
