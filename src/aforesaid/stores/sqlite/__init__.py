@@ -1,10 +1,12 @@
 """The SQLite store, the embedded default: one file, many tasks, many processes.
 
-- `connections` opens and checks the file.
-- `workers` runs work on threads.
-- `backend` combines them.
+- `backend` opens and closes the file and its threads.
 - `store` is one owner's view.
-- `rows` converts rows to values and back.
+- `workers` runs reads and commits writes on threads.
+- `logs` appends turns; `rows` converts rows to values and back.
+- `connections` opens and checks the file.
+- `search`, `search_index`: the full-text index.
+- `scrubbing`, `index_rewrite`: deleted text leaves the file.
 
 The SQL is in `.sql` files.
 """
