@@ -37,8 +37,8 @@ def running_server(folder: str) -> Iterator[str]:
     """`aforesaid serve` on a free port, without limits of its own; gives its URL."""
     command = [sys.executable, "-m", "aforesaid", "serve", "--port", "0", "--url", _store(folder)]
     unlimited = {f"AFORESAID_RATE_{kind}": "0" for kind in ("READ", "WRITE", "SEARCH")}
-    describe = Path(folder, "describe")
-    with describe.open("w") as output:
+    log = Path(folder, "log")
+    with log.open("w") as output:
         process = subprocess.Popen(
             [*command, "--log-level", "warning"],
             stdout=output,
@@ -46,18 +46,18 @@ def running_server(folder: str) -> Iterator[str]:
             env=os.environ | unlimited,
         )
     try:
-        yield _address(process, describe)
+        yield _address(process, log)
     finally:
         process.terminate()
         process.wait(30)
 
 
-def _address(process: "subprocess.Popen[bytes]", describe: Path) -> str:
+def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
     while process.poll() is None:
-        if found := re.search(r"http://127\.0\.0\.1:\d+", describe.read_text()):
+        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
             return found[0]
         time.sleep(0.05)
-    raise RuntimeError(f"the server did not start: {describe.read_text()}")
+    raise RuntimeError(f"the server did not start: {log.read_text()}")
 
 
 def _store(folder: str) -> str:

@@ -46,15 +46,15 @@ async def measure(transcriber: Transcriber, voice: str, label: str) -> None:
 
 
 async def main() -> None:
-    freely, describe = EmbeddedTranscriber(), EmbeddedTranscriber(phrases=SENTENCES)
-    for transcriber in (freely, describe):
+    free, with_phrases = EmbeddedTranscriber(), EmbeddedTranscriber(phrases=SENTENCES)
+    for transcriber in (free, with_phrases):
         await transcriber.transcribe(say("hello"))  # loads the models
     print("| voice of espeak-ng | | words wrong | sentences right | seconds for a second of sound |")
     print("| --- | --- | --- | --- | --- |")
     for voice in VOICES:
-        await measure(freely, voice, "freely")
-    await measure(describe, VOICES[0], "with these phrases")
-    await measure(describe, VOICES[1], "with these phrases")
+        await measure(free, voice, "freely")
+    await measure(with_phrases, VOICES[0], "with these phrases")
+    await measure(with_phrases, VOICES[1], "with these phrases")
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ def page() -> str:
 
 
 def _statuses(document: dict[str, Any]) -> list[str]:
-    said: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for methods in document["paths"].values():
         for operation in methods.values():
-            said |= {status: each["description"] for status, each in operation["responses"].items()}
-    rows = [f"| {status} | {said[status]} |" for status in sorted(said) if int(status) >= 300]
+            descriptions |= {status: each["description"] for status, each in operation["responses"].items()}
+    rows = [f"| {status} | {descriptions[status]} |" for status in sorted(descriptions) if int(status) >= 300]
     return ["| status | |", "| --- | --- |", *rows]
 
 
@@ -62,17 +62,17 @@ def _parameter(parameter: dict[str, Any]) -> str:
     words = parameter.get("description") or schema.get("description") or ""
     default = f"; default `{schema['default']}`" if "default" in schema else ""
     needed = ", needed" if parameter["required"] else ""
-    describe = f"{kind}{default}{'. ' if words else ''}{words}"
-    return f"| `{parameter['name']}` | {parameter['in']}{needed} | {describe} |"
+    details = f"{kind}{default}{'. ' if words else ''}{words}"
+    return f"| `{parameter['name']}` | {parameter['in']}{needed} | {details} |"
 
 
 def _answers(operation: dict[str, Any]) -> str:
-    describe = []
+    statuses = []
     for status, answer in operation["responses"].items():
         good = int(status) < 300
         media = next(iter(answer.get("content", {"": {"schema": {}}}).items()))
-        describe.append(f"{status}{_named(media[1].get('schema', {})) if good else ''}")
-    return ", ".join(describe)
+        statuses.append(f"{status}{_named(media[1].get('schema', {})) if good else ''}")
+    return ", ".join(statuses)
 
 
 def _named(schema: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def _schema(name: str, schema: dict[str, Any]) -> list[str]:
         lines += ["| field | |", "| --- | --- |"]
         needed = schema.get("required", ())
         lines += [
-            f"| `{field}` | {_kind(each)}{', needed' if field in needed else ''} |"
+            f"| `{field}` | {_kind(each)}{', required' if field in needed else ''} |"
             for field, each in schema["properties"].items()
         ]
         lines.append("")

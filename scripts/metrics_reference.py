@@ -10,19 +10,18 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 HEAD = f"""\
 # Metrics
 
-Made from the catalogue in `aforesaid.telemetry`. A server gives them at `/metrics`, as OpenMetrics with
-exemplars (the id of a request, and of its trace) or in the classic text form, as the scraper asks; with
-several workers, their sum. An application reads them with `aforesaid.telemetry.telemetry.samples()`.
-[How to watch a server](../how-to/monitor.md) says what to look at.
+Generated from the catalogue in `aforesaid.telemetry`. A server returns them at `/metrics`, as OpenMetrics with
+exemplars (request and trace ids) or in the classic text format, depending on the `Accept` header. With several
+workers, they are the sum. A program reads them with `aforesaid.telemetry.telemetry.samples()`.
+See also [Monitor a server](../how-to/monitor.md).
 
-No label names an owner, an id, or anything that was said. Values of labels come from sets that are known
-when the program is written or configured; should a name ever get more than {MOST_SERIES:,} series, the rest
-is counted as `other`.
+Labels contain no owners, ids or content. Their values come from fixed sets or the configuration. Above
+{MOST_SERIES:,} series of one name, further series count as `other`.
 
-Histograms of times have {len(SECONDS)} buckets from {SECONDS[0] * 1e6:g} µs to {SECONDS[-1]:g} s, five to a
-power of ten, so that a quantile read from them is never off by more than one step, a factor of 1.6.
-Histograms of lengths have the powers of two up to {LENGTHS[-1]:,.0f}. A histogram shows once it has seen
-something. Several processes are added up; where the table says *max*, the largest counts.
+Histograms of times have {len(SECONDS)} buckets from {SECONDS[0] * 1e6:g} µs to {SECONDS[-1]:g} s, five per power
+of ten, so a quantile is off by at most a factor of 1.6. Histograms of lengths have powers of two up to
+{LENGTHS[-1]:,.0f}. A histogram without observations is omitted. The values of several processes are added;
+for metrics marked *max*, the largest value counts.
 """
 
 

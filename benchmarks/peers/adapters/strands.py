@@ -85,8 +85,8 @@ def _told(message: Any, block: Callable[[Any], Any]) -> dict[str, Any]:
     """A message with each of its blocks in other words."""
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    describe = [block(one) for one in blocks]
-    return {"role": message["role"], "content": [one for one in describe if one]}
+    rendered = [block(one) for one in blocks]
+    return {"role": message["role"], "content": [one for one in rendered if one]}
 
 
 def _from_anthropic(block: Any) -> Any:

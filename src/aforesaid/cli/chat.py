@@ -140,13 +140,13 @@ class _ChatSession:
     async def _answer(self, text: str) -> None:
         streamed: list[str] = []
 
-        def print_piece(piece: str) -> None:
-            streamed.append(piece)
-            self._write(piece)
+        def print_part(part: str) -> None:
+            streamed.append(part)
+            self._write(part)
 
         if self._is_terminal:
             self._out.print(f"[bold green]{self._name}>[/] ", end="")
-        answer = await self._assistant.answer_or_apology(text, self._session, on_text=print_piece)
+        answer = await self._assistant.answer_or_apology(text, self._session, on_text=print_part)
         if not "".join(streamed).endswith(answer.text):  # an apology is not streamed
             self._write(f"\n{answer.text}" if streamed else answer.text)
         self._write("\n")

@@ -1,6 +1,6 @@
 """WebSocket frames.
 
-A text frame is a JSON object with a `type`. A binary frame is a piece of the audio that the last
+A text frame is a JSON object with a `type`. A binary frame is a chunk of the audio that the last
 `audio.start` announced. `docs/reference/websocket.md` describes the frames with examples.
 """
 
@@ -364,7 +364,7 @@ class Transcript(Outgoing, frozen=True, kw_only=True, tag="transcript"):
 
 
 class AnswerDelta(Outgoing, frozen=True, kw_only=True, tag="answer.delta"):
-    """A piece of an answer. `offset` is its position in characters; it restarts at 0 after a resume."""
+    """Part of an answer. `offset` is its position in characters; it restarts at 0 after a resume."""
 
     id: str
     text: str

@@ -188,21 +188,21 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    pieces: list[bytes] = []
+    chunks: list[bytes] = []
     length = 0
     while True:
         message: Any = await receive()
         if message["type"] == "http.disconnect":
             raise Malformed("the body is incomplete", field="body")
-        piece: bytes = message["body"]
-        length += len(piece)
+        chunk: bytes = message["body"]
+        length += len(chunk)
         if length > limit:
             raise _too_large(limit)
-        if not message["more_body"] and not pieces:
-            return piece
-        pieces.append(piece)
+        if not message["more_body"] and not chunks:
+            return chunk
+        chunks.append(chunk)
         if not message["more_body"]:
-            return b"".join(pieces)
+            return b"".join(chunks)
 
 
 def _too_large(limit: int) -> TooLarge:

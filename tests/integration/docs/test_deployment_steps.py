@@ -138,10 +138,10 @@ def test_a_step_that_fails_is_the_last(machine: Machine) -> None:
 
 def test_without_a_key_the_service_does_not_start(machine: Machine) -> None:
     assert machine.run(without("keys create")).returncode == 0
-    _, describe = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
+    _, errors = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
     assert process.returncode == 2, "systemd starts it again on every other status"
-    assert "AFORESAID_REQUIRE_KEYS" in describe
-    assert "aforesaid keys create" in describe
+    assert "AFORESAID_REQUIRE_KEYS" in errors
+    assert "aforesaid keys create" in errors
     assert "RestartPreventExitStatus=2" in UNIT.read_text("utf-8")
 
 

@@ -90,7 +90,7 @@ class Connection:
     # Client frames
 
     async def receive(self, data: str | bytes) -> None:
-        """Handle a client frame: text, or a piece of audio."""
+        """Handle a client frame: text, or a chunk of audio."""
         if self._outbox.is_full:
             await self._outbox.wait_for_space()
         self._last_received, self._heartbeat_at = self._now(), None
@@ -118,9 +118,9 @@ class Connection:
             )
         return live.read_frame(text)
 
-    def _receive_audio(self, piece: bytes) -> None:
+    def _receive_audio(self, chunk: bytes) -> None:
         try:
-            self._turns.add_audio(piece)
+            self._turns.add_audio(chunk)
         except TooLarge as error:
             self._fail(error, self._turns.discard_audio())
 

@@ -169,7 +169,7 @@ class Feed:
             return []
         if not self._buffer or self._buffer[0].sequence > sequence + 1:
             return None
-        behind = list(takewhile(lambda piece: piece.sequence > sequence, reversed(self._buffer)))
+        behind = list(takewhile(lambda entry: entry.sequence > sequence, reversed(self._buffer)))
         behind.reverse()
         return behind
 
@@ -226,17 +226,17 @@ class Feed:
         self.checked_at = time.monotonic()
         return record is None or record.revision != self.place.revision
 
-    def stored(self, appended: Appended, pieces: Sequence[EncodedEntry]) -> bool:
+    def stored(self, appended: Appended, entries: Sequence[EncodedEntry]) -> bool:
         """Add a turn of this process. Return False if it does not follow the place directly."""
-        if self._record is None or self._refresh_lock.locked() or not pieces:
+        if self._record is None or self._refresh_lock.locked() or not entries:
             return False
-        first, last = pieces[0], pieces[-1]
+        first, last = entries[0], entries[-1]
         if first.revision != self.place.revision + 1 or first.sequence <= self.place.sequence:
             return False
-        self._add_to_buffer(pieces)
+        self._add_to_buffer(entries)
         self._record = appended
         self.place = Place(
-            revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(pieces)
+            revision=last.revision, sequence=last.sequence, messages=self.place.messages + len(entries)
         )
         self.checked_at = time.monotonic()
         self._wake()
@@ -255,24 +255,24 @@ class Feed:
             self.place = place_of(found.record, change.new, sequence=self.place.sequence)
         self._record = found.record
 
-    def _add_to_buffer(self, pieces: Iterable[EncodedEntry]) -> None:
-        for piece in pieces:
-            self._buffer.append(piece)
-            self._buffer_bytes += piece.size
+    def _add_to_buffer(self, entries: Iterable[EncodedEntry]) -> None:
+        for entry in entries:
+            self._buffer.append(entry)
+            self._buffer_bytes += entry.size
         while len(self._buffer) > BUFFER_ENTRIES or (
             self._buffer_bytes > BUFFER_BYTES and len(self._buffer) > 1
         ):
             self._buffer_bytes -= self._buffer.popleft().size
 
-    def _replace(self, pieces: Sequence[EncodedEntry]) -> None:
+    def _replace(self, entries: Sequence[EncodedEntry]) -> None:
         """Record changed entries and replace them in the buffer, so that redacted text is gone."""
-        for piece in pieces:
+        for entry in entries:
             self.changed += 1
-            self.changes.append((self.changed, piece))
-        now = {piece.sequence: piece for piece in pieces}
-        if not now.keys().isdisjoint(piece.sequence for piece in self._buffer):
-            self._buffer = deque(now.get(piece.sequence, piece) for piece in self._buffer)
-            self._buffer_bytes = sum(piece.size for piece in self._buffer)
+            self.changes.append((self.changed, entry))
+        now = {entry.sequence: entry for entry in entries}
+        if not now.keys().isdisjoint(entry.sequence for entry in self._buffer):
+            self._buffer = deque(now.get(entry.sequence, entry) for entry in self._buffer)
+            self._buffer_bytes = sum(entry.size for entry in self._buffer)
 
     def _clear_buffer(self) -> None:
         self._buffer.clear()
@@ -327,11 +327,11 @@ class Feeds:
                 self._watching.pop(owner).cancel()
 
     async def stored(
-        self, owner: str, conversation_id: str, appended: Appended, pieces: Sequence[EncodedEntry]
+        self, owner: str, conversation_id: str, appended: Appended, entries: Sequence[EncodedEntry]
     ) -> None:
         """Publish a turn that this process stored."""
         feed = self._feeds.get((owner, conversation_id))
-        if feed is not None and not feed.stored(appended, pieces):
+        if feed is not None and not feed.stored(appended, entries):
             await _refresh_all([feed])
 
     async def refresh(self, owner: str, conversation_id: str) -> None:

@@ -161,7 +161,7 @@ class Outbox:
         if (
             outcome.error is None
             and watch is not None
-            and (earlier := await watch.earlier_messages(outcome.pieces))
+            and (earlier := await watch.earlier_messages(outcome.entries))
         ):
             return earlier
         turn.leave(self.wake)
@@ -181,13 +181,13 @@ class Outbox:
                 return frame
         return None
 
-    def _is_pending(self, conversation_id: str, piece: EncodedEntry) -> bool:
+    def _is_pending(self, conversation_id: str, entry: EncodedEntry) -> bool:
         """Return whether an entry belongs to a turn in progress, whose `answer.done` will contain it.
 
         A store may report a turn before its `append` returns.
         """
         return any(
-            piece.message_id == turn_id or piece.message_id.startswith(f"{turn_id}/")
+            entry.message_id == turn_id or entry.message_id.startswith(f"{turn_id}/")
             for other_id, turn_id in self.subscriptions
             if other_id == conversation_id
         )
@@ -204,7 +204,7 @@ def _done(turn: Turn, outcome: Outcome, watch: Watch | None) -> Outgoing:
         text=outcome.text,
         spoken=outcome.spoken,
         message_ids=list(outcome.message_ids),
-        entries=[] if watch is None else [piece.body for piece in watch.claim(outcome.pieces)],
+        entries=[] if watch is None else [entry.body for entry in watch.claim(outcome.entries)],
         place=None if watch is None else watch.place,
         interrupted=outcome.interrupted,
         repeated=outcome.repeated,
@@ -228,8 +228,8 @@ def _entries(turn: Turn, outcome: Outcome, watch: Watch) -> list[Raw]:
 
     A client that sent a complete turn has its entries, unless they were changed since.
     """
-    claimed = watch.claim(outcome.pieces)
+    claimed = watch.claim(outcome.entries)
     if turn.is_complete:
-        sent = {(piece.sequence, piece.revision) for piece in outcome.pieces}
-        claimed = [piece for piece in claimed if (piece.sequence, piece.revision) not in sent]
-    return [piece.body for piece in claimed]
+        sent = {(entry.sequence, entry.revision) for entry in outcome.entries}
+        claimed = [entry for entry in claimed if (entry.sequence, entry.revision) not in sent]
+    return [entry.body for entry in claimed]

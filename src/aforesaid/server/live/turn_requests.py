@@ -34,32 +34,32 @@ from aforesaid.server.live.watch_list import WatchList, parse_conversation_id
 
 
 class Utterance:
-    """The received pieces of one audio."""
+    """The received chunks of one recording."""
 
     def __init__(self, start: live.AudioStart, limits: LiveLimits) -> None:
         self.start = start
         self._limits = limits
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._size = 0
 
-    def add(self, piece: bytes) -> None:
-        """Add a piece. Raises `TooLarge`."""
-        size = self._size + len(piece)
-        if len(piece) > self._limits.audio_frame_bytes or size > self._limits.audio_bytes:
+    def add(self, chunk: bytes) -> None:
+        """Add a chunk. Raises `TooLarge`."""
+        size = self._size + len(chunk)
+        if len(chunk) > self._limits.audio_frame_bytes or size > self._limits.audio_bytes:
             raise TooLarge(
                 f"audio must have at most {self._limits.audio_frame_bytes:,} bytes in a frame and "
-                f"{self._limits.audio_bytes:,} in total; got {len(piece):,} and {size:,}",
+                f"{self._limits.audio_bytes:,} in total; got {len(chunk):,} and {size:,}",
                 field="audio",
                 value=size,
             )
-        self._pieces.append(piece)
+        self._chunks.append(chunk)
         self._size = size
 
     def complete(self) -> bytes:
         """Return the whole audio. Raises `InvalidInput` if it is empty."""
         if not self._size:
             raise InvalidInput("audio must not be empty", field="audio")
-        return b"".join(self._pieces)
+        return b"".join(self._chunks)
 
 
 class TurnRequests:
@@ -200,11 +200,11 @@ class TurnRequests:
             )
         self._utterance = Utterance(frame, self._limits)
 
-    def add_audio(self, piece: bytes) -> None:
-        """Add a piece of audio. Raises `TooLarge`."""
+    def add_audio(self, chunk: bytes) -> None:
+        """Add a chunk of audio. Raises `TooLarge`."""
         if self._utterance is None:
             raise InvalidInput("audio must be announced by audio.start", field="audio")
-        self._utterance.add(piece)
+        self._utterance.add(chunk)
 
     def discard_audio(self) -> str | None:
         """Discard the current audio and return its id."""

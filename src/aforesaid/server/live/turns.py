@@ -60,7 +60,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     text: str = ""
     message_ids: tuple[str, ...] = ()
-    pieces: tuple[EncodedEntry, ...] = ()
+    entries: tuple[EncodedEntry, ...] = ()
     spoken: str | None = None
     interrupted: bool = False
     repeated: bool = False
@@ -343,10 +343,10 @@ async def _publish(turn: Turn, appended: Appended, services: TurnServices) -> Ou
     ids = tuple(entry.message.message_id or "" for entry in entries)
     if services.manager.degraded:
         return Outcome(message_ids=ids)
-    pieces = tuple(EncodedEntry(entry) for entry in entries)
-    new = pieces[len(appended.known) :]
+    encoded = tuple(EncodedEntry(entry) for entry in entries)
+    new = encoded[len(appended.known) :]
     await services.feeds.stored(turn.owner, turn.conversation_id, appended, new)
-    return Outcome(message_ids=ids, pieces=pieces, repeated=not new)
+    return Outcome(message_ids=ids, entries=encoded, repeated=not new)
 
 
 async def find_repeated(turn: Turn, services: TurnServices) -> Outcome | None:
@@ -363,7 +363,7 @@ async def find_repeated(turn: Turn, services: TurnServices) -> Outcome | None:
         text=meaning_of(answer).text,
         spoken=_spoken_text(turn, meaning_of(answer).text),
         message_ids=tuple(entry.message.message_id or "" for entry in entries),
-        pieces=tuple(EncodedEntry(entry) for entry in entries),
+        entries=tuple(EncodedEntry(entry) for entry in entries),
         interrupted=INTERRUPTED in answer.tags,
         repeated=True,
     )

@@ -56,7 +56,7 @@ class Watch:
             return watch, record
         snapshot, difference = await since(feed.store, feed.conversation_id, place)
         watch._catch_up = _CatchUp(None)
-        watch._missed_changes = [piece.body for piece in _encode(difference.changed)]
+        watch._missed_changes = [entry.body for entry in _encode(difference.changed)]
         if difference.verdict == "reset":
             watch._resets -= 1
         return watch, snapshot.record
@@ -101,38 +101,38 @@ class Watch:
             return self._lagging() or await self._from_store(is_held)
         return self._messages_frame(buffered, is_held)
 
-    async def earlier_messages(self, pieces: Sequence[EncodedEntry]) -> Outgoing | None:
+    async def earlier_messages(self, entries: Sequence[EncodedEntry]) -> Outgoing | None:
         """Return the messages to send before these entries can be claimed; None if there are none.
 
         Entries that the feed no longer buffers are returned as messages themselves.
         """
-        due = self._undelivered(pieces)
+        due = self._undelivered(entries)
         if not due or self._next_in_line(due) is not None:
             return None
         first, last = due[0].sequence, due[-1].sequence
-        return await self.messages(lambda piece: piece.sequence >= first) or await self.messages(
-            lambda piece: piece.sequence > last
+        return await self.messages(lambda entry: entry.sequence >= first) or await self.messages(
+            lambda entry: entry.sequence > last
         )
 
-    def claim(self, pieces: Sequence[EncodedEntry]) -> list[EncodedEntry]:
+    def claim(self, entries: Sequence[EncodedEntry]) -> list[EncodedEntry]:
         """Return the undelivered ones of these entries for another frame, and advance the place.
 
         Returns the feed's version of the entries, because they may have been redacted since they were stored.
         Returns nothing if other entries come first or the feed does not have these; they follow as messages.
         """
-        claimed = self._next_in_line(self._undelivered(pieces)) or []
+        claimed = self._next_in_line(self._undelivered(entries)) or []
         if claimed:
             self._advance(claimed)
         return claimed
 
-    def _undelivered(self, pieces: Sequence[EncodedEntry]) -> list[EncodedEntry]:
-        return [piece for piece in pieces if piece.sequence > self.place.sequence]
+    def _undelivered(self, entries: Sequence[EncodedEntry]) -> list[EncodedEntry]:
+        return [entry for entry in entries if entry.sequence > self.place.sequence]
 
-    def _next_in_line(self, pieces: Sequence[EncodedEntry]) -> list[EncodedEntry] | None:
+    def _next_in_line(self, entries: Sequence[EncodedEntry]) -> list[EncodedEntry] | None:
         """Return the feed's version of these entries; None unless they are exactly the next ones."""
-        buffered = (self.feed.buffered_since(self.place.sequence) or [])[: len(pieces)]
-        wanted = [piece.sequence for piece in pieces]
-        return buffered if [piece.sequence for piece in buffered] == wanted else None
+        buffered = (self.feed.buffered_since(self.place.sequence) or [])[: len(entries)]
+        wanted = [entry.sequence for entry in entries]
+        return buffered if [entry.sequence for entry in buffered] == wanted else None
 
     # From the feed
 
@@ -144,9 +144,9 @@ class Watch:
             return await self._reset()
         bodies, self._missed_changes = self._missed_changes, []
         bodies += [
-            piece.body
-            for number, piece in self.feed.changes
-            if number > self._changed and piece.sequence <= self.place.sequence
+            entry.body
+            for number, entry in self.feed.changes
+            if number > self._changed and entry.sequence <= self.place.sequence
         ]
         self._changed = self.feed.changed
         if not bodies:
@@ -168,29 +168,29 @@ class Watch:
         self._record_changes = feed.record_changes
         return Updated(conversation=conversation_document(feed.record), place=self.place)
 
-    def _messages_frame(self, pieces: Sequence[EncodedEntry], is_held: IsHeld) -> Outgoing | None:
-        page = list(_page(takewhile(lambda piece: not is_held(piece), pieces)))
+    def _messages_frame(self, entries: Sequence[EncodedEntry], is_held: IsHeld) -> Outgoing | None:
+        page = list(_page(takewhile(lambda entry: not is_held(entry), entries)))
         if not page:
             return None
         self._advance(page)
         return Messages(
-            conversation_id=self.conversation_id, entries=[piece.body for piece in page], place=self.place
+            conversation_id=self.conversation_id, entries=[entry.body for entry in page], place=self.place
         )
 
-    def _advance(self, pieces: Sequence[EncodedEntry]) -> None:
-        last = pieces[-1]
+    def _advance(self, entries: Sequence[EncodedEntry]) -> None:
+        last = entries[-1]
         if self._catch_up is not None:
-            self._catch_up.add(pieces)
+            self._catch_up.add(entries)
         place = Place(
-            revision=self._revision_after(pieces),
+            revision=self._revision_after(entries),
             sequence=last.sequence,
-            messages=self.place.messages + len(pieces),
+            messages=self.place.messages + len(entries),
         )
         self.place = self.feed.place if place == self.feed.place else place
 
-    def _revision_after(self, pieces: Sequence[EncodedEntry]) -> int:
+    def _revision_after(self, entries: Sequence[EncodedEntry]) -> int:
         """Return the revision up to which everything was delivered, including changes."""
-        here, there = self.place.revision, max(piece.revision for piece in pieces)
+        here, there = self.place.revision, max(entry.revision for entry in entries)
         is_delivered = self._changed == self.feed.changed and not self._missed_changes
         if is_delivered and (there <= self.feed.place.revision or there == here + 1):
             return max(here, there)
@@ -262,9 +262,9 @@ class _CatchUp:
         """The revision at the start, if the entries must explain all steps since; else None."""
         self._seen: set[int] = set()
 
-    def add(self, pieces: Iterable[EncodedEntry]) -> None:
+    def add(self, entries: Iterable[EncodedEntry]) -> None:
         if self._revision is not None:
-            self._seen.update(piece.revision for piece in pieces)
+            self._seen.update(entry.revision for entry in entries)
 
     def has_gaps(self, revision: int) -> bool:
         return self._revision is not None and revision - self._revision > len(self._seen - {self._revision})
@@ -274,10 +274,10 @@ def _encode(entries: Sequence[Entry], *, up_to: float = math.inf) -> list[Encode
     return [EncodedEntry(entry) for entry in entries if entry.sequence <= up_to]
 
 
-def _page(pieces: Iterable[EncodedEntry]) -> Iterator[EncodedEntry]:
+def _page(entries: Iterable[EncodedEntry]) -> Iterator[EncodedEntry]:
     size = 0
-    for count, piece in enumerate(pieces):
-        size += piece.size
+    for count, entry in enumerate(entries):
+        size += entry.size
         if count and (count >= PAGE or size > PAGE_BYTES):
             return
-        yield piece
+        yield entry

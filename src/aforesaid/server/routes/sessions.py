@@ -92,7 +92,7 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     An answer that cannot be stored is returned with `stored` false. If `queued` is true, the server retries
     storing it.
 
-    With `Accept: text/event-stream` the answer is streamed as server-sent events: one `text` per piece, then
+    With `Accept: text/event-stream` the answer is streamed as server-sent events: one `text` event per part, then
     `answer`. If the assistant fails, the text is an apology and `problem` has the reason.
     """
     supervisor = call.service.assistant(call.manager)
@@ -170,12 +170,12 @@ def _apology(question: Question, apology: Apology) -> dict[str, Any]:
 
 async def _answer_events(supervisor: SupervisorAgent, question: Question) -> AsyncGenerator[bytes, None]:
     """Yield the answer as events. A disconnect cancels the turn, and nothing is stored."""
-    pieces: asyncio.Queue[str | None] = asyncio.Queue()
-    answering = asyncio.create_task(_answer(supervisor, question, pieces.put_nowait))
-    answering.add_done_callback(lambda _: pieces.put_nowait(None))
+    texts: asyncio.Queue[str | None] = asyncio.Queue()
+    answering = asyncio.create_task(_answer(supervisor, question, texts.put_nowait))
+    answering.add_done_callback(lambda _: texts.put_nowait(None))
     try:
-        while (piece := await pieces.get()) is not None:
-            yield event("text", {"text": piece})
+        while (text := await texts.get()) is not None:
+            yield event("text", {"text": text})
         try:
             yield event("answer", await answering)
         except AforesaidError as error:
