@@ -12,8 +12,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "http.md"
 HEAD = """\
 # The HTTP interface
 
-Made from the OpenAPI document of the server, which every server that runs has at `/schema/openapi.json`, and
-as a page at `/schema`. [How to serve](../how-to/serve.md) says how to start one and how to make keys.
+Generated from the OpenAPI document, which every server has at `/schema/openapi.json` and as a page at
+`/schema`. [Run the server](../how-to/serve.md) describes keys and the protocol.
 """
 
 
@@ -61,7 +61,7 @@ def _parameter(parameter: dict[str, Any]) -> str:
     kind = schema.get("type") or "one of " + ", ".join(f"`{each}`" for each in schema.get("enum", ()))
     words = parameter.get("description") or schema.get("description") or ""
     default = f"; default `{schema['default']}`" if "default" in schema else ""
-    needed = ", needed" if parameter["required"] else ""
+    needed = ", required" if parameter["required"] else ""
     details = f"{kind}{default}{'. ' if words else ''}{words}"
     return f"| `{parameter['name']}` | {parameter['in']}{needed} | {details} |"
 

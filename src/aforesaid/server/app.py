@@ -138,6 +138,7 @@ def create_app(
             AforesaidError: responses.from_aforesaid,
             Exception: responses.from_unexpected,
         },
+        # Routes of our own read bodies themselves; this limit is for added routes.
         request_max_body_size=service.body_limit,
         openapi_config=None,
         logging_config=None,

@@ -41,6 +41,7 @@ async def append_once(
     if header is None:
         return await append(messages)
     manager, key = call.manager, _fingerprint(call.manager.owner, header)
+    # The path is included: the same key on another route is another request.
     digest = sha256(header + b"\0" + call.request.scope["raw_path"] + b"\0" + call.raw).digest()
     identified = with_ids(messages, key)
     earlier = await _claim(manager.store, key, digest)
@@ -73,6 +74,7 @@ def _fingerprint(owner: str, header: bytes) -> str:
         raise InvalidInput(
             f"Idempotency-Key must have 1 to {LONGEST_KEY} characters", field="Idempotency-Key"
         )
+    # The length separates owner and key, so that different pairs never give the same bytes.
     return sha256(b"%d:%b%b" % (len(owner.encode()), owner.encode(), header)).hexdigest()[:40]
 
 

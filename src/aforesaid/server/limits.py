@@ -56,6 +56,7 @@ class Limits:
         left, at = self._buckets.get(key, (float(most), now))
         left = min(float(most), left + (now - at) * most / 60)
         if left < 1:
+            # A refusal leaves the bucket unchanged: the refill counts from the last accepted request.
             wait = (1 - left) * 60 / most
             raise TooManyRequests(
                 f"more than {most} requests per minute of the class {route_class}", retry_after=wait
@@ -78,6 +79,7 @@ class ConcurrencyLimit:
 
     def release(self, caller: str) -> None:
         self._open[caller] -= 1
+        # Drop zero counts, or the counter would grow with every caller that ever connected.
         if not self._open[caller]:
             del self._open[caller]
 
@@ -183,6 +185,7 @@ def live_limits_for(settings: ServerConfig) -> LiveLimits:
         frame_bytes=settings.live_frame_kb * 1024,
         frames_per_second=float(settings.live_rate),
         burst=settings.live_rate * 4,
+        # WebSockets get at most 30 % of the file handles. `connection_limits_for` has the other shares.
         connections=max(1, min(settings.live_connections, 3 * file_handles() // 10)),
         unknown_connections=connection_limits_for(settings).waiting,
         connections_per_key=settings.live_connections_per_key,

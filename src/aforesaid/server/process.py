@@ -111,6 +111,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         raise StoreUnavailable(
             f"the server cannot listen on {host}:{port}: {error.strerror or error}"
         ) from error
+    # Workers share one listening socket, and the kernel distributes connections over them.
     listening.set_inheritable(True)
     return listening
 
@@ -210,6 +211,7 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """Stop gracefully; the second call stops immediately."""
         self._app.service.draining.set()
+        # False on the first call; true on the second, after `should_exit` was set.
         self.force_exit = self.should_exit
         self.should_exit = True
 
@@ -268,6 +270,7 @@ def _serve_with_workers(
     import multiprocessing
     from multiprocessing.connection import wait
 
+    # Not `fork`: the parent has threads, and a forked child would inherit their locks.
     spawning = multiprocessing.get_context("spawn")
     stopping = False
 

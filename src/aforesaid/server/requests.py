@@ -69,9 +69,11 @@ def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awai
             caller = await service.authenticator.authenticate(headers)
             caller.check(endpoint.scope)
             owner = caller.owner_for(wanted_owner(headers)) if endpoint.needs_owner else NO_OWNER
+            # Before the body is read: a caller above its rate costs neither memory nor parsing.
             service.limits.take(caller.name, endpoint.route_class)
             manager = service.manager_for(caller, owner, source=source_of(request))
             call = await parse(service, request, headers, caller, manager)
+            # One read from the last known state marks the whole response as degraded.
             with noting_freshness() as seen:
                 reply = await endpoint.handler(call)
             return mark_degraded(reply) if seen.degraded else reply
@@ -80,6 +82,7 @@ def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awai
             await service.note_refusal(action, error, source=source_of(request))
             return problem_response(error)
         except RevisionConflict as error:
+            # A failed `If-Match` is 412 (RFC 9110); a stale `expected_revision` in the body is 409.
             return problem_response(error, status=412 if b"if-match" in headers else 409)
         except AforesaidError as error:
             return _error_response(error, endpoint)
@@ -104,10 +107,13 @@ class _Parser:
         self._segments = len(segments)
         self._places = [(at, segment[1:-1]) for at, segment in enumerate(segments) if segment.startswith("{")]
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(endpoint.body)
+        # Most requests have no query and many have no body: share one frozen value instead of decoding an
+        # empty one each time.
         self._no_query = endpoint.query() if _all_optional(endpoint.query) else None
         self._no_body = endpoint.body() if _all_optional(endpoint.body) else None
         self._lists = _list_fields(endpoint.query)
         self._media = endpoint.body_media.type if endpoint.body_media else JSON
+        # Clients usually send exactly this value, so comparing bytes avoids parsing the header.
         self._usual = self._media.encode()
 
     async def __call__(
@@ -164,6 +170,7 @@ class _Parser:
     async def _raw(self, service: Service, request: "Request[Any, Any, Any]", headers: Headers) -> bytes:
         limit = self._endpoint.body_limit or service.body_limit
         raw = await read_body(request.receive, headers, limit)
+        # An empty body needs no content type.
         if raw and not self._fits(headers.get(b"content-type", b"")):
             raise HTTPException(status_code=415, detail=f"the body must be {self._media}")
         return raw
@@ -185,6 +192,7 @@ class _Parser:
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """Read the body. Raises `TooLarge`, `Malformed`."""
+    # Refuse by the declared length before reading. A missing or wrong length is noticed while reading.
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
@@ -198,6 +206,7 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
         length += len(chunk)
         if length > limit:
             raise _too_large(limit)
+        # The usual body is one message; return it without a copy.
         if not message["more_body"] and not chunks:
             return chunk
         chunks.append(chunk)

@@ -26,7 +26,10 @@ log = logging.getLogger("aforesaid.server")
 Header = tuple[bytes, bytes]
 
 JSON = b"application/json"
+# Browsers must not guess another type: stored text may look like HTML.
 _ALWAYS: tuple[Header, ...] = ((b"x-content-type-options", b"nosniff"),)
+# Responses contain an owner's data. Proxies and browsers must not store them, except for responses with an
+# ETag, which a client may store for itself and must revalidate.
 _UNCACHED: Header = (b"cache-control", b"no-store")
 _REVALIDATED: Header = (b"cache-control", b"private, no-cache")
 
@@ -86,6 +89,8 @@ class StreamingResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send chunk by chunk. Cancel the generator when the client disconnects."""
+        # ASGI reports a disconnect to a pending `receive` only. Without the second task, a stream that waits
+        # for its next chunk would notice a disconnect at its next `send`.
         sending = asyncio.create_task(self._send(send))
         disconnect = asyncio.create_task(_wait_for_disconnect(receive))
         try:

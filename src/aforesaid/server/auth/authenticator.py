@@ -93,6 +93,7 @@ class Authenticator:
         except StoreUnavailable as error:
             if before is None or at - before.verified_at >= CACHE_SECONDS + self._grace:
                 raise AccessUnverified from error
+            # A concurrent request may have stored a newer result during the lookup.
             self._cache.setdefault(fingerprint, before)
             return before
         cached = self._cache[fingerprint] = _CachedCredential(caller, at, until)

@@ -130,6 +130,7 @@ class Tokens:
             known = kid in self._keys and not self._is_older_than(self.rules.keep_for)
             if known or not self._is_older_than(self.rules.refetch_after):
                 return
+            # Set before the fetch, so that a failing issuer is asked no more often than a working one.
             self._fetched_at = self._monotonic()
             try:
                 document = await asyncio.to_thread(_read_jwks, self.rules.jwks)

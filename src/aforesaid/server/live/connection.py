@@ -91,6 +91,7 @@ class Connection:
 
     async def receive(self, data: str | bytes) -> None:
         """Handle a client frame: text, or a chunk of audio."""
+        # Backpressure: a client that does not read its replies is not read either.
         if self._outbox.is_full:
             await self._outbox.wait_for_space()
         self._last_received, self._heartbeat_at = self._now(), None
@@ -188,6 +189,7 @@ class Connection:
     async def _authenticate(self, hello: live.Hello) -> tuple[Caller, str]:
         """Return caller and owner. A connection counts once, however many hellos fail."""
         if hello.key is not None:
+            # Kept in the headers, because the key is verified again while the connection is open.
             self._headers[b"authorization"] = b"Bearer " + hello.key.encode()
         caller = await self._hub.authenticator.authenticate(self._headers)
         owner = caller.owner_for(hello.owner if hello.owner is not None else self._owner)

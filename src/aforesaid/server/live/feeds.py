@@ -60,6 +60,8 @@ class EncodedEntry:
         self.revision = entry.revision
         self.message_id = entry.message.message_id or ""
         content = entry.message.content
+        # Encoding only to learn the size would cost every entry, watched or not; plain text is measured by
+        # length.
         self.size = ENTRY_OVERHEAD + (len(content) if type(content) is str else len(bytes(self.body)))
 
     @property
@@ -231,6 +233,7 @@ class Feed:
         if self._record is None or self._refresh_lock.locked() or not entries:
             return False
         first, last = entries[0], entries[-1]
+        # Only a turn that directly follows the place can be added without reading the store.
         if first.revision != self.place.revision + 1 or first.sequence <= self.place.sequence:
             return False
         self._add_to_buffer(entries)
@@ -304,6 +307,7 @@ class Feeds:
         feed = self._feeds.get((owner, conversation_id))
         if feed is None or feed.gone:
             self._owners[owner] += feed is None
+            # A conversation that was deleted and created again under its id gets a new feed.
             feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
         feed.join(wake)
         self._listen(owner, store)

@@ -85,6 +85,8 @@ async def serve(hub: Hub, socket: Socket) -> None:
     """Serve one connection."""
     headers = _headers(socket)
     offered = list(socket.scope.get("subprotocols") or ())
+    # Accept before refusing: browsers show no HTTP status of a failed handshake, but they do show close
+    # codes.
     await socket.accept(subprotocols=SUBPROTOCOL if SUBPROTOCOL in offered else None)
     if hub.is_full or hub.is_draining:
         await socket.close(CloseCode.TRY_LATER if hub.is_full else CloseCode.RESTARTING)

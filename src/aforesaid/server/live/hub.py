@@ -199,6 +199,7 @@ class Hub:
     async def _close_connections(self) -> None:
         if not self._peers:
             return
+        # Removed connections set the event, so clear it before asking them to close.
         self._empty.clear()
         for peer in tuple(self._peers):
             peer.end(CloseCode.RESTARTING, "the server is restarting")

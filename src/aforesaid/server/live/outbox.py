@@ -120,6 +120,7 @@ class Outbox:
     async def next(self) -> Outgoing:
         """Wait for the next frame. Raises `ConnectionClosed` after the last one."""
         while True:
+            # Cleared before looking for work: a wake-up during the search is not lost.
             self._woken.clear()
             if self._replies:
                 self._space.set()
@@ -133,6 +134,7 @@ class Outbox:
 
     async def _final_frame(self, ending: ConnectionClosed) -> Outgoing:
         """Return the outcome of a finished turn if the server restarts. Raises `ConnectionClosed`."""
+        # During a restart, clients still get the outcome of turns that have just been stored.
         frame = await self._next_turn_frame() if ending.code == CloseCode.RESTARTING else None
         if frame is None:
             raise ending

@@ -176,10 +176,12 @@ class Turns:
     def start(self, turn: Turn, work: Work, when_interrupted: Work) -> None:
         """Run a turn in a task of its own."""
         place = turn.owner, turn.conversation_id
+        # Each turn waits for the previous one of its conversation, so they form a chain without a queue.
         before = self._last.get(place)
         self._running[*place, turn.id] = self._last[place] = turn
         running = self._run(turn, work, when_interrupted, before)
         turn.task = asyncio.create_task(running, name="aforesaid-live-turn")
+        # A task that is cancelled before its first step never runs `_run`, so end the turn here as well.
         turn.task.add_done_callback(lambda _: self._finish(turn))
 
     async def drain(self, seconds: float) -> None:
@@ -223,6 +225,7 @@ async def _execute(turn: Turn, work: Work, when_interrupted: Work, before: Turn 
     except asyncio.CancelledError:
         if turn.heard is None or turn.task is None:
             raise
+        # The cancellation was an interruption, not a shutdown: the task continues and stores what was heard.
         turn.task.uncancel()
     return await when_interrupted(turn)
 
@@ -261,6 +264,7 @@ async def _deliver(
     turn: Turn, stored: Appended | NotStored | None, messages: Sequence[Message], services: TurnServices
 ) -> Outcome:
     """Return the outcome of an answered turn and publish it to watchers, if it is stored."""
+    # The user has the answer already. From here, an error must not replace it.
     unstored = Outcome(message_ids=tuple(message.message_id or "" for message in messages), stored=False)
     if stored is None or isinstance(stored, NotStored):
         return unstored

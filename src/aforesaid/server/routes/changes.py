@@ -96,6 +96,7 @@ async def _changes_until(
     upcoming: asyncio.Task[Change] | None = None
     try:
         while not stopping.done():
+            # The pending read survives a heartbeat: cancelling it could lose a change.
             upcoming = upcoming or asyncio.ensure_future(_next(changes))
             await asyncio.wait({upcoming, stopping}, timeout=HEARTBEAT, return_when="FIRST_COMPLETED")
             if upcoming.done():

@@ -64,6 +64,7 @@ async def list_messages(call: Call[NoBody, LogPage]) -> Reply:
 
 async def _page_from_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:
     limit = call.query.limit
+    # One more than the page: its presence shows that there is a next page.
     found = await call.manager.store.page(call.conversation_id, limit=limit + 1, offset=offset)
     following = offset + limit if len(found) > limit else None
     document = {

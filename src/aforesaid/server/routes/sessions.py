@@ -92,8 +92,8 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     An answer that cannot be stored is returned with `stored` false. If `queued` is true, the server retries
     storing it.
 
-    With `Accept: text/event-stream` the answer is streamed as server-sent events: one `text` event per part, then
-    `answer`. If the assistant fails, the text is an apology and `problem` has the reason.
+    With `Accept: text/event-stream` the answer is streamed as server-sent events: `text` events with parts of
+    the answer, then `answer`. If the assistant fails, the text is an apology and `problem` has the reason.
     """
     supervisor = call.service.assistant(call.manager)
     if EVENTS in call.headers.get(b"accept", b""):
