@@ -44,6 +44,7 @@ def archive(
     as_json: JsonOption = False,
 ) -> None:
     """Move one conversation, or with --older-than all old ones, from the store to archive files."""
+    # Neither or both.
     if (conversation_id is None) == (older_than is None):
         raise typer.BadParameter("give either a conversation ID or --older-than")
     if older_than is not None:

@@ -115,6 +115,7 @@ def _names(path: Path, config: ProtectionConfig, owner: str | None) -> set[str] 
     if owner is None:
         return None
     key = audit_key_in(config)
+    # A trail may have lines from before its key was set, which have the plain name.
     return {owner} | ({AuditTrail(path, key=key).chain.owner(owner)} if key else set())
 
 

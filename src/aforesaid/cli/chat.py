@@ -53,6 +53,7 @@ def chat(
     Reads lines from the terminal or a pipe; /help lists the commands.
     """
 
+    # Imported here: agents are slow to import, and other commands do not need them.
     from aforesaid.agents import Assistants
 
     async def work() -> None:
@@ -111,6 +112,7 @@ class _ChatSession:
         if self._is_terminal:
             agent = "a model" if self._name == "assistant" else "the recall agent (no model)"
             self._out.print(f"[dim]You are talking with {agent}. /help lists the commands.[/]")
+        # `input` blocks, so it runs in a thread; background tasks of the memory continue meanwhile.
         while (line := await asyncio.to_thread(self._read)) is not None:
             text = line.strip()
             if text in ("/quit", "/exit"):

@@ -150,6 +150,7 @@ async def _all_records(manager: ManagerProtocol) -> list[Conversation]:
     records: list[Conversation] = []
     after: str | None = None
     while True:
+        # Not `every_record`: a remote manager has no store.
         page = check_complete(await manager.list(limit=500, after=after))
         records += page.conversations
         after = page.next

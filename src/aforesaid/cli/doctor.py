@@ -73,6 +73,7 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
         yield Finding(about="store", state="well", found=f"{where}: no file yet; the first turn creates it")
         return
     try:
+        # A database that accepts connections but does not answer must not hang the check.
         async with asyncio.timeout(DEADLINE):
             schema = await _schema(backend)
             yield schema

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +29,7 @@ from aforesaid.errors import InvalidInput, shown
 from aforesaid.settings import Settings
 
 if TYPE_CHECKING:
-    from aforesaid.layers.encrypted import Encryption
+    from aforesaid.layers.encrypted import EncryptedBackend, Encryption
     from aforesaid.layers.encrypted.rotation import Rotation
     from aforesaid.layers.encrypted.verification import Verification
     from aforesaid.server.auth.keys import ApiKey
@@ -64,24 +66,12 @@ def rotate(
     Put the new master key before the old one, rotate, then remove the old one. Messages are rewritten only
     with --deep.
     """
-    from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.encrypted.rotation import rotate as rotate_keys
-    from aforesaid.layers.options import encryption_in
-    from aforesaid.stores.urls import backend_for
 
     async def work() -> "Rotation":
         settings = Settings.load()
-        require_master_key(settings)
-        encryption = encryption_in(settings.protection)
-        assert encryption is not None
-        place = store_url(url)
-        await asyncio.to_thread(check_exists, place)
-        backend = encrypted(backend_for(place), encryption)
-        await backend.open()
-        try:
+        async with _encrypted_store(settings, url) as (backend, encryption):
             done = await rotate_keys(backend, owner=owner, deep=deep)
-        finally:
-            await backend.close()
         archives = await _archives(settings, encryption, folder)
         if archives is None:
             return done
@@ -129,24 +119,11 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Verify every encrypted log against its head; exit 1 if a log was changed."""
-    from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.encrypted.verification import verify as verify_logs
-    from aforesaid.layers.options import encryption_in
-    from aforesaid.stores.urls import backend_for
 
     async def work() -> "Verification":
-        settings = Settings.load()
-        require_master_key(settings)
-        encryption = encryption_in(settings.protection)
-        assert encryption is not None
-        place = store_url(url)
-        await asyncio.to_thread(check_exists, place)
-        backend = encrypted(backend_for(place), encryption)
-        await backend.open()
-        try:
+        async with _encrypted_store(Settings.load(), url) as (backend, _):
             return await verify_logs(backend, owner=owner, repair=repair)
-        finally:
-            await backend.close()
 
     done = run(work)
     if as_json:
@@ -164,6 +141,28 @@ def _show_verification(done: "Verification") -> None:
         state = "repaired" if one.repaired else "changed"
         counts = f"{one.violations:,} violations, {one.readable:,} messages verified"
         out.print(f"[yellow]! {escape(one.owner)} {one.conversation_id}: {state} ({counts})[/]")
+
+
+@asynccontextmanager
+async def _encrypted_store(
+    settings: Settings, url: str | None
+) -> AsyncIterator["tuple[EncryptedBackend, Encryption]"]:
+    """Open the encrypted store directly: rotation and verification bypass the other layers."""
+    from aforesaid.layers.encrypted import encrypted
+    from aforesaid.layers.options import encryption_in
+    from aforesaid.stores.urls import backend_for
+
+    require_master_key(settings)
+    encryption = encryption_in(settings.protection)
+    assert encryption is not None
+    place = store_url(url)
+    await asyncio.to_thread(check_exists, place)
+    backend = encrypted(backend_for(place), encryption)
+    await backend.open()
+    try:
+        yield backend, encryption
+    finally:
+        await backend.close()
 
 
 async def _archives(

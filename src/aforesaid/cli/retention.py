@@ -138,6 +138,7 @@ def purge(
     if dry_run:
         _print_expiring(run(lambda: _find_expiring(url, owner, within)), as_json=as_json)
         return
+    # Count first: a confirmation without a number says little.
     if not yes and (expiring := run(lambda: _find_expiring(url, owner, 0))):
         confirm(f"Permanently remove {counted(len(expiring), 'expired conversation')}?", yes=yes)
 

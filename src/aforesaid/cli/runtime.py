@@ -122,6 +122,7 @@ async def memory_at(
         url,
         config=settings.conversation,
         ttl=settings.retention.ttl,
+        # A command is short: it starts no background sweep.
         retention=structs.replace(retention, sweep_every=None),
         images=ImageOptions(blobs=settings.store.blobs_folder or None),
         layers=replace(layers, encryption=None) if plain else layers,

@@ -224,6 +224,7 @@ async def _reindex_one(
     *,
     missing: bool,
 ) -> None:
+    # Vectors of other models are useless to this one, so they are removed in any case.
     keep = indexer.embedder.name if missing else None
     result.removed += await remove_vectors(manager.store, conversation_id, all_but=keep)
     result.messages += await indexer.index(owner, manager.store, conversation_id)

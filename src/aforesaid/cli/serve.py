@@ -79,6 +79,8 @@ def serve(
             server.server_workers if workers is None else workers,
         )
 
+    # Check and bind before serving, so that a mistake ends the command with a message and an exit code,
+    # before any worker starts.
     plan = run(partial(_plan, load))
     listening = run(partial(_bind, plan))
     try:
@@ -136,6 +138,7 @@ def _serve(plan: _Plan, listening: socket.socket) -> None:
         if plan.workers == 1:
             run(work, loop_factory=new_event_loop)
             return
+        # The parent does not serve, so it announces the address before the workers listen.
         announce()
         serve_with_workers(plan.url, plan.settings, listening, workers=plan.workers, loopback=plan.is_open)
 

@@ -60,6 +60,7 @@ def copy(
         ):
             if as_json:
                 return await copy_all(from_memory.backend, to_memory.backend)
+            # Progress goes to stderr, so that stdout stays clean for pipes; with --json there is none.
             with progress_bar("copying", total=await count(from_memory.backend)) as progress:
                 return await copy_all(from_memory.backend, to_memory.backend, progress=progress)
 
@@ -157,6 +158,7 @@ async def _open_output(output: str) -> AsyncIterator[BinaryIO]:
             raise StoreUnavailable("standard output is closed")
         yield sys.stdout.buffer
         return
+    # Renaming onto a symbolic link would replace the link instead of its target.
     place = Path(await asyncio.to_thread(os.path.realpath, output))
     open_file = _existing_stream if await asyncio.to_thread(_is_special_file, place) else _atomic_file
     async with open_file(place) as file:
@@ -170,6 +172,7 @@ def _is_special_file(place: Path) -> bool:
 
 @asynccontextmanager
 async def _existing_stream(place: Path) -> AsyncIterator[BinaryIO]:
+    # Without O_CREAT and O_TRUNC, which make no sense for a pipe or a device.
     file = await asyncio.to_thread(_open, place, os.O_WRONLY)
     try:
         yield file
@@ -180,6 +183,7 @@ async def _existing_stream(place: Path) -> AsyncIterator[BinaryIO]:
 @asynccontextmanager
 async def _atomic_file(place: Path) -> AsyncIterator[BinaryIO]:
     """Write to a temporary file and rename it when it is complete."""
+    # In the same folder: a rename is atomic within one file system only.
     unfinished = Path(f"{place}.part")
     file = await asyncio.to_thread(_open, unfinished, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     try:

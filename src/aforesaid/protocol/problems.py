@@ -75,6 +75,7 @@ def problem_of(error: AforesaidError, *, status: int | None = None) -> dict[str,
 def error_of(problem: Mapping[str, Any], *, status: int = 500) -> AforesaidError:
     """Return the error of a problem. The status selects the class if the type is unknown."""
     kind = _BY_TYPE.get(str(problem.get("type", ""))) or _class_for_status(status)
+    # Without `__init__`: constructors build the message from data that a problem may lack.
     error = kind.__new__(kind)
     Exception.__init__(error, str(problem.get("detail") or problem.get("title") or _title(kind)))
     given = {name: value for name, value in problem.items() if name not in _MEMBERS and name[:1] != "_"}
@@ -109,6 +110,7 @@ def _jsonable(value: object) -> object:
     """Return the value if JSON clients can use it, else its short text form."""
     if value is None or isinstance(value, bool | float):
         return value
+    # JavaScript clients read JSON numbers as doubles.
     if isinstance(value, int) and abs(value) < 2**53:
         return value
     if isinstance(value, str) and len(value) <= _LONGEST_VALUE and not _has_surrogates(value):

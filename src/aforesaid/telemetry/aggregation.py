@@ -133,6 +133,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write(file: Path, snapshot: Snapshot) -> None:
+    # Written aside and renamed, so that a reader never sees half a file.
     temporary = file.with_name(f".{file.name}-{uuid4().hex[:8]}")
     temporary.write_bytes(msgspec.json.encode(snapshot))
     temporary.replace(file)
@@ -166,6 +167,7 @@ def _is_running(pid: int) -> bool:
     if pid == 0:
         return False
     try:
+        # Signal 0 checks for existence only.
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
@@ -192,6 +194,7 @@ def _sum(snapshots: Iterable[Snapshot], now: float) -> Numbers:
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Series]] = {}
     for snapshot in snapshots:
         families |= {family.name: family for family in snapshot.families}
+        # Counters of an ended process stay true; its gauges describe state that is gone.
         fresh = now - snapshot.at <= FRESH
         for one in snapshot.series:
             if fresh or families[one.name].kind != "gauge":

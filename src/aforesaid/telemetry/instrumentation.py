@@ -80,6 +80,7 @@ def _failed(call: str, error: BaseException) -> None:
     """Count an error once, where it is first raised, and log it. A cancellation is not an error."""
     if not isinstance(error, Exception) or getattr(error, "_seen_by_aforesaid", False):
         return
+    # Calls contain calls, such as `add_message` and `append`: the mark prevents a second count.
     error._seen_by_aforesaid = True  # type: ignore[attr-defined]
     kind = error_kind(error)
     telemetry.counter("aforesaid_call_errors_total", call=call, error=kind).add()

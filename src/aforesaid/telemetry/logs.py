@@ -172,6 +172,7 @@ class _QueueHandler(logging.Handler):
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
+        # Dropping lines is better than growing without limit while nothing reads the log.
         if self._lines.qsize() < MOST_WAITING:
             self._lines.put(self.format(record) + "\n")
 

@@ -105,6 +105,7 @@ class Histogram:
         bucket = bisect_left(self._bounds, amount)
         self._counts[bucket] += 1
         self._sum += amount
+        # The exemplar is the last observation of its bucket; older ones are overwritten.
         request = current.get()
         if request is not None:
             self._exemplars[bucket] = request, amount, time()
@@ -137,6 +138,8 @@ class Lengths:
 
     def observe(self, amount: int) -> None:
         self._sum += amount
+        # The bit length is the index of the power of two: cheaper than a search, on the path of every
+        # message.
         self._counts[(amount - 1).bit_length() if amount > 0 else 0] += 1
 
     def state(self) -> tuple[Any, ...]:
