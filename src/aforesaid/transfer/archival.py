@@ -23,6 +23,7 @@ from aforesaid.errors import (
 )
 from aforesaid.model.conversations import Conversation, expiry, is_expired
 from aforesaid.stores.blobs import BlobStore
+from aforesaid.telemetry import describe
 from aforesaid.transfer.archive_files import Archive, pack, unpack
 from aforesaid.transfer.archives import OwnerArchives
 
@@ -133,7 +134,9 @@ async def finish_interrupted(
             try:
                 done = await _finish_move(authoritative, archives, conversation_id, blobs)
             except (KeyUnavailable, StoreDamaged, StoreForeign) as error:
-                log.warning("the archive of conversation %s is unreadable: %s", conversation_id, error)
+                log.warning(
+                    "the archive of conversation %s is unreadable: %s", conversation_id, describe(error)
+                )
                 continue
             if not done:
                 log.warning("the archive of conversation %s differs from the store", conversation_id)
