@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 MUTATIONS = [
     Mutation("_internal/bounded.py", "self.used > self.limit", "self.used >= self.limit", "unit/internal"),
     Mutation("agents/loop.py", "may_call=step < self._max_steps", "may_call=True", "unit/agents"),
-    Mutation("agents/views.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
+    Mutation("agents/stored_turns.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
     Mutation("audit/verification.py", "elif line.prev != self._last:", "elif False:", "unit/audit"),
     Mutation(
         "cli/archive.py",
@@ -75,8 +75,8 @@ MUTATIONS = [
     Mutation("intake/images.py", 'self._images != "placeholder" or', "True or", "unit/memory/test_images.py"),
     Mutation(
         "layers/audited.py",
-        '"read", call, conversation_id, count=_one, found=_exists',
-        '"read", call, conversation_id, count=_one',
+        '"denied" if isinstance(error, NotFound) else "failed"',
+        '"failed"',
         "contract/layers/test_audited.py",
     ),
     Mutation(
@@ -156,8 +156,8 @@ MUTATIONS = [
         "stores/postgres/keys.py", "len(encoded) <= LONGEST_KEY and", "", "contract/stores/test_postgres.py"
     ),
     Mutation(
-        "stores/redis/append.lua",
-        "if rewriting and has_moved then",
+        "stores/redis/lua/append.lua",
+        "if rewriting and is_conflict then",
         "if false then",
         "contract/stores/test_redis.py",
     ),
@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=3, help="processes of the whole suite")
     parser.add_argument("--table", type=Path, help="append the rows of a Markdown table to this file")
     options = parser.parse_args()
-    missing = [one for one in MUTATIONS if _source(ROOT, one).read_text("utf-8").count(one.old) != 1]
+    missing = [one for one in MUTATIONS if _occurrences(one) != 1]
     for mutation in missing:
         print(f"not in {mutation.file} exactly once: {mutation.old}")
     if missing:
@@ -219,6 +219,11 @@ def _mutated(mutation: Mutation) -> Iterator[Path]:
         source = _source(copy, mutation)
         source.write_text(source.read_text("utf-8").replace(mutation.old, mutation.new), "utf-8")
         yield copy
+
+
+def _occurrences(mutation: Mutation) -> int:
+    source = _source(ROOT, mutation)
+    return source.read_text("utf-8").count(mutation.old) if source.exists() else 0
 
 
 def _source(root: Path, mutation: Mutation) -> Path:
