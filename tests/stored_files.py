@@ -14,11 +14,16 @@ import aforesaid
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.stores.blobs import FolderBlobs
+from tests.report import MATRIX
 from tests.servers.postgres import Databases
 from tests.servers.redis import client, running
 from tests.servers.remote import open_at
 
 STORES = ("memory", "file", "sqlite", "redis", "postgres")
+EMBEDDED = STORES[1:] if MATRIX else ("file", "sqlite")
+"""Where every step of an erasure is interrupted: scanning the files of a server takes seconds."""
+ONE = STORES[1:] if MATRIX else ("sqlite",)
+"""Where a rule is tested that does not depend on the store."""
 
 END = "xyzzyq"
 """How every mark ends: an index may keep the rest of a word with the word before it."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -15,7 +16,7 @@ from aforesaid.memory.opening import Memory
 from aforesaid.retention.erasure import KIND, Intent, erase
 from aforesaid.telemetry import telemetry
 from tests.integration.retention.test_interrupted_erasure import STEPS, Failing, killed_after
-from tests.stored_files import END, STORES, Place, live, opened, place_for
+from tests.stored_files import EMBEDDED, END, ONE, STORES, Place, live, opened, place_for
 
 OWNER = f"somebody-{END}"
 
@@ -26,12 +27,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+@pytest.mark.parametrize(
+    ("place", "sealed"),
+    [*product(STORES, ["plain"]), *product(ONE, ["sealed"])],
+    indirect=["place"],
+)
 async def test_an_erasure_leaves_no_name(
-    place: Place, tmp_path: Path, sealed: bool, caplog: pytest.LogCaptureFixture
+    place: Place, tmp_path: Path, sealed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="aforesaid")
-    options = {"encryption": MasterKeys(b"k" * 32)} if sealed else {}
+    options = {"encryption": MasterKeys(b"k" * 32)} if sealed == "sealed" else {}
     async with opened(place, tmp_path, **options) as memory:
         await live(memory.of(OWNER))
         receipt = await memory.of(OWNER).erase()
@@ -44,8 +49,11 @@ async def test_an_erasure_leaves_no_name(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("place", "step"),
+    [*product(EMBEDDED, STEPS), *product(sorted({"redis", "postgres"} - set(EMBEDDED)), ["removed"])],
+    indirect=["place"],
+)
 async def test_a_killed_erasure_leaves_no_name_once_it_is_resumed(
     place: Place, step: str, tmp_path: Path
 ) -> None:
@@ -56,7 +64,7 @@ async def test_a_killed_erasure_leaves_no_name_once_it_is_resumed(
         assert place.found() == {}
 
 
-@pytest.mark.parametrize("place", ["file", "sqlite", "redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("place", ONE, indirect=True)
 async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
     place: Place, tmp_path: Path
 ) -> None:
@@ -79,6 +87,7 @@ async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
         assert await memory.resume_erasures() == []
 
 
+@pytest.mark.parametrize("place", ONE, indirect=True)
 async def test_the_receipt_of_a_resumed_erasure_names_the_same_digest(place: Place, tmp_path: Path) -> None:
     async with opened(place, tmp_path) as memory:
         await live(memory.of(OWNER))

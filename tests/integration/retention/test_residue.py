@@ -20,6 +20,7 @@ from tests.stored_files import (
     CONTENT,
     MARKS,
     NOTE,
+    ONE,
     REMARK,
     RESULT,
     SESSION,
@@ -106,6 +107,7 @@ async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: 
         assert [message.content for message in await erin.messages(kept.id)] == ["this stays"]
 
 
+@pytest.mark.parametrize("place", ONE, indirect=True)
 @pytest.mark.parametrize("scope", ["owner", "conversation"])
 async def test_what_is_encrypted_is_erased_without_residue(place: Place, tmp_path: Path, scope: str) -> None:
     async with opened(place, tmp_path, encryption=MasterKeys(b"k" * 32)) as memory:
@@ -183,6 +185,7 @@ async def test_a_redaction_can_reach_the_files_of_a_server(place: Place, tmp_pat
         assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(place.found())
 
 
+@pytest.mark.parametrize("place", ONE, indirect=True)
 async def test_an_erasure_of_what_is_not_there_says_so(place: Place, tmp_path: Path) -> None:
     async with opened(place, tmp_path) as memory:
         receipt: Any = await memory.of("nobody").erase()

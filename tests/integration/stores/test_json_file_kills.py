@@ -78,7 +78,7 @@ async def test_ten_kills_at_random_moments(tmp_path: Path) -> None:
     await survive_kills(tmp_path / "conversations.json", 10)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 async def test_forty_kills_at_random_moments(tmp_path: Path) -> None:
     await survive_kills(tmp_path / "conversations.json", 40)
 

@@ -78,6 +78,6 @@ async def test_five_kills_lose_nothing(tmp_path: Path) -> None:
     await kill_many(tmp_path / "memory.db", 5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 async def test_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     await kill_many(tmp_path / "memory.db", 100)
