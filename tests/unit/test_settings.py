@@ -1,5 +1,6 @@
 """Settings: defaults, sources, and errors that name where a value came from."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from aforesaid.settings import (
     CHOICES,
     ENVIRONMENT,
     ConversationConfig,
+    RetentionConfig,
     Settings,
     SlidingWindowConfig,
     every_setting,
@@ -74,6 +76,13 @@ def test_the_environment_goes_before_the_file_and_the_file_before_the_default(tm
     assert (found["cache_ttl"].value, found["cache_ttl"].source) == (300, "default")
     settings = Settings.load(file=file, environ={})
     assert settings.sliding_window.sliding_window_max_tokens == 900
+
+
+def test_a_lifetime_has_an_upper_limit() -> None:
+    assert RetentionConfig(ttl_days=365_000).ttl == timedelta(days=365_000)
+    assert RetentionConfig(ttl_days=0).ttl is None
+    with pytest.raises(InvalidSetting, match=r"ttl_days must be at most 365,000.*got 365001"):
+        _ = RetentionConfig(ttl_days=365_001).ttl
 
 
 def test_a_file_may_be_named_in_words(tmp_path: Path) -> None:

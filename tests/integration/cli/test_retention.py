@@ -66,7 +66,9 @@ def test_archives_go_out_and_come_back(run: Run, demo: str, tmp_path: Path) -> N
     assert json.loads(run("show", demo, "--json").stdout) == before
     assert "No archives" in run("archives", "--folder", folder).stdout
     run("archive", demo, code=2)
-    run("archive", code=2)
+    for arguments in ((), (demo, "--older-than", "3")):
+        refused = run("archive", *arguments, "--folder", folder, code=2)
+        assert "either a conversation ID or --older-than" in " ".join(refused.output.split())
     assert (
         "0 conversations archived" in run("archive", "--older-than", "1", "--folder", folder, "--yes").stdout
     )

@@ -1,12 +1,11 @@
-"""Documentation that is run: every Python block of README and docs works as it stands."""
+"""Run every Python block of README and docs as a program, and check that links exist."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes.documentation import run_as_program
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,7 +24,7 @@ SERVERS = {
     "postgresql://localhost/aforesaid": "postgres_url",
     "http://localhost:8765": "example_server_url",
 }
-"""URLs that the docs use, and the fixture with a server that really runs."""
+"""URL in the docs → fixture with the URL of a running server."""
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -33,15 +32,7 @@ def test_a_block_runs(block: str, tmp_path: Path, request: pytest.FixtureRequest
     for url, fixture in SERVERS.items():
         if url in block:
             block = block.replace(url, request.getfixturevalue(fixture))
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", block],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    assert run_as_program(block, tmp_path) == ""
 
 
 @pytest.mark.parametrize(

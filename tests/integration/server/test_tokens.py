@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from aforesaid.errors import InvalidSetting, NotAuthenticated
+from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.auth.tokens import TokenRules, Tokens
 from aforesaid.settings import ServerConfig
+from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.testing import FixedClock
 from tests.integration.server.running import serving
 
 ISSUER, AUDIENCE = "https://id.example.org", "aforesaid"
@@ -55,6 +60,19 @@ async def test_a_token_names_its_owner(tokens: Tokens, alg: str) -> None:
     caller, until = await tokens.caller(signed(alg))
     assert caller == Caller(name="token:erin", owners=frozenset({"erin"}), scope="write", owner="erin")
     assert until.timestamp() > time.time()
+
+
+async def test_a_cached_token_expires_at_its_moment(tokens: Tokens) -> None:
+    clock = FixedClock(datetime.now(UTC))
+    keys = ApiKeys(InMemoryBackend())
+    authenticator = Authenticator(keys, tokens, clock=clock, monotonic=lambda: 0.0)
+    headers = {b"authorization": f"Bearer {signed()}".encode()}
+    assert (await authenticator.authenticate(headers)).owner == "erin"
+    clock.advance(timedelta(seconds=50))
+    assert (await authenticator.authenticate(headers)).owner == "erin"
+    clock.advance(timedelta(minutes=5))
+    with pytest.raises(NotAuthenticated):
+        await authenticator.authenticate(headers)
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,12 @@ def event(number: int = 0, **fields: object) -> Event:
     return Event(at=NOON, **(given | fields))  # type: ignore[arg-type]
 
 
-def write(path: Path, count: int, **options: object) -> None:
+def write(path: Path, count: int, *, owner: str = "erin", **options: object) -> None:
     async def recorded() -> None:
         trail = AuditTrail(path, **options)  # type: ignore[arg-type]
         await trail.open()
         for number in range(count):
-            await trail.record(event(number))
+            await trail.record(event(number, owner=owner))
         await trail.close()
 
     asyncio.run(recorded())
@@ -49,6 +49,19 @@ def test_what_was_recorded_is_read_back_in_order_and_is_sound(path: Path) -> Non
     checked = check_trail(path)
     assert (checked.lines, checked.files, checked.problems) == (20, 1, ())
     assert checked.is_sound
+
+
+def test_a_valid_line_of_another_trail_is_detected(path: Path) -> None:
+    other = path.with_name("other.jsonl")
+    write(path, 5)
+    write(other, 5, owner="sam")
+    lines, foreign = path.read_bytes().splitlines(), other.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:2], foreign[2], *lines[3:]]) + b"\n")
+    problems = check_trail(path).problems
+    assert [problem for problem in problems if "does not follow the previous line" in problem] == list(
+        problems
+    )
+    assert len(problems) == 2, "neither the foreign line nor the one after it fits"
 
 
 def test_a_trail_goes_on_where_it_was(path: Path) -> None:

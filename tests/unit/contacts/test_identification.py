@@ -93,6 +93,12 @@ def test_possessives_titles_accents_and_initials(text: str, name: str) -> None:
     assert named(text, name, "Zoe Abernathy") == name
 
 
+@pytest.mark.parametrize("said", ["Margiee", "Gretta", "Maggiee Hill"])
+def test_a_misspelt_short_form_names_nobody(said: str) -> None:
+    assert named("Greta Hill called", "Margaret Hill") == "Margaret Hill"
+    assert identify(f"{said} called", index("Margaret Hill")) is None
+
+
 def test_a_title_tells_two_of_one_family_apart() -> None:
     both = ("Robert Smith", "Jane Smith")
     assert named("Mrs Smith called", *both) == "Jane Smith"

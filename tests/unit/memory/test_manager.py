@@ -229,7 +229,9 @@ class TestLifetimes:
             first = await erin.get_or_create_conversation("chat")
             clock.advance(timedelta(minutes=30))
             assert (await erin.get_or_create_conversation("chat")).id == first.id
+            assert await erin.session("chat") == first
             clock.advance(timedelta(minutes=1))
+            assert await erin.session("chat") is None
             second = await erin.get_or_create_conversation("chat")
             assert second.id != first.id
             assert await erin.get_conversation(first.id) == first

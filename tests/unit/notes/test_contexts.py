@@ -7,12 +7,12 @@ import pytest
 import aforesaid
 from aforesaid.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, answer_turn
 from aforesaid.agents.toolbox import note_tools, owner_tools
-from aforesaid.contracts import ConversationStore
+from aforesaid.contracts import ConversationStore, parse_listing
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.notes.records import HEADING, Source
+from aforesaid.notes.records import HEADING, KIND, Source
 from aforesaid.settings import ConversationConfig
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy
@@ -48,6 +48,15 @@ async def test_a_note_is_in_the_context_of_every_later_conversation(erin: Conver
     first = await erin.first_context([QUESTION])
     assert [message.role for message in first.messages] == ["system", "user"]
     assert first.report.notes == (note.id,)
+
+
+async def test_all_notes_are_read_where_they_fill_more_than_a_page(
+    erin: ConversationManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aforesaid.contexts.loader.FIRST_PAGE", parse_listing(KIND, None, None, 2))
+    notes = [await erin.remember(f"Plant {number} stands in room {number}") for number in range(5)]
+    report = (await erin.load_context(await conversation(erin))).report
+    assert sorted(report.notes + report.notes_left_out) == sorted(note.id for note in notes)
 
 
 async def test_without_notes_nothing_is_added(erin: ConversationManager) -> None:

@@ -120,3 +120,11 @@ def test_an_error_read_from_a_foreign_answer_has_all_its_data() -> None:
     error = error_of({}, status=429)
     assert isinstance(error, errors.TooManyRequests)
     assert error.retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("value", "sent"), [(2**53 - 1, 2**53 - 1), (2**53, str(2**53)), (-(2**53), str(-(2**53)))]
+)
+def test_an_integer_that_json_clients_would_round_is_sent_as_text(value: int, sent: object) -> None:
+    problem = json.loads(to_json(problem_of(errors.InvalidInput("too large", field="limit", value=value))))
+    assert problem["value"] == sent

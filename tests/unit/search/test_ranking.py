@@ -11,7 +11,7 @@ from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
-from aforesaid.search.ranking import AnalyzedQuestion, Neighbour, Ranking, rank
+from aforesaid.search.ranking import AnalyzedQuestion, Neighbour, Ranking, rank, rarity
 
 DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -136,3 +136,9 @@ def test_the_order_in_which_candidates_come_makes_no_difference(
     expected = order(ranked(*matches, terms=2))
     chance.shuffle(matches)  # type: ignore[attr-defined]
     assert order(ranked(*matches, terms=2)) == expected
+
+
+def test_a_word_in_few_messages_weighs_far_more_than_one_in_most() -> None:
+    assert rarity(1, 1000) > 8 * rarity(500, 1000) > 0
+    assert rarity(1, 1000) > 2 * rarity(100, 1000)
+    assert rarity(1000, 1000) > 0
