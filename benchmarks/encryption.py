@@ -1,9 +1,9 @@
-"""What encryption and auditing cost: `python -m benchmarks.encryption`.
+"""The cost of encryption and of the audit trail: `python -m benchmarks.encryption`.
 
-On SQLite, in one run and taking turns, so that a busy machine slows all alike: a turn of two messages and a
-window of the last 20 after it, through the manager, as they are, encrypted, audited, and both. Cold is a
-window of which nothing was read before. The clock says what a caller waits for; the processor's time, of all
-threads, is the steadier figure where others use the machine too.
+On SQLite, in one run: a turn of two messages and a window of the last 20 after it, through the manager. The
+kinds (plain, encrypted, audited, both) alternate. The last column is the median of the ratios of each round,
+in which the load of a shared machine cancels out. Cold is a window of which nothing was read before. The clock
+shows how long a caller waits; the processor time of all threads is steadier on a shared machine.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ Work = Callable[[], Awaitable[object]]
 
 
 def turn() -> list[Message]:
-    """About as long as people and assistants talk."""
+    """Return a turn of usual length."""
     return [
         Message(
             role="user",
@@ -94,7 +95,7 @@ def _reading(handle: ConversationManager, conversation_id: str) -> Work:
 
 
 def _cooling(memory: aforesaid.Memory) -> Work:
-    """As in a process that has just begun: no message has been read or opened before."""
+    """Return work that drops all caches, as in a process that has just started."""
 
     async def forget() -> None:
         backend: Any = memory.backend
@@ -109,7 +110,7 @@ def _cooling(memory: aforesaid.Memory) -> Work:
 
 
 async def measure(name: str, works: dict[str, Work], *, before: dict[str, Work] | None = None) -> None:
-    """Each in turn, over and over; the median of each beside that of the plain one."""
+    """Run the kinds alternately; print the quantiles of each next to those of the plain one."""
     spent: dict[str, list[float]] = {kind: [] for kind in works}
     worked: dict[str, list[float]] = {kind: [] for kind in works}
     for number in range(ROUNDS):
@@ -133,11 +134,12 @@ def _print(name: str, measured: dict[str, list[float]]) -> None:
             f"{label} {value * 1e6:7.0f} µs {value / beside:5.2f} x"
             for label, value, beside in zip(("p10", "p50", "p95"), found, plain, strict=True)
         )
-        print(f"{name:<24} {kind:<10} {figures}")
+        paired = statistics.median(map(truediv, times, measured["plain"]))
+        print(f"{name:<24} {kind:<10} {figures}   by round {paired:5.2f} x")
 
 
 def _quantiles(times: list[float]) -> tuple[float, float, float]:
-    """The tenth, the middle and the last of twenty: what it costs undisturbed, mostly, and at worst."""
+    """Return p10, p50 and p95."""
     parts = statistics.quantiles(times, n=20)
     return parts[1], parts[9], parts[18]
 
