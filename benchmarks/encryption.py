@@ -2,8 +2,8 @@
 
 On SQLite, in one run: a turn of two messages and a window of the last 20 after it, through the manager. The
 kinds (plain, encrypted, audited, both) alternate. The last column is the median of the ratios of each round,
-in which the load of a shared machine cancels out. Cold is a window of which nothing was read before. The clock
-shows how long a caller waits; the processor time of all threads is steadier on a shared machine.
+in which the load of a shared machine cancels out. Cold is a window of which nothing was read before. The
+clock shows how long a caller waits; the processor time of all threads is steadier on a shared machine.
 """
 
 import asyncio
