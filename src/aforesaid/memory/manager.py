@@ -1,7 +1,7 @@
 """`ConversationManager`: one owner's conversations. It composes the parts and delegates to them."""
 
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
@@ -18,13 +18,13 @@ from aforesaid.contracts import (
     ConversationStore,
     Entry,
     TokenCounter,
-    unreadable_reason,
 )
-from aforesaid.dialects import Request, resolve
+from aforesaid.dialects import Request
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.images import ImagePolicy, OwnerImages
 from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.records import Records, readable
 from aforesaid.memory.search import Search
 from aforesaid.memory.turns import TurnInProgress
 from aforesaid.memory.watching import watch
@@ -35,15 +35,10 @@ from aforesaid.model.conversations import (
     Changes,
     Channel,
     Conversation,
-    Page,
-    Priority,
     Query,
-    Status,
     check_span,
-    started,
 )
-from aforesaid.model.ids import IdSource, new_id, parse_uuid
-from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
 from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
@@ -127,6 +122,9 @@ class ConversationManager:
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries)
         self._searches = Search(self.searcher, intake, config)
         self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
+        self._records = Records(
+            self.scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
+        )
         self._removal = Removal(
             self.scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )
@@ -157,140 +155,19 @@ class ConversationManager:
         """Return this manager with another session timeout."""
         other = copy(self)
         other._idle_after = check_span(idle_after, field="idle_after")
+        other._compose()
         return other
 
     # Conversations
 
-    async def get_or_create_conversation(
-        self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
-    ) -> Conversation:
-        """Return the session's conversation with its latest messages; create one when there is none.
-
-        The same session id gives the same conversation, also after a restart, until it expires or, with
-        `idle_after`, has been idle for longer.
-        """
-        record = await self._resume(session_id, client_id=client_id, channel=channel)
-        if client_id is not None and record.client_id is None:
-            record = await self.store.update(record.id, Changes(client_id=client_id))
-        if not record.message_count:
-            return record
-        latest = await self.store.recent(
-            record.id, limit=self.config.context_window_size or record.message_count
-        )
-        return replace(record, messages=tuple(resolve(message, {}) for message in _readable(latest)))
-
-    async def session(self, session_id: str) -> Conversation | None:
-        """Return the record of the session's conversation; None when there is none or it was idle for too
-        long.
-        """
-        record = await self.store.session(session_id)
-        since = self._active_since(self.store.now())
-        return None if record is None or (since is not None and record.last_activity < since) else record
-
-    async def _resume(self, session_id: str, **metadata: Any) -> Conversation:
-        now = self.store.now()
-        fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
-        if self.scope.rules:
-            fresh = started(
-                fresh.id, now=now, ttl=self._lifetimes.applied(fresh, RetentionRules()).ttl, **metadata
-            )
-        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
-        if record.id != fresh.id:
-            return record
-        events.conversation_started(record.id, record.channel)
-        return await self._lifetimes.for_new(record)
-
-    def _active_since(self, now: datetime) -> datetime | None:
-        return None if self._idle_after is None else now - self._idle_after
-
-    async def get_conversation(self, conversation_id: str) -> Conversation:
-        """Return the record, without messages. Raise `ConversationNotFound`."""
-        record = await self.store.get(conversation_id)
-        if record is None:
-            raise ConversationNotFound(conversation_id)
-        return record
-
-    async def list(
-        self,
-        *,
-        client_id: str | None = None,
-        channel: Channel | None = None,
-        status: Status | None = None,
-        priority: Priority | None = None,
-        assigned_to: str | None = None,
-        tags: Sequence[str] = (),
-        date_from: datetime | None = None,
-        date_to: datetime | None = None,
-        limit: int | None = None,
-        after: str | None = None,
-    ) -> Page:
-        """Return a page of conversations that match all filters, most recently active first."""
-        query = Query(
-            client_id=client_id,
-            channel=channel,
-            status=status,
-            priority=priority,
-            assigned_to=assigned_to,
-            tags=parse_tags(tags),
-            date_from=date_from,
-            date_to=date_to,
-            limit=self.config.search_limit if limit is None else limit,
-            after=after,
-        )
-        return await self.store.find(query)
-
-    async def update_metadata(
-        self,
-        conversation_id: str,
-        status: Status | None = None,
-        priority: Priority | None = None,
-        subject: str | None = None,
-        tags: Sequence[str] | None = None,
-        *,
-        channel: Channel | None = None,
-        assigned_to: str | None = None,
-        notes: str | None = None,
-        unread_count: int | None = None,
-        ttl: timedelta | None = None,
-        clear: Collection[str] = (),
-        expected_revision: int | None = None,
-    ) -> Conversation:
-        """Change the given fields. None leaves a field unchanged; a name in `clear` empties it.
-
-        With `expected_revision`, raise `RevisionConflict` after a concurrent write.
-        """
-        given = {
-            "status": status,
-            "priority": priority,
-            "subject": subject,
-            "tags": None if tags is None else parse_tags(tags),
-            "channel": channel,
-            "assigned_to": assigned_to,
-            "notes": notes,
-            "unread_count": unread_count,
-            "ttl": ttl,
-        }
-        changes: dict[str, Any] = {field: value for field, value in given.items() if value is not None}
-        changes |= cleared(clear)
-        changes = await self._lifetimes.with_lifetime(conversation_id, changes)
-        updated = await self.store.update(
-            conversation_id, Changes(**changes), expected_revision=expected_revision
-        )
-        if ttl is not None or "ttl" in clear:
-            await self._lifetimes.remember(conversation_id, updated.ttl)
-        if "client_id" in clear:
-            from aforesaid.contacts.association import mark_unlinked
-
-            await mark_unlinked(self.store, conversation_id)
-        return updated
-
-    async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
-        """Link the conversation to a client."""
-        client_id = parse_uuid(client_id, field="client_id")
-        changes = Changes(client_id=client_id, client_name=client_name)
-        linked = await self.store.update(conversation_id, changes)
-        events.client_associated(linked.id)
-        return linked
+    get_or_create_conversation = delegate("_records", Records.get_or_create_conversation)
+    session = delegate("_records", Records.session)
+    get_conversation = delegate("_records", Records.get_conversation)
+    list = delegate("_records", Records.list)
+    update_metadata = delegate("_records", Records.update_metadata)
+    associate_client = delegate("_records", Records.associate_client)
+    mark_read = delegate("_records", Records.mark_read)
+    leave_session = delegate("_records", Records.leave_session)
 
     @property
     def clients(self) -> "Contacts":
@@ -314,10 +191,6 @@ class ConversationManager:
         association = Association(self.store, self.scope.owner, self.contact_resources)
         await association.link_by_messages(conversation_id, messages)
 
-    async def mark_read(self, conversation_id: str) -> Conversation:
-        """Set the number of unread messages to 0."""
-        return await self.store.update(conversation_id, Changes(unread_count=0))
-
     async def delete_session(self, session_id: str, *, tag: str) -> None:
         """Remove the session's conversation and the earlier ones with this tag."""
         tagged = Query(tags=(tag,))
@@ -327,10 +200,6 @@ class ConversationManager:
         while records := (await self.store.find(tagged)).conversations:
             for record in records:
                 await self.delete_conversation(record.id)
-
-    async def leave_session(self, session_id: str) -> None:
-        """Unbind the session. Its conversation stays; the next message starts another one."""
-        await self.store.unbind(session_id)
 
     # Messages
 
@@ -405,12 +274,10 @@ class ConversationManager:
         self, session_id: str, messages: Sequence[Message], *, channel: Channel, tags: Sequence[str]
     ) -> Appended:
         labels = parse_tags(tags)
-        record = await self._resume(session_id, channel=channel, tags=labels)
+        record = await self._records.resume(session_id, channel=channel, tags=labels)
         if not set(labels) <= set(record.tags):
-            merged = {"tags": parse_tags((*record.tags, *labels))}
-            await self.store.update(
-                record.id, Changes(**await self._lifetimes.with_lifetime(record.id, merged))
-            )
+            merged = Changes(tags=parse_tags((*record.tags, *labels)))
+            await self.store.update(record.id, await self._lifetimes.with_lifetime(record.id, merged))
         return await self.append(record.id, messages)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
@@ -419,7 +286,7 @@ class ConversationManager:
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """Return a page of the log, counted from the oldest message, without unreadable messages."""
-        return _readable(await self.entries(conversation_id, limit, offset))
+        return readable(await self.entries(conversation_id, limit, offset))
 
     async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
         """Return a page of the log with every entry in its place; an unreadable entry contains the reason."""
@@ -586,38 +453,5 @@ def _scope(store: ConversationStore | None, blobs: BlobStore | None) -> OwnerSco
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
-def _readable(entries: Sequence[Entry]) -> "list_[Message]":
-    readable: list_[Message] = []
-    for entry in entries:
-        if unreadable_reason(entry) is None:
-            readable.append(entry.message)
-        else:
-            where = entry.conversation_id, entry.sequence
-            log.warning(
-                "conversation %s: message %d cannot be read; `aforesaid show` prints the reason", *where
-            )
-    return readable
-
-
 list_ = list
 """The built-in, which the method `list` shadows."""
-
-_CLEARABLE: dict[str, Any] = {
-    "subject": None,
-    "assigned_to": None,
-    "notes": None,
-    "client_id": None,
-    "client_name": None,
-    "tags": (),
-    "ttl": None,
-}
-
-
-def cleared(fields: Collection[str]) -> dict[str, Any]:
-    """Return the changes that empty these fields. Raise `InvalidInput` for a field that cannot be emptied."""
-    if not isinstance(fields, Collection):
-        raise InvalidInput(f"clear must be a list of names; got {shown(fields)}", field="clear")
-    for field in fields:
-        if field not in _CLEARABLE:
-            raise InvalidInput.not_in("clear", field, _CLEARABLE)
-    return {field: _CLEARABLE[field] for field in fields}

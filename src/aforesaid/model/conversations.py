@@ -4,7 +4,7 @@ A record is everything about a conversation except its messages. All stores shar
 derive the next record from a change.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
@@ -98,10 +98,35 @@ class Changes(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_metadata(self)
 
+    @classmethod
+    def of(cls, clear: Collection[str] = (), **fields: Any) -> "Changes":
+        """Return the changes of the fields that are not None, and of those in `clear`, which empties them.
+
+        Raise `InvalidInput` for a field that cannot be emptied.
+        """
+        if not isinstance(clear, Collection):
+            raise InvalidInput(f"clear must be a list of names; got {shown(clear)}", field="clear")
+        for field in clear:
+            if field not in _EMPTY:
+                raise InvalidInput.not_in("clear", field, _EMPTY)
+        given = {field: value for field, value in fields.items() if value is not None}
+        return cls(**given | {field: _EMPTY[field] for field in clear})
+
     def given(self) -> dict[str, Any]:
         """Return the fields that change, with their new values."""
         return {key: value for key, value in asdict(self).items() if value is not UNSET}
 
+
+_EMPTY: dict[str, Any] = {
+    "subject": None,
+    "assigned_to": None,
+    "notes": None,
+    "client_id": None,
+    "client_name": None,
+    "tags": (),
+    "ttl": None,
+}
+"""The value of each field that can be emptied, when it is empty."""
 
 DEFAULT_TTL = timedelta(days=30)
 """The default lifetime after the last activity."""

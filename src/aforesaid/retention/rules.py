@@ -172,9 +172,11 @@ class Lifetimes:
         except ConversationNotFound:  # removed meanwhile
             return record
 
-    async def with_lifetime(self, conversation_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+    async def with_lifetime(self, conversation_id: str, changes: Changes) -> Changes:
         """Add the lifetime that follows from the changes: a tag or a channel may have a rule."""
-        if "ttl" in changes or not {"tags", "channel"} & changes.keys():
+        given = changes.given()
+        labels = {name: given[name] for name in ("tags", "channel") if name in given}
+        if "ttl" in given or not labels:
             return changes
         rules = await self.retention()
         if not rules and not self.scope.rules:
@@ -182,9 +184,8 @@ class Lifetimes:
         record = await self.store.get(conversation_id)
         if record is None:
             raise ConversationNotFound(conversation_id)
-        labels = {name: changes[name] for name in ("tags", "channel") if name in changes}
         ttl = self.applied(replace(record, **labels), rules).ttl
-        return changes if ttl == record.ttl else {**changes, "ttl": ttl}
+        return changes if ttl == record.ttl else replace(changes, ttl=ttl)
 
     async def remember(self, conversation_id: str, ttl: Lifetime) -> None:
         """Store a lifetime that was set for one conversation. It takes precedence over every other rule."""

@@ -64,25 +64,53 @@ class Filters(Struct, frozen=True, kw_only=True):
         return self.tag is None or self.tag in record.tags or self.tag in message.tags
 
 
-def parse_filters(
+class SearchQuery(Struct, frozen=True, kw_only=True):
+    """A validated search of an owner's messages."""
+
+    question: str = ""
+    """Empty for the latest messages."""
+    max_results: int = 5
+    filters: Filters = Filters()
+    max_tokens: int | None = None
+    """Limit of all snippets together."""
+    explain: bool = False
+    """Return the parts of each score."""
+    timezone: tzinfo | None = None
+    """The zone of shown times; None is this machine's."""
+
+
+def parse_query(
+    query: object,
+    max_results: object,
     *,
     role: Any = None,
     date_from: datetime | str | None = None,
     date_to: datetime | str | None = None,
     tag: Any = None,
     channel: Any = None,
-) -> Filters:
-    """Return validated filters. Raise `InvalidInput` naming the invalid one."""
+    max_tokens: object = None,
+    explain: bool = False,
+    timezone: tzinfo | None = None,
+) -> SearchQuery:
+    """Return the validated search. Raise `InvalidInput` naming the invalid argument."""
     if role is not None and role not in ROLES:
         raise InvalidInput.not_in("role", role, ROLES)
     if channel is not None and channel not in VALUE_SETS["channel"]:
         raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
-    return Filters(
+    filters = Filters(
         role=role,
         date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
         date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
         tag=None if tag is None else parse_text(tag, field="tag"),
         channel=channel,
+    )
+    return SearchQuery(
+        question=parse_question(query),
+        max_results=parse_limit(max_results, field="max_results"),
+        filters=filters,
+        max_tokens=None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
+        explain=explain,
+        timezone=timezone,
     )
 
 

@@ -11,7 +11,6 @@ from aforesaid.contracts import Appended, Entry, unreadable_reason
 from aforesaid.dialects import Request
 from aforesaid.errors import InvalidInput, StoreError, shown
 from aforesaid.intake.messages import redacted
-from aforesaid.memory.manager import cleared
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import (
@@ -125,19 +124,19 @@ class ConversationCalls(Calls):
         clear: Collection[str] = (),
         expected_revision: int | None = None,
     ) -> Call[Conversation]:
-        given = {
-            "status": status,
-            "priority": priority,
-            "subject": subject,
-            "tags": None if tags is None else parse_tags(tags),
-            "channel": channel,
-            "assigned_to": assigned_to,
-            "notes": notes,
-            "unread_count": unread_count,
-            "ttl": ttl,
-        }
-        changes = {field: value for field, value in given.items() if value is not None} | cleared(clear)
-        body = {field: _in_body(value) for field, value in Changes(**changes).given().items()}
+        changes = Changes.of(
+            clear,
+            status=status,
+            priority=priority,
+            subject=subject,
+            tags=None if tags is None else parse_tags(tags),
+            channel=channel,
+            assigned_to=assigned_to,
+            notes=notes,
+            unread_count=unread_count,
+            ttl=ttl,
+        )
+        body = {field: _in_body(value) for field, value in changes.given().items()}
         return self._call(
             "PATCH",
             "conversations",

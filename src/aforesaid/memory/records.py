@@ -1,0 +1,204 @@
+"""One owner's conversation records: sessions, metadata, lists."""
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from aforesaid.contracts import Entry, unreadable_reason
+from aforesaid.dialects import resolve
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.conversations import (
+    Changes,
+    Channel,
+    Conversation,
+    Page,
+    Priority,
+    Query,
+    Status,
+    started,
+)
+from aforesaid.model.ids import IdSource, parse_uuid
+from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message, parse_tags
+from aforesaid.retention.rules import Lifetimes
+from aforesaid.settings import ConversationConfig
+from aforesaid.telemetry import events
+from aforesaid.transfer.owner_scope import OwnerScope
+
+log = logging.getLogger("aforesaid.manager")
+
+
+class Records:
+    """One owner's conversation records and sessions."""
+
+    def __init__(
+        self,
+        scope: OwnerScope,
+        config: ConversationConfig,
+        lifetimes: Lifetimes,
+        *,
+        ids: IdSource,
+        ttl: timedelta | None,
+        idle_after: timedelta | None,
+    ) -> None:
+        self.scope = scope
+        self.store = scope.store
+        self.config = config
+        self._lifetimes = lifetimes
+        self._ids = ids
+        self._ttl = ttl
+        self._idle_after = idle_after
+
+    async def get_or_create_conversation(
+        self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
+    ) -> Conversation:
+        """Return the session's conversation with its latest messages; create one when there is none.
+
+        The same session id gives the same conversation, also after a restart, until it expires or, with
+        `idle_after`, has been idle for longer.
+        """
+        record = await self.resume(session_id, client_id=client_id, channel=channel)
+        if client_id is not None and record.client_id is None:
+            record = await self.store.update(record.id, Changes(client_id=client_id))
+        if not record.message_count:
+            return record
+        latest = await self.store.recent(
+            record.id, limit=self.config.context_window_size or record.message_count
+        )
+        return replace(record, messages=tuple(resolve(message, {}) for message in readable(latest)))
+
+    async def session(self, session_id: str) -> Conversation | None:
+        """Return the record of the session's conversation; None when there is none or it was idle for too
+        long.
+        """
+        record = await self.store.session(session_id)
+        since = self._active_since(self.store.now())
+        return None if record is None or (since is not None and record.last_activity < since) else record
+
+    async def resume(self, session_id: str, **metadata: Any) -> Conversation:
+        """Return the record of the session's conversation; create one when there is none."""
+        now = self.store.now()
+        fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
+        if self.scope.rules:
+            fresh = started(
+                fresh.id, now=now, ttl=self._lifetimes.applied(fresh, RetentionRules()).ttl, **metadata
+            )
+        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        if record.id != fresh.id:
+            return record
+        events.conversation_started(record.id, record.channel)
+        return await self._lifetimes.for_new(record)
+
+    def _active_since(self, now: datetime) -> datetime | None:
+        return None if self._idle_after is None else now - self._idle_after
+
+    async def get_conversation(self, conversation_id: str) -> Conversation:
+        """Return the record, without messages. Raise `ConversationNotFound`."""
+        record = await self.store.get(conversation_id)
+        if record is None:
+            raise ConversationNotFound(conversation_id)
+        return record
+
+    async def list(
+        self,
+        *,
+        client_id: str | None = None,
+        channel: Channel | None = None,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        assigned_to: str | None = None,
+        tags: Sequence[str] = (),
+        date_from: datetime | None = None,
+        date_to: datetime | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> Page:
+        """Return a page of conversations that match all filters, most recently active first."""
+        query = Query(
+            client_id=client_id,
+            channel=channel,
+            status=status,
+            priority=priority,
+            assigned_to=assigned_to,
+            tags=parse_tags(tags),
+            date_from=date_from,
+            date_to=date_to,
+            limit=self.config.search_limit if limit is None else limit,
+            after=after,
+        )
+        return await self.store.find(query)
+
+    async def update_metadata(
+        self,
+        conversation_id: str,
+        status: Status | None = None,
+        priority: Priority | None = None,
+        subject: str | None = None,
+        tags: Sequence[str] | None = None,
+        *,
+        channel: Channel | None = None,
+        assigned_to: str | None = None,
+        notes: str | None = None,
+        unread_count: int | None = None,
+        ttl: timedelta | None = None,
+        clear: Collection[str] = (),
+        expected_revision: int | None = None,
+    ) -> Conversation:
+        """Change the given fields. None leaves a field unchanged; a name in `clear` empties it.
+
+        With `expected_revision`, raise `RevisionConflict` after a concurrent write.
+        """
+        changes = Changes.of(
+            clear,
+            status=status,
+            priority=priority,
+            subject=subject,
+            tags=None if tags is None else parse_tags(tags),
+            channel=channel,
+            assigned_to=assigned_to,
+            notes=notes,
+            unread_count=unread_count,
+            ttl=ttl,
+        )
+        changes = await self._lifetimes.with_lifetime(conversation_id, changes)
+        updated = await self.store.update(conversation_id, changes, expected_revision=expected_revision)
+        if ttl is not None or "ttl" in clear:
+            await self._lifetimes.remember(conversation_id, updated.ttl)
+        if "client_id" in clear:
+            from aforesaid.contacts.association import mark_unlinked
+
+            await mark_unlinked(self.store, conversation_id)
+        return updated
+
+    async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
+        """Link the conversation to a client."""
+        client_id = parse_uuid(client_id, field="client_id")
+        changes = Changes(client_id=client_id, client_name=client_name)
+        linked = await self.store.update(conversation_id, changes)
+        events.client_associated(linked.id)
+        return linked
+
+    async def mark_read(self, conversation_id: str) -> Conversation:
+        """Set the number of unread messages to 0."""
+        return await self.store.update(conversation_id, Changes(unread_count=0))
+
+    async def leave_session(self, session_id: str) -> None:
+        """Unbind the session. Its conversation stays; the next message starts another one."""
+        await self.store.unbind(session_id)
+
+
+def readable(entries: Sequence[Entry]) -> list[Message]:
+    """Return the messages of the entries; log and skip those that cannot be read."""
+    messages: list[Message] = []
+    for entry in entries:
+        if unreadable_reason(entry) is None:
+            messages.append(entry.message)
+        else:
+            where = entry.conversation_id, entry.sequence
+            log.warning(
+                "conversation %s: message %d cannot be read; `aforesaid show` prints the reason", *where
+            )
+    return messages
