@@ -19,6 +19,7 @@ from aforesaid.tokens import ready
 
 if TYPE_CHECKING:
     from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.queries import SearchQuery
     from aforesaid.search.searcher import Budget, Findings, Searcher
 
 
@@ -49,7 +50,9 @@ class Search:
         Each snippet names speaker, time and place, and quotes. An empty query returns the latest messages
         that match the filters. `search` returns the same as values.
         """
-        findings: Findings = await self._measured_search(
+        from aforesaid.search.queries import parse_query
+
+        asked = parse_query(
             query,
             max_results,
             role=role,
@@ -61,6 +64,7 @@ class Search:
             explain=explain,
             timezone=timezone,
         )
+        findings: Findings = await self._measured_search(asked)
         return findings.render()
 
     async def search(
@@ -81,37 +85,47 @@ class Search:
 
         `max_tokens` limits all snippets together. Times are shown in `timezone`, by default this machine's.
         """
-        from aforesaid.search.queries import parse_filters, parse_limit, parse_question
+        from aforesaid.search.queries import parse_query
 
-        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
-        results = parse_limit(max_results, field="max_results")
-        found = await self.searcher.search(
-            parse_question(query),
-            filters=filters,
-            budget=await self._budget(results, max_tokens),
+        asked = parse_query(
+            query,
+            max_results,
+            role=role,
+            date_from=date_from,
+            date_to=date_to,
+            tag=tag,
+            channel=channel,
+            max_tokens=max_tokens,
             explain=explain,
-            zone=timezone,
+            timezone=timezone,
+        )
+        return await self._search(asked)
+
+    async def _search(self, query: "SearchQuery") -> "Findings":
+        found = await self.searcher.search(
+            query.question,
+            filters=query.filters,
+            budget=await self._budget(query),
+            explain=query.explain,
+            zone=query.timezone,
         )
         await audit_action(self.searcher.store, "search", count=len(found.passages))
-        by = "time" if not parse_question(query) else "meaning" if found.by_meaning else "words"
+        by = "time" if not query.question else "meaning" if found.by_meaning else "words"
         events.searched(by, len(found.passages), degraded=found.degraded)
         return found
 
     # Dashboards and alerts select `call="search"`, so searches inside `search_history` count there as well.
-    # The manager measures its own `search`; measuring this method directly would count those twice.
-    _measured_search = watched_method("search", search)
+    # The manager measures its own `search`; measuring `_search` itself would count those twice.
+    _measured_search = watched_method("search", _search)
 
-    async def _budget(self, results: int, max_tokens: int | None) -> "Budget":
-        from aforesaid.search.queries import parse_limit
+    async def _budget(self, query: "SearchQuery") -> "Budget":
         from aforesaid.search.searcher import Budget
 
-        if max_tokens is None:
-            return Budget(results=results)
+        if query.max_tokens is None:
+            return Budget(results=query.max_results)
         counter = self.intake.counter
         await ready(counter)
-        return Budget(
-            results=results, tokens=parse_limit(max_tokens, field="max_tokens"), count=counter.count_text
-        )
+        return Budget(results=query.max_results, tokens=query.max_tokens, count=counter.count_text)
 
     async def search_conversations(
         self,

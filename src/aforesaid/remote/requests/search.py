@@ -5,6 +5,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
 from aforesaid.model.clock import parse_moment
@@ -15,6 +16,7 @@ from aforesaid.remote.requests.base import Calls, conversation
 
 if TYPE_CHECKING:
     from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.queries import SearchQuery
     from aforesaid.search.searcher import Findings
 
 
@@ -35,7 +37,9 @@ class SearchCalls(Calls):
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> Call[list[str]]:
-        findings = self.search(
+        from aforesaid.search.queries import parse_query
+
+        asked = parse_query(
             query,
             max_results,
             role=role,
@@ -47,7 +51,7 @@ class SearchCalls(Calls):
             explain=explain,
             timezone=timezone,
         )
-        return findings.map(lambda found: found.render())
+        return self._search(asked).map(lambda found: found.render())
 
     def search(
         self,
@@ -63,20 +67,32 @@ class SearchCalls(Calls):
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "Call[Findings]":
-        from aforesaid.search.queries import local_zone, parse_filters, parse_limit, parse_question
+        from aforesaid.search.queries import parse_query
 
-        filters = parse_filters(role=role, date_from=date_from, date_to=date_to, tag=tag, channel=channel)
-        zone = local_zone(timezone)
+        asked = parse_query(
+            query,
+            max_results,
+            role=role,
+            date_from=date_from,
+            date_to=date_to,
+            tag=tag,
+            channel=channel,
+            max_tokens=max_tokens,
+            explain=explain,
+            timezone=timezone,
+        )
+        return self._search(asked)
+
+    def _search(self, query: "SearchQuery") -> "Call[Findings]":
+        from aforesaid.search.queries import local_zone
+
+        zone = local_zone(query.timezone)
         body = {
-            "query": parse_question(query),
-            "max_results": parse_limit(max_results, field="max_results"),
-            "role": filters.role,
-            "date_from": filters.date_from,
-            "date_to": filters.date_to,
-            "tag": filters.tag,
-            "channel": filters.channel,
-            "max_tokens": None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
-            "explain": explain,
+            "query": query.question,
+            "max_results": query.max_results,
+            **structs.asdict(query.filters),
+            "max_tokens": query.max_tokens,
+            "explain": query.explain,
             "timezone": zone_name(zone),
         }
         return self._call("POST", "search", body=body, read=lambda found: _findings(found, zone))
