@@ -60,6 +60,7 @@ class Assistants:
 
     def specialist(self, manager: ManagerProtocol) -> Specialist:
         """Return the specialist that answers, with the tools of the manager's owner."""
+        # The recall agent reads one owner's history, so it cannot be shared as a model is.
         agent = self._agent or RecallAgent(manager, timezone=self._timezone, clock=self._clock)
         instructions = (self.config.instructions or INSTRUCTIONS) if self._agent is not None else ""
         return Specialist(

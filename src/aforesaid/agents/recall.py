@@ -250,6 +250,7 @@ class RecallAgent:
         notes = await self._manager.recall(topic, MAX_NOTES) if topic and period is None else []
         passages = await self._passages(topic, request, period)
         hint = ""
+        # People misremember days: look at other times before giving up.
         if period is not None and topic and not passages:
             passages = await self._passages(topic, request, None)
             hint = "Not then, but at another time."
@@ -274,6 +275,7 @@ class RecallAgent:
             for passage in found.passages
             if self._is_answer(passage, topic, wants_questions=request.wants_questions)
         ]
+        # Each text once, in the best place: a dictionary keeps the last value, hence both reversals.
         return list({passage.text: passage for passage in reversed(answers)}.values())[::-1][:MAX_QUOTED]
 
     def _is_answer(self, passage: Passage, topic: str, *, wants_questions: bool) -> bool:
@@ -282,6 +284,7 @@ class RecallAgent:
         """
         if passage.role not in ("user", "assistant"):
             return False
+        # Its own answers are quotations: quoting them again would repeat every result.
         if passage.role == "assistant" and passage.speaker == self.name:
             return False
         if passage.role == "user" and not (_is_world_question if wants_questions else _is_statement)(
@@ -393,6 +396,7 @@ def _question_in(messages: Sequence[Message]) -> str:
 
 def _call_for(request: RecallRequest, ask: Ask) -> tuple[str, dict[str, Any]] | None:
     """Return the tool call for a request, or None when the tool is missing and the agent acts itself."""
+    # Through the tool, the note gets the message as its source.
     tools = {tool.get("name") for tool in ask.tools} if ask.may_call else set()
     if request.kind == "remember" and "remember" in tools:
         return "remember", {"text": _sentence(request.about)}

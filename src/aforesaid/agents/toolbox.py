@@ -83,6 +83,7 @@ def note_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> l
     def remember_in(source: Source | None) -> Run:
         async def remember(text: str, expires: str | None = None, **others: Any) -> str:
             until = last_moment(expires, field="expires", zone=zone)
+            # Read before writing: afterwards the replaced note is history.
             before = await _current_notes(manager)
             note = await manager.remember(text, expires=until, source=source, **others)
             replaced = [one for one in before if one.about == note.about and one.id != note.id]

@@ -181,6 +181,7 @@ class Contacts:
         check_count(limit, field="limit", least=1)
         if not isinstance(query, str):
             raise InvalidInput(f"query must be text; got {shown(query)}", field="query", value=query)
+        # Without shared resources, as in a single call, an index is built for this query.
         if self._resources is None:
             index = NameIndex([contact async for contact in self.every()])
         else:

@@ -143,6 +143,7 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
 
 def arguments_text(arguments: Any) -> str:
     """Return a call's arguments as the JSON text of an object, unchanged if they already are."""
+    # The same text keeps the request byte-identical for a prompt cache.
     if isinstance(arguments, str) and isinstance(_parse_json(arguments), dict):
         return arguments
     return as_json(arguments_object(arguments)) or "{}"
@@ -150,6 +151,7 @@ def arguments_text(arguments: Any) -> str:
 
 def _parse_json(text: str) -> Any:
     try:
+        # Python accepts NaN and Infinity, which no provider does.
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
@@ -175,6 +177,7 @@ class CallIdMapper:
         fits = bool(call_id) and len(call_id) <= self._max_length and not _INVALID_CHARACTERS.search(call_id)
         if fits or call_id in self._own_ids:
             return call_id
+        # A hash gives call and result the same new id without any shared state.
         digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
         return f"call_{digest[:24]}"
 

@@ -101,9 +101,11 @@ def _without_rejected(document: dict[str, Any]) -> dict[str, Any] | None:
             return document if len(kept) == len(content) else {**document, "content": kept}
     elif content is not None:
         return document
+    # A result must stay, or its call would have none.
     if document["role"] in ("tool", "function"):
         return {**document, "content": ""}
     if document["role"] == "assistant" and any(document.get(field) for field in INSTEAD_OF_CONTENT):
+        # The API refuses an empty list but accepts null next to tool calls.
         return document if content is None else {**document, "content": None}
     return None
 

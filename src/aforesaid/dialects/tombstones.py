@@ -68,12 +68,14 @@ _CONTENT_FIELDS = frozenset(("arguments", "input", "action", "actions", "operati
 
 def _blank_arguments(kind: str, arguments: Any, mark: str) -> Any:
     if kind == "function_call":
+        # Providers parse the arguments: they must stay valid JSON.
         return "{}" if isinstance(arguments, str) else {}
     return _blank_value(arguments, mark)
 
 
 def _blank_output(kind: str, output: Any, mark: str) -> Any:
     if kind == "computer_call_output":
+        # The API accepts only a screenshot here.
         return {"type": "computer_screenshot", "image_url": _PIXEL}
     return [] if isinstance(output, list) and kind == "shell_call_output" else mark
 
@@ -106,6 +108,7 @@ def _blank_blocks(message: Message, mark: str) -> list[Any]:
     if words or not kept:
         place = next((at for at, block in enumerate(message.content) if not _is_tied(block)), 0)
         before = sum(_is_tied(block) for block in message.content[:place])
+        # One mark in the place of the first removed block.
         kept.insert(before, {"type": _text_type(message), "text": mark})
     return kept
 
@@ -156,6 +159,7 @@ def _blank_fields(message: Message, mark: str) -> dict[str, Any]:
 
 def _blank_calls(field: str, value: Any, mark: str) -> dict[str, Any]:
     if field == "tool_calls" and isinstance(value, list):
+        # Ids and names of calls stay, so that the log remains a valid request.
         calls = [blank for call in value if (blank := _blank_call(call, mark)) is not None]
         return {"tool_calls": calls} if calls else {}
     match field, value:

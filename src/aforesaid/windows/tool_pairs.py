@@ -103,6 +103,7 @@ def match_results(parsed_entries: Sequence[ParsedEntry]) -> Matching:
     answers: dict[ToolRef, int] = {}
     unmatched: dict[ToolRef, Reason] = {}
     late: list[ToolRef] = []
+    # Most logs have no tools.
     if not any(parsed.meaning.calls or parsed.carries_results for parsed in parsed_entries):
         return Matching(answers=answers, unmatched=unmatched)
     for turn in _turns(parsed_entries):
@@ -141,6 +142,7 @@ def _match_within(
         open_calls = [call for call in calls[result.call_id] if call not in answers]
         if open_calls:
             earlier = [call for call in open_calls if call.index < result.index]
+            # Without an earlier call, clocks differ: the result came first.
             answers[_in_latest_message(earlier)[0] if earlier else open_calls[0]] = result.index
         elif calls[result.call_id]:
             unmatched[result] = "duplicate"
@@ -182,6 +184,7 @@ def _calls(indexes: range, parsed_entries: Sequence[ParsedEntry]) -> Iterator[To
             else ()
         )
         for ref, call in calls_of(index, parsed_entries[index]):
+            # A provider's own tools have call and result in one assistant message.
             if call.id not in own:
                 yield ref
 

@@ -204,6 +204,7 @@ def _index_of(items: list[Any], piece: Mapping[str, Any]) -> int:
     if isinstance(index, int):
         return min(index, len(items))
     if piece.get("id") is None:
+        # Neither index nor id: the piece continues the last item.
         return max(0, len(items) - 1)
     ids = [item.get("id") for item in items]
     return ids.index(piece["id"]) if piece["id"] in ids else len(items)

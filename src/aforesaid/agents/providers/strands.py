@@ -56,6 +56,7 @@ class StrandsAgent:
         require("strands", what="an agent of Strands", extra=EXTRA)
         self.name = name
         self.provider = provider
+        # A model may be callable too, so the method decides.
         is_model = hasattr(model, "stream")
         self._model: LazyClient[Any] = LazyClient(model, existing=model if is_model else None)
 
@@ -91,6 +92,7 @@ async def _events(
     else:
         return
     finally:
+        # The model reads on its own thread, which the end of this generator does not stop.
         cancelled.set()
     raise problem
 
@@ -109,6 +111,7 @@ def _parameters(ask: Ask) -> dict[str, Any]:
         for text in _texts(document["content"])
     ]
     if ask.tools and not ask.may_call:
+        # Converse cannot forbid calls while tools are defined, so the prompt asks for it.
         prompts.append(ANSWER_NOW)
     specs = [_spec(tool) for tool in tools_or_placeholders(ask.tools, ask.messages)]
     return {
