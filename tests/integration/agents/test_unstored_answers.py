@@ -1,6 +1,7 @@
 """An answer that a model has produced reaches the user, whatever the store does, and is stored in the end."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import ConversationNotFound, MessageConflict, StoreClosed, StoreUnavailable
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.model.ids import new_id
@@ -34,6 +36,7 @@ from tests.examples import examples
 from tests.faults import Failing, Fault
 from tests.servers.remote import BEHIND, open_at
 
+ROOT = Path(__file__).parents[3]
 LONG = 60.0
 """Seconds that are longer than any store takes here."""
 SORRY = "I'm sorry"
@@ -532,3 +535,48 @@ async def test_a_question_that_is_sent_again_gets_the_stored_answer(place: str, 
         another = Message(role="user", content="B?", message_id="q1")
         with pytest.raises(MessageConflict):
             await asking(erin, "Two.").answer_query(another, "s1")
+
+
+_ANSWER_AND_DIE = """
+import asyncio, os, signal, sqlite3, sys
+from aforesaid.agents.stored_turns import append_or_queue
+from aforesaid.model.messages import Message
+from tests.integration.agents.test_unstored_answers import spooling
+
+async def main(folder):
+    memory = await spooling(folder)
+    erin = memory.of("erin")
+    record = await erin.get_or_create_conversation("s1")
+    held = sqlite3.connect(folder + "/memory.db", isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")
+    turn = [Message(role="user", content="A?"), Message(role="assistant", content="One.")]
+    stored = await append_or_queue(erin, record.id, turn)
+    print(type(stored).__name__, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def spooling(folder: str) -> Memory:
+    """A SQLite file with a spool beside it."""
+    return aforesaid.open(
+        f"sqlite:///{folder}/memory.db?lock_timeout=0.1",
+        layers=aforesaid.Layers(resilience=Resilience(folder=Path(folder) / "spool")),
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(preload=False, embedder=None),
+    )
+
+
+async def test_with_a_spool_an_answer_to_a_locked_file_survives_a_kill(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _ANSWER_AND_DIE, str(tmp_path), stdout=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    printed, _ = await process.communicate()
+    assert (process.returncode, printed) == (-signal.SIGKILL, b"Appended\n")
+    async with spooling(str(tmp_path)) as memory:
+        erin = memory.of("erin")
+        record = await erin.session("s1")
+        assert record is not None
+        store = await erin.store.authoritative()
+        assert [entry.message.content for entry in await store.page(record.id, limit=9)] == ["A?", "One."]
