@@ -46,7 +46,9 @@ MUTATIONS = [
     Mutation("_internal/bounded.py", "self.used > self.limit", "self.used >= self.limit", "unit/internal"),
     Mutation("agents/loop.py", "may_call=step < self._max_steps", "may_call=True", "unit/agents"),
     Mutation("agents/stored_turns.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
-    Mutation("audit/verification.py", "elif line.prev != self._last:", "elif False:", "unit/audit"),
+    Mutation(
+        "audit/verification.py", "elif line.prev != self._last:", "elif False:", "unit/audit/test_trail.py"
+    ),
     Mutation(
         "cli/archive.py",
         "(conversation_id is None) == (older_than is None)",
@@ -54,8 +56,18 @@ MUTATIONS = [
         "integration/cli/test_retention.py",
     ),
     Mutation("contacts/csv_import.py", ' or "").casefold()', ' or "")', "unit/contacts"),
-    Mutation("contacts/identification.py", "if posting.grade == EXACT:", "if True:", "unit/contacts"),
-    Mutation("contexts/loader.py", "len(snapshot.documents) == FIRST_PAGE.limit", "False", "unit/notes"),
+    Mutation(
+        "contacts/identification.py",
+        "if posting.grade == EXACT:",
+        "if True:",
+        "unit/contacts/test_identification.py",
+    ),
+    Mutation(
+        "contexts/loader.py",
+        "len(snapshot.documents) == FIRST_PAGE.limit",
+        "False",
+        "unit/notes/test_contexts.py",
+    ),
     Mutation(
         "contracts/documents.py",
         "expected is not None and actual != expected",
@@ -112,7 +124,9 @@ MUTATIONS = [
         "contract/stores/test_memory.py",
     ),
     Mutation("notes/records.py", "self.expires_at <= now", "self.expires_at < now", "unit/notes"),
-    Mutation("protocol/problems.py", "abs(value) < 2**53", "abs(value) < 2**99", "unit/protocol"),
+    Mutation(
+        "protocol/problems.py", "abs(value) < 2**53", "abs(value) < 2**99", "unit/protocol/test_problems.py"
+    ),
     Mutation(
         "remote/attempts.py",
         "outcome.retryable and (call.repeatable or not outcome.may_have_arrived)",
@@ -132,7 +146,7 @@ MUTATIONS = [
         "self.first <= moment < self.last",
         "unit/search",
     ),
-    Mutation("search/ranking.py", "(frequency + 0.5))", "(messages + 0.5))", "unit/search"),
+    Mutation("search/ranking.py", "(frequency + 0.5))", "(messages + 0.5))", "unit/search/test_ranking.py"),
     Mutation(
         "server/auth/authenticator.py",
         "self._clock() >= cached.until",
@@ -157,7 +171,7 @@ MUTATIONS = [
     ),
     Mutation(
         "stores/redis/lua/append.lua",
-        "if rewriting and is_conflict then",
+        "if is_conflict and (fresh > 0 or #messages == 0) then",
         "if false then",
         "contract/stores/test_redis.py",
     ),
