@@ -76,7 +76,10 @@ MUTATIONS = [
     ),
     Mutation("dialects/call_ids.py", 'while f"{stem}_{number}" in taken:', "while False:", "unit/dialects"),
     Mutation(
-        "dialects/tombstones.py", "tags=tags, speech=None, tokens={}", "tags=tags, tokens={}", "unit/dialects"
+        "dialects/tombstones.py",
+        "tags=tags, speech=None, tokens={}",
+        "tags=tags, tokens={}",
+        "unit/dialects/test_tombstones.py",
     ),
     Mutation(
         "encryption/sealers.py",
@@ -181,7 +184,7 @@ MUTATIONS = [
         "while False:",
         "unit/stores/test_sqlite_search.py unit/search",
     ),
-    Mutation("summaries/service.py", "kept.messages >= until", "kept.messages > until", "unit/summaries"),
+    Mutation("summaries/service.py", "until + AHEAD - start", "until - start", "unit/summaries"),
     Mutation("telemetry/aggregation.py", 'if family.across == "max":', "if False:", "integration/telemetry"),
     Mutation("tokens/estimate.py", "LOWEST <= correction <= HIGHEST", "True", "unit/tokens/test_estimate.py"),
     Mutation("transfer/archive_files.py", "sha256_of(payload) != archive.sha256 or", "", "unit/retention"),

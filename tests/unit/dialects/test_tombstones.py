@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from aforesaid.dialects import meaning_of, read, tombstone_of, write
 from aforesaid.dialects.tombstones import MARK, TAG
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, Speech
 from aforesaid.model.wire import encode_message
 from aforesaid.testing.histories import STATES, State
 from aforesaid.windows import WindowPolicy, build_window
@@ -117,3 +117,9 @@ def test_a_blank_message_is_written_in_every_dialect() -> None:
         (message,) = read(document)
         for dialect in ("plain", "anthropic", "openai_chat", "openai_responses"):
             assert SECRET not in json.dumps(write([tombstone_of(message)], dialect).messages)
+
+
+def test_the_spoken_form_goes_with_the_content() -> None:
+    spoken = Message(role="assistant", content=SECRET, speech=Speech(spoken=SECRET, heard=3))
+    assert tombstone_of(spoken).speech is None
+    assert SECRET.encode() not in encode_message(tombstone_of(spoken))
