@@ -28,7 +28,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import ROLES, Message
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing.clocks import FixedClock
-from aforesaid.testing.contract.tallies import shared_counts
+from aforesaid.testing.contract.owners import shared_counts
 
 OWNERS = ("ann", "bob")
 SESSIONS = ("kitchen", "phone")

@@ -3,17 +3,14 @@
 from aforesaid.testing.contract.concurrency import ConcurrencyContract
 from aforesaid.testing.contract.contacts import ContactsContract
 from aforesaid.testing.contract.documents import DocumentsContract
-from aforesaid.testing.contract.histories import HistoriesContract
 from aforesaid.testing.contract.lifetimes import LifetimesContract
-from aforesaid.testing.contract.log import LogContract
-from aforesaid.testing.contract.owners import OwnersContract
-from aforesaid.testing.contract.records import RecordsContract
+from aforesaid.testing.contract.log import HistoriesContract, LogContract
+from aforesaid.testing.contract.owners import OwnersContract, TallyContract
+from aforesaid.testing.contract.records import RecordsContract, SessionsContract
 from aforesaid.testing.contract.replacing import ReplacingContract
 from aforesaid.testing.contract.restoring import RestoringContract
 from aforesaid.testing.contract.search import SearchContract
-from aforesaid.testing.contract.sessions import SessionsContract
 from aforesaid.testing.contract.snapshots import SnapshotContract
-from aforesaid.testing.contract.tallies import TallyContract
 
 __all__ = ["SearchContract", "SnapshotContract", "StoreContract"]
 

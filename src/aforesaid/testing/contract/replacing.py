@@ -11,7 +11,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Speech
 from aforesaid.testing.clocks import FixedClock
 from aforesaid.testing.contract.base import Contract, assistant, new_conversation, user
-from aforesaid.testing.contract.tallies import shared_counts
+from aforesaid.testing.contract.owners import shared_counts
 
 HOUR = timedelta(hours=1)
 
