@@ -104,6 +104,10 @@ class LoopEnd:
         self._close = None
         await ended(self._task)
 
+    async def trigger(self) -> None:
+        """Close the resource now; on another loop, as soon as that loop runs."""
+        await ended(self._task)
+
 
 _waiting: "set[asyncio.Task[None]]" = set()
 """Strong references: an event loop does not keep a task alive that waits for nothing."""

@@ -6,6 +6,7 @@ httpx is imported on a thread when a client is opened.
 import asyncio
 import contextlib
 import ssl
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from msgspec import Struct
 
 from aforesaid._internal.arguments import CheckedFields
-from aforesaid._internal.loops import LoopEnd, LoopWatch, PerLoop
+from aforesaid._internal.loops import LoopEnd
 from aforesaid._internal.scratch import ScratchFolder, ScratchPath
 from aforesaid.errors import AforesaidError, MissingExtra, Overloaded, StoreClosed, StoreUnavailable
 from aforesaid.protocol import HEARTBEAT
@@ -149,31 +150,62 @@ class _TransferFiles:
         self._folder.close()
 
 
+class _LoopClient:
+    """The httpx client of one event loop, created on first use. Sockets cannot be shared between loops."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._connection = connection
+        self._lock = asyncio.Lock()
+        self._client: httpx.AsyncClient | None = None
+        self._loop_end: LoopEnd | None = None
+
+    async def get(self) -> "httpx.AsyncClient":
+        if self._client is None:
+            async with self._lock:
+                if self._client is None:
+                    self._client = client = await asyncio.to_thread(self._create)
+                    self._loop_end = LoopEnd(partial(_close_quietly, client))
+        return self._client
+
+    def _create(self) -> "httpx.AsyncClient":
+        """Import httpx and load the certificates. Blocks."""
+        return _httpx().AsyncClient(**self._connection.for_httpx())  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Close the client: at once on its own loop, otherwise as soon as its loop runs."""
+        if self._client is None or self._loop_end is None:
+            return
+        if self.loop is asyncio.get_running_loop():
+            await self._loop_end.release()
+            await self._client.aclose()
+        else:
+            # Not awaited: the other loop may be blocked, or never run again.
+            await self._loop_end.trigger()
+
+
 class AsyncSender:
-    """Send calls from an event loop; one event loop at a time."""
+    """Send calls from any number of event loops, also at the same time on several threads."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._client: httpx.AsyncClient | None = None
-        self._loop = LoopWatch()
-        self._loop_end: LoopEnd | None = None
-        self._renewal_lock = PerLoop(asyncio.Lock)
+        self._is_open = False
+        self._clients: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+        self._clients_lock = threading.Lock()
 
     async def open(self) -> None:
-        if self._client is None:
-            await self._connect_to_loop()
-
-    def _new_client(self) -> "httpx.AsyncClient":
-        return _httpx().AsyncClient(**self.connection.for_httpx())  # type: ignore[no-any-return]
+        if not self._is_open:
+            self._is_open = True
+            await self._client_for_loop()
 
     async def close(self) -> None:
-        """Close all connections. Closing twice is safe."""
-        client, self._client = self._client, None
-        if client is not None:
-            if self._loop_end is not None:
-                await self._loop_end.release()
-            if self._loop.is_here:  # otherwise the client was closed with its loop
-                await client.aclose()
+        """Close the connections of all event loops. Closing twice is safe."""
+        with self._clients_lock:
+            self._is_open = False
+            clients = list(self._clients.values())
+            self._clients.clear()
+        for client in clients:
+            await client.close()
 
     async def execute(self, described: "Call[T] | CallSequence[T]") -> T:
         """Execute a call or a sequence of calls and return the result."""
@@ -227,7 +259,9 @@ class AsyncSender:
         except _httpx().HTTPError as error:
             return self.connection.failure(error)
         except RuntimeError as error:
-            raise self._closed_or(error) from error
+            if client.is_closed:  # httpx reports this as a RuntimeError
+                raise _closed(self.connection.server) from error
+            raise
 
     def _stream(
         self, client: "httpx.AsyncClient", call: Call[Any], step: Send, files: _TransferFiles | None
@@ -285,28 +319,21 @@ class AsyncSender:
         raise StoreUnavailable(f"{self.connection.server.base} ended the event stream")
 
     async def _client_for_loop(self) -> "httpx.AsyncClient":
-        """Return the client of this event loop; connections cannot be shared between loops."""
-        if self._loop.is_here:
-            return self._open_client()
-        async with self._renewal_lock.here():
-            if not self._loop.is_here:
-                self._open_client()
-                await self._connect_to_loop()
-        return self._open_client()
-
-    async def _connect_to_loop(self) -> None:
-        self._client = client = await asyncio.to_thread(self._new_client)
-        self._loop.follow()
-        self._loop_end = LoopEnd(partial(_close_quietly, client))
-
-    def _open_client(self) -> "httpx.AsyncClient":
-        if self._client is None:
+        """Return the client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        with self._clients_lock:
+            if not self._is_open:
+                raise _closed(self.connection.server)
+            if loop not in self._clients:
+                # A client refers to its loop, so weak keys would never expire.
+                self._clients = {one: client for one, client in self._clients.items() if not one.is_closed()}
+                self._clients[loop] = _LoopClient(self.connection)
+            mine = self._clients[loop]
+        client = await mine.get()
+        if self._clients.get(loop) is not mine:  # closed while the client was being created
+            await mine.close()
             raise _closed(self.connection.server)
-        return self._client
-
-    def _closed_or(self, error: RuntimeError) -> BaseException:
-        """httpx raises RuntimeError when it is closed; return any other RuntimeError unchanged."""
-        return _closed(self.connection.server) if self._client is None else error
+        return client
 
 
 async def _close_quietly(client: "httpx.AsyncClient") -> None:
@@ -380,7 +407,9 @@ class SyncSender:
         except _httpx().HTTPError as error:
             return self.connection.failure(error)
         except RuntimeError as error:
-            raise (_closed(self.connection.server) if self._client is None else error) from error
+            if client.is_closed:  # httpx reports this as a RuntimeError
+                raise _closed(self.connection.server) from error
+            raise
 
     @contextlib.contextmanager
     def events(self, call: Call[Any]) -> Iterator[Iterator[str]]:

@@ -2,12 +2,14 @@
 
 import asyncio
 import io
+import threading
 import zipfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import aforesaid
@@ -24,6 +26,7 @@ from aforesaid.errors import (
     NotAllowed,
     NotAuthenticated,
     RevisionConflict,
+    StoreClosed,
     StoreDamaged,
     StoreForeign,
     StoreUnavailable,
@@ -273,6 +276,81 @@ class TestFaces:
             _ = memory.of("erin").store
         with pytest.raises(InvalidSetting, match="not available through a server"):
             await memory.sweep()
+
+
+class _LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        return await asyncio.wait_for(asyncio.wrap_future(future), 30)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(30)
+        self.loop.close()
+
+
+@pytest.fixture
+def loops() -> Iterator[list[_LoopThread]]:
+    loops = [_LoopThread(), _LoopThread()]
+    yield loops
+    for loop in loops:
+        loop.stop()
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[httpx.AsyncClient]:
+    """Every httpx client that is created."""
+    created: list[httpx.AsyncClient] = []
+    original = httpx.AsyncClient.__init__
+
+    def init(self: httpx.AsyncClient, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        created.append(self)
+
+    monkeypatch.setattr(httpx.AsyncClient, "__init__", init)
+    return created
+
+
+class TestSeveralEventLoops:
+    async def test_each_loop_has_one_client_and_closing_closes_all(
+        self, server: Served, owner: str, loops: list[_LoopThread], clients: list[httpx.AsyncClient]
+    ) -> None:
+        memory = RemoteMemory(server.url)
+        await loops[0].run(memory.start())
+        erin = memory.of(owner)
+        for loop in (*loops, *loops):
+            await loop.run(erin.get_or_create_conversation("kitchen"))
+        assert len(clients) == len(loops)
+        await loops[0].run(memory.close())
+        await loops[1].run(asyncio.sleep(0))  # one turn of the loop in which the other client closes
+        assert [client.is_closed for client in clients] == [True, True]
+        for loop in loops:
+            with pytest.raises(StoreClosed):
+                await loop.run(erin.get_or_create_conversation("kitchen"))
+
+    async def test_calls_of_two_loops_at_once_are_answered(
+        self, server: Served, owner: str, loops: list[_LoopThread], clients: list[httpx.AsyncClient]
+    ) -> None:
+        async with RemoteMemory(server.url) as memory:
+            erin = memory.of(owner)
+            kitchen = (await erin.get_or_create_conversation("kitchen")).id
+
+            async def write(name: str) -> None:
+                for n in range(5):
+                    await erin.add_message(kitchen, "user", f"{name} {n}")
+
+            await asyncio.gather(loops[0].run(write("a")), loops[1].run(write("b")), write("c"))
+            assert (await erin.get_conversation(kitchen)).message_count == 15
+        for loop in loops:
+            await loop.run(asyncio.sleep(0))
+        assert [client.is_closed for client in clients] == [True, True, True]
 
 
 class TestBeingSentAgain:

@@ -1,7 +1,9 @@
-"""Work that nobody waits for: when it begins, that it can be waited for, and how it ends."""
+"""The background task: when it starts, waiting for it, and how it ends."""
 
 import asyncio
+import gc
 import math
+import warnings
 
 import pytest
 
@@ -107,6 +109,42 @@ def test_another_event_loop_begins_afresh() -> None:
     notes = Notes()
     asyncio.run(left_behind(notes))
     assert asyncio.run(finished(notes)) == ["a"]
+
+
+def test_it_does_not_start_while_its_loop_shuts_down() -> None:
+    """The moment comes after `asyncio.run` has cancelled all tasks, while one of them still cleans up."""
+
+    async def clean_up_until(at: float) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over = asyncio.Event()
+            asyncio.get_running_loop().call_at(at, over.set)
+            await over.wait()
+
+    async def leave(notes: Notes) -> "asyncio.Task[None]":
+        at = asyncio.get_running_loop().time() + 0.02
+        task = asyncio.create_task(clean_up_until(at))
+        await asyncio.sleep(0)
+        notes.leave("a", at=at)
+        return task
+
+    notes = Notes()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        asyncio.run(leave(notes))
+        gc.collect()
+    assert not caught
+    assert notes.waiting == ["a"]
+    assert not notes.begun.is_set()
+
+
+async def test_closing_before_the_first_step_leaves_it_idle() -> None:
+    notes = Notes()
+    notes.leave("a", at=math.inf)
+    await notes.background.close()
+    assert notes.background.is_idle
+    assert notes.waiting == ["a"]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01])

@@ -23,7 +23,6 @@ from aforesaid.model.conversations import Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.model.messages import Message
-from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import InMemoryBlobs, purge_blobs
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.transfer.archives import ArchiveFolder
@@ -33,9 +32,6 @@ from tests.unit.layers.conftest import World
 
 MANY = 30
 BACKLOG = 8
-
-QUIET = ConversationConfig(enable_client_association=False)
-"""Starts no background task: the memories of these tests are not closed before their event loop ends."""
 
 
 def user(content: str) -> Message:
@@ -52,7 +48,6 @@ class Replaying(World):
     async def begin(self) -> None:
         self.memory_of_before = Memory(
             self.layer,
-            config=QUIET,
             retention=Retention(sweep_every=None),
             models=Models(preload=False, embedder=None),
         )
@@ -73,7 +68,6 @@ class Replaying(World):
     async def spool(self) -> None:
         erin = Memory(
             self.layer,
-            config=QUIET,
             retention=Retention(sweep_every=None),
             models=Models(preload=False, embedder=None),
         ).of("erin")
@@ -112,7 +106,6 @@ async def replaying(tmp_path: Path) -> AsyncIterator[Replaying]:
 def memory_of(world: World, folder: Path) -> Memory:
     return Memory(
         world.layer,
-        config=QUIET,
         retention=Retention(sweep_every=None, archives=ArchiveFolder(folder / "archives")),
         models=Models(preload=False, embedder=None),
     )
@@ -168,7 +161,6 @@ async def test_another_live_process_is_waited_for_and_then_the_operation_is_refu
     await other.open()
     memory = Memory(
         other,
-        config=QUIET,
         retention=Retention(sweep_every=None),
         models=Models(preload=False, embedder=None),
     )
@@ -234,7 +226,6 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
         store = (
             Memory(
                 world.memory,
-                config=QUIET,
                 retention=Retention(sweep_every=None),
                 models=Models(preload=False, embedder=None),
             )
@@ -252,7 +243,6 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
 async def test_owners_are_all_of_them_or_an_error(replaying: Replaying) -> None:
     memory = Memory(
         replaying.layer,
-        config=QUIET,
         retention=Retention(sweep_every=None),
         models=Models(preload=False, embedder=None),
     )
@@ -369,7 +359,6 @@ async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
     if not export.exists():
         plain = Memory(
             world.memory,
-            config=QUIET,
             retention=Retention(sweep_every=None),
             models=Models(preload=False, embedder=None),
         )
