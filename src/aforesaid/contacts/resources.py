@@ -20,6 +20,7 @@ from aforesaid._internal.background import Background
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contacts.book import PAGE, contact_from_document
 from aforesaid.contracts import ConversationStore, Document
+from aforesaid.contracts.listing import document_pages
 from aforesaid.errors import AforesaidError, InvalidId, StoreDamaged
 from aforesaid.model.contacts import KIND, Contact
 from aforesaid.model.messages import Message
@@ -265,16 +266,12 @@ class ContactResources:
         """Return the versions of all stored contacts, and the contacts that differ from the index."""
         versions: dict[str, int] = {}
         changed: list[Contact] = []
-        after: str | None = None
-        while True:
-            documents = await store.documents(KIND, after=after, limit=PAGE)
+        async for documents in document_pages(store, KIND, limit=PAGE):
             versions.update((one.key, one.version) for one in documents)
             fresh = [one for one in documents if _version(index, one.key) != one.version]
             if fresh:
                 changed += await asyncio.to_thread(_decode_contacts, fresh)
-            if len(documents) < PAGE:
-                return versions, changed
-            after = documents[-1].key
+        return versions, changed
 
     async def _rebuild(self, cached: _OwnerContacts, removed_ids: list[str], changed: list[Contact]) -> None:
         """Build a new index on a thread and replace the old one when it is complete."""

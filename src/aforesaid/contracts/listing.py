@@ -1,7 +1,8 @@
-"""List all records of an owner, page by page.
+"""List all records or all documents of an owner, page by page.
 
-Pages start with the most recently active record. A conversation that becomes active during the listing moves
-to the front, before the cursor. Therefore the front is read again until a page adds nothing new.
+Pages of records start with the most recently active record. A conversation that becomes active during the
+listing moves to the front, before the cursor. Therefore the front is read again until a page adds nothing
+new.
 """
 
 from collections.abc import AsyncIterator
@@ -9,11 +10,12 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from aforesaid.contracts import ConversationStore
+from aforesaid.contracts import ConversationStore, Document
 from aforesaid.errors import StoreUnavailable
 from aforesaid.model.conversations import Conversation, Page, Query
 
 PAGE = 500
+DOCUMENTS_PAGE = 100
 
 
 async def all_records(store: ConversationStore, query: Query | None = None) -> AsyncIterator[Conversation]:
@@ -61,6 +63,37 @@ async def every_record(store: ConversationStore) -> AsyncIterator[Conversation]:
     """Yield every record of the owner from the authoritative view."""
     async for record in all_records(await store.authoritative()):
         yield record
+
+
+async def all_documents(
+    store: ConversationStore,
+    kind: str,
+    *,
+    conversation_id: str | None = None,
+    after: str | None = None,
+    limit: int = DOCUMENTS_PAGE,
+) -> AsyncIterator[Document]:
+    """Yield every document of a kind, in the order of keys, beginning after the key `after`."""
+    async for page in document_pages(store, kind, conversation_id=conversation_id, after=after, limit=limit):
+        for document in page:
+            yield document
+
+
+async def document_pages(
+    store: ConversationStore,
+    kind: str,
+    *,
+    conversation_id: str | None = None,
+    after: str | None = None,
+    limit: int = DOCUMENTS_PAGE,
+) -> AsyncIterator[list[Document]]:
+    """Yield the same documents in pages of at most `limit`. No page is empty."""
+    while page := await store.documents(kind, conversation_id=conversation_id, after=after, limit=limit):
+        yield page
+        # A layer that leaves out unreadable documents fills its pages, so a short page is the last one.
+        if len(page) < limit:
+            return
+        after = page[-1].key
 
 
 def check_complete(page: Page) -> Page:

@@ -28,6 +28,7 @@ from msgspec.structs import force_setattr, replace
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Document, parse_listing
+from aforesaid.contracts.listing import all_documents
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.ids import parse_name, parse_uuid
@@ -200,14 +201,7 @@ def notes_in(documents: Iterable[Document]) -> list[Note]:
 
 async def read_notes(store: ConversationStore) -> list[Note]:
     """Return all notes of an owner as stored, including replaced and expired ones."""
-    found: list[Note] = []
-    after: str | None = None
-    while True:
-        page = await store.documents(KIND, after=after, limit=PAGE)
-        found += notes_in(page)
-        if len(page) < PAGE:
-            return found
-        after = page[-1].key
+    return notes_in([document async for document in all_documents(store, KIND, limit=PAGE)])
 
 
 async def remove_notes(store: ConversationStore, notes: Iterable[Note]) -> int:

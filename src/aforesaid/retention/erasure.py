@@ -40,7 +40,7 @@ from aforesaid.contracts import (
     audit_action,
     capability,
 )
-from aforesaid.contracts.listing import all_records
+from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.dialects import references_in
 from aforesaid.errors import AforesaidError, StoreDamaged, StoreUnavailable
 from aforesaid.model.conversations import Changes, Conversation
@@ -151,13 +151,10 @@ async def resume(
     this digest whose data this process has copies of.
     """
     receipts: list[Receipt] = []
-    after: str | None = None
     journal = await backend.of(JOURNAL).authoritative()
-    while documents := await journal.documents(KIND, after=after, limit=PAGE):
-        for document in documents:
-            receipt = await _resume_one(document, backend, scope_of, name_of)
-            receipts += [] if receipt is None else [receipt]
-        after = documents[-1].key
+    async for document in all_documents(journal, KIND):
+        receipt = await _resume_one(document, backend, scope_of, name_of)
+        receipts += [] if receipt is None else [receipt]
     return receipts
 
 
@@ -337,7 +334,7 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
     for record in [record async for record in all_records(store) if record.created_at <= moment]:
         gone += await _delete_older(store, record.id, moment)
     for kind in await store.document_kinds():
-        for document in await _all_documents(store, kind):
+        for document in [document async for document in all_documents(store, kind)]:
             if document.updated_at <= moment and await store.delete_document(kind, document.key):
                 gone += Tally(documents={kind: 1})
     left = await store.tally()
@@ -382,8 +379,8 @@ async def _readable(store: ConversationStore) -> Tally:
     """Count what can be read. Data that cannot be decrypted is in a tally but not in a listing."""
     found = sum([await store.tally(record.id) async for record in all_records(store)], Tally())
     for kind in await store.document_kinds():
-        if documents := await _all_documents(store, kind):
-            found += Tally(documents={kind: len(documents)})
+        if count := len([document async for document in all_documents(store, kind)]):
+            found += Tally(documents={kind: count})
     return found
 
 
@@ -416,12 +413,3 @@ async def _stored(store: ConversationStore, conversation_id: str | None) -> dict
 
 async def _with_blobs(blobs: BlobStore, conversation_id: str | None) -> list[str]:
     return await blobs.conversations() if conversation_id is None else [conversation_id]
-
-
-async def _all_documents(store: ConversationStore, kind: str) -> list[Document]:
-    found: list[Document] = []
-    after: str | None = None
-    while page := await store.documents(kind, after=after, limit=PAGE):
-        found += page
-        after = page[-1].key
-    return found

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from aforesaid._internal.background import Background
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder, Entry, Position, fingerprint
-from aforesaid.contracts.listing import all_records
+from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.errors import Conflict, NotFound, StoreError
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import ROLES
@@ -303,15 +303,8 @@ async def remove_vectors(
         model = kind.removeprefix(KIND_PREFIX)
         if model in (kind, all_but) or only not in (None, model):
             continue
-        keys = [key async for key in _keys(store, kind, conversation_id)]
+        documents = all_documents(store, kind, conversation_id=conversation_id)
+        keys = [document.key async for document in documents]
         for key in keys:
             removed += await store.delete_document(kind, key, conversation_id=conversation_id)
     return removed
-
-
-async def _keys(store: ConversationStore, kind: str, conversation_id: str) -> AsyncIterator[str]:
-    after = None
-    while page := await store.documents(kind, conversation_id=conversation_id, after=after):
-        for document in page:
-            yield document.key
-        after = page[-1].key

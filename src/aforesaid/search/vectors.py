@@ -16,7 +16,7 @@ from msgspec import Struct
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import ConversationStore, Document, Embedder, Position
-from aforesaid.contracts.listing import known_records
+from aforesaid.contracts.listing import all_documents, known_records
 from aforesaid.errors import ConversationNotFound, StoreDamaged, StoreError
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.messages import ROLES
@@ -112,15 +112,8 @@ async def blocks_of(
     store: ConversationStore, conversation_id: str, embedder: Embedder, *, after: str | None = None
 ) -> list[Block]:
     """Return the blocks of a conversation that follow the key `after`."""
-    blocks: list[Block] = []
-    while True:
-        page = await store.documents(
-            kind_of(embedder), conversation_id=conversation_id, after=after, limit=_PAGE
-        )
-        blocks += [decode_block(document, embedder) for document in page]
-        if len(page) < _PAGE:
-            return blocks
-        after = page[-1].key
+    documents = all_documents(store, kind_of(embedder), conversation_id=conversation_id, after=after)
+    return [decode_block(document, embedder) async for document in documents]
 
 
 class LoadedConversation(Struct):

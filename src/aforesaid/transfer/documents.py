@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, TypeAlias
 
 from aforesaid.contracts import ConversationStore, Document, Place
+from aforesaid.contracts.listing import document_pages
 from aforesaid.errors import StoreDamaged
 from aforesaid.transfer.digests import DocumentsDigest
 
@@ -31,10 +32,8 @@ async def documents_of(
 ) -> AsyncIterator[list[Document]]:
     """Yield all documents of a conversation, or of the owner, in chunks, sorted by kind and key."""
     for kind in await store.document_kinds(conversation_id=conversation_id):
-        after = None
-        while chunk := await store.documents(kind, conversation_id=conversation_id, after=after, limit=CHUNK):
+        async for chunk in document_pages(store, kind, conversation_id=conversation_id, limit=CHUNK):
             yield chunk
-            after = chunk[-1].key
 
 
 async def store_derived(source: Documents, target: ConversationStore, conversation_id: str) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Document, Entry, Sealable
-from aforesaid.contracts.listing import all_records
+from aforesaid.contracts.listing import all_records, document_pages
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, seals
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
@@ -187,13 +187,10 @@ class _Resealing:
                 await self._documents_of(kind, conversation_id)
 
     async def _documents_of(self, kind: str, conversation_id: str | None) -> None:
-        after = None
-        while found := await self._store.documents(
-            kind, conversation_id=conversation_id, after=after, limit=CHUNK
-        ):
-            for document in found:
+        pages = document_pages(self._store, kind, conversation_id=conversation_id, limit=CHUNK)
+        async for page in pages:
+            for document in page:
                 await self._document(document)
-            after = found[-1].key
             await asyncio.sleep(0)
 
     async def _document(self, document: Document) -> None:

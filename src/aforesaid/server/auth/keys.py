@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import JOURNAL, Auditing, Backend, ConversationStore, Document, capability
+from aforesaid.contracts.listing import all_documents
 from aforesaid.errors import DocumentConflict, InvalidInput, NotFound, StoreDamaged, shown
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
@@ -24,7 +25,6 @@ from aforesaid.server.auth.callers import ALL_OWNERS, AccessScope, Caller, parse
 
 KIND = "api-key"
 PREFIX = "ak"
-PAGE = 100
 SIBLINGS = 16
 """Number of ids that differ only in the last hexadecimal digit."""
 
@@ -99,11 +99,7 @@ class ApiKeys:
 
     async def list(self) -> "list_[ApiKey]":
         """Return all keys, including revoked and expired ones, oldest first."""
-        found: list_[ApiKey] = []
-        after: str | None = None
-        while documents := await self._store.documents(KIND, after=after, limit=PAGE):
-            found += [_decoded(document.data) for document in documents]
-            after = documents[-1].key
+        found = [_decoded(document.data) async for document in all_documents(self._store, KIND)]
         return sorted(found, key=lambda key: (key.created_at, key.id))
 
     async def any(self) -> bool:
