@@ -21,7 +21,7 @@ from msgspec import UNSET, Struct, UnsetType
 from aforesaid.dialects.meaning import Image, Other, Part, Text, ToolCall, ToolResult, is_blank
 from aforesaid.dialects.parse import as_json, parts_in, parts_of
 from aforesaid.errors import InvalidMessage, shown
-from aforesaid.model.messages import Message, Role
+from aforesaid.model.messages import Message, Role, plain_text
 
 
 def split_fields(
@@ -103,8 +103,7 @@ def is_native(message: Message, dialect: str) -> bool:
     return (
         message.dialect == "plain"
         and message.role in ("user", "assistant")
-        and isinstance(message.content, str)
-        and not message.extra
+        and plain_text(message) is not None
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 
 from aforesaid.dialects.meaning import Image, Meaning, Other, Part, Text, Thinking, ToolCall, ToolResult
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, plain_text
 
 TEXT_BLOCKS = frozenset(("text", "input_text", "output_text"))
 THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking"))
@@ -38,8 +38,9 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORE
 
 def meaning_of(message: Message) -> Meaning:
     """Return a message's text, tool calls, tool results and whether it contains thinking."""
-    if isinstance(message.content, str) and not message.extra:
-        return Meaning(text=message.content)  # fast path: most messages
+    plain = plain_text(message)
+    if plain is not None:
+        return Meaning(text=plain)
     parts = parts_of(message)
     return Meaning(
         text=_join_texts(parts, glue="" if message.role == "assistant" else "\n"),

@@ -21,7 +21,7 @@ from aforesaid.dialects import references_in, resolve, split_images, without_ima
 from aforesaid.errors import InvalidSetting, StoreError
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
-from aforesaid.model.messages import Message, starts_turn
+from aforesaid.model.messages import Message, plain_text, starts_turn
 from aforesaid.stores.blobs import BlobStore, purge_blobs_of
 from aforesaid.windows import LogEnds, ReadSizes
 
@@ -188,10 +188,10 @@ def _with_message(entry: Entry, message: Message) -> Entry:
 
 def is_text_only(message: Message) -> bool:
     """Whether the message is text alone, without images: most messages, and the text blocks of models."""
+    if plain_text(message) is not None:
+        return True
     content = message.content
-    if message.extra:
-        return False
-    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_text_block, content)))
+    return not message.extra and isinstance(content, list) and all(map(_is_text_block, content))
 
 
 def _is_text_block(block: object) -> bool:

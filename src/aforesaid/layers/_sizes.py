@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, is_immutable
 
 OVERHEAD = 512
 """Bytes of a message or record besides its text."""
@@ -22,11 +21,6 @@ def size_of(messages: Iterable[Message]) -> int:
 def _text_size(message: Message) -> int:
     spoken = 0 if message.speech is None else len(message.speech.spoken or "")
     return _length(message.content) + _length(message.extra) + spoken
-
-
-def is_immutable(message: Message) -> bool:
-    """Whether no holder of the message can change its content in place."""
-    return not message.extra and (isinstance(message.content, str | int | None) or message.content is UNSET)
 
 
 def private_copies(entries: Iterable[Entry]) -> list[Entry]:

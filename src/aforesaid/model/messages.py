@@ -242,6 +242,17 @@ def words_of(message: Message) -> str:
     return json.dumps([content, message.extra], sort_keys=True)
 
 
+def plain_text(message: Message) -> str | None:
+    """Return the content of a message that is text and nothing else; None for any other message."""
+    # Nearly all messages are plain text. Callers use this to skip the parsing of parts, so it stays cheap.
+    return message.content if type(message.content) is str and not message.extra else None
+
+
+def is_immutable(message: Message) -> bool:
+    """Return whether no holder of the message can change its content in place: copies are not needed."""
+    return not message.extra and (isinstance(message.content, str | int | None) or message.content is UNSET)
+
+
 def _check_confidence(confidence: object) -> None:
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0 <= confidence <= 1:  # type: ignore[operator]

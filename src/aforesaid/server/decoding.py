@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 from aforesaid.dialects import read
 from aforesaid.errors import InvalidInput
 from aforesaid.model.ids import following_id
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, plain_text
 from aforesaid.protocol import from_json
 from aforesaid.protocol.bodies import Count, MessageInputs, RequestModel, TurnBody
 from aforesaid.protocol.live import Turn
@@ -131,9 +131,4 @@ def _frame_messages(frame: Turn) -> list[Message]:
 
 def _is_plain(message: Message) -> bool:
     """Return whether the message is plain text, which needs no parsing by `dialects`."""
-    return (
-        type(message.content) is str
-        and message.dialect == "plain"
-        and not message.extra
-        and not message.tokens
-    )
+    return plain_text(message) is not None and message.dialect == "plain" and not message.tokens

@@ -14,7 +14,7 @@ import msgspec
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import TokenCounter
 from aforesaid.dialects import meaning_of
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, plain_text
 from aforesaid.tokens.estimate import Estimator
 from aforesaid.tokens.messages import count_message, count_plain_text
 
@@ -65,8 +65,9 @@ def costs_by(counter: TokenCounter, *, stored_only: bool = False) -> Callable[[M
 
 def count(counter: TokenCounter, message: Message) -> int:
     """Count a message now, ignoring stored and cached counts."""
-    if type(message.content) is str and not message.extra:  # fast path: most messages are plain text
-        return count_plain_text(counter, message.role, message.content)
+    plain = plain_text(message)
+    if plain is not None:
+        return count_plain_text(counter, message.role, plain)
     return count_message(counter, message, meaning_of(message))
 
 

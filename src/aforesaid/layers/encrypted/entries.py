@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Entry
 from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.seals import DataKey, DataKeys, InvalidSeal, LogId, Opened, Place
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, is_immutable
 
 
 class Turn(NamedTuple):
@@ -136,7 +136,7 @@ def _opened(entry: Entry, keys: DataKeys, log_id: LogId, opened: OpenedEntries, 
         stored_at=entry.stored_at,
         message=message,
     )
-    if not spooled and seals.is_immutable(message):
+    if not spooled and is_immutable(message):
         opened[entry.sequence] = Opened(entry, plain, seals.generation_of(entry.message))
     return plain
 

@@ -29,7 +29,7 @@ from aforesaid.encryption.master_keys import KEY_BYTES, NONCE_BYTES, aes_gcm
 from aforesaid.errors import MissingExtra, StoreDamaged
 from aforesaid.model.clock import to_micros
 from aforesaid.model.ids import MARK
-from aforesaid.model.messages import ROLES, SEALED, ContentType, Message, Speech, words_of
+from aforesaid.model.messages import ROLES, SEALED, ContentType, Message, Speech, plain_text, words_of
 from aforesaid.model.wire import check_json, decode_message, encode_message
 
 try:
@@ -124,7 +124,7 @@ class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
 
 def body_of(message: Message) -> bytes:
     """Return the sealed fields of a message as JSON, without the opening brace. Raise `InvalidInput`."""
-    if type(message.content) is not str or message.extra:
+    if plain_text(message) is None:
         check_json([None if message.content is UNSET else message.content, message.extra], field="content")
     words = _Words(
         message.content,
@@ -200,8 +200,8 @@ def fingerprint_of(message: Message, key: DataKey, log_id: "LogId") -> str:
     """Return a keyed digest of the content, compared when the id is sent again; empty without an id."""
     if message.message_id is None:
         return ""
-    is_text = type(message.content) is str and not message.extra
-    text = f"{message.role} text {message.content}" if is_text else f"{message.role} json {words_of(message)}"
+    plain = plain_text(message)
+    text = f"{message.role} json {words_of(message)}" if plain is None else f"{message.role} text {plain}"
     data = log_id.fingerprint_prefix(message.message_id) + text.encode("utf-8", "surrogatepass")
     return blake2b(data, key=key.fingerprints, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
@@ -264,11 +264,6 @@ class Opened(Struct, frozen=True, gc=False):
             and mine.role == other.role
             and other.dialect == SEALED
         )
-
-
-def is_immutable(message: Message) -> bool:
-    """Return whether no caller can change the message in place, so that several may get it."""
-    return type(message.content) is str and not message.extra
 
 
 def unseal(

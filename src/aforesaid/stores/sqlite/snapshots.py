@@ -12,7 +12,7 @@ import apsw
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Entry, Listing, LogSnapshot
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import is_immutable
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
@@ -107,17 +107,12 @@ class SnapshotCache:
             documents=[rows.document(query.documents, row) for row in found.documents],
             head=found.head,
         )
-        shared = {row: entry for row, entry in entries.items() if _is_immutable(entry.message)}
+        shared = {row: entry for row, entry in entries.items() if is_immutable(entry.message)}
         size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
         cached = _CachedSnapshot(found, shared, snapshot, len(shared) == len(entries), size, {})
         with self._lock:
             self._cached[query] = cached
         return cached
-
-
-def _is_immutable(message: Message) -> bool:
-    """Return whether the message is immutable. Content with parts is mutable."""
-    return type(message.content) is str and not message.extra
 
 
 def _version(db: apsw.Connection) -> int:
