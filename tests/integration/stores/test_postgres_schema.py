@@ -449,6 +449,7 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
 
     for module in [name for name in sys.modules if name.startswith("aforesaid.stores.postgres")]:
         monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delattr("aforesaid.stores.postgres")  # `from package import module` looks there first
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"aforesaid\[postgres\]"):
         backend_for("postgresql://localhost/x")
