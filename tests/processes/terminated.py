@@ -4,16 +4,42 @@ Prints a line for every turn that was acknowledged, and `drained` when it has cl
 """
 
 import asyncio
+import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aforesaid
-from aforesaid._internal.shutdown import terminated
 from aforesaid.layers.build import with_resilience
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.opening import Memory
 from aforesaid.stores.urls import backend_for
 from tests.faults import Failing
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@asynccontextmanager
+async def terminated() -> AsyncIterator[asyncio.Event]:
+    """Yield an event that a termination signal sets. A second signal has its default effect."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        stopping.set()
+        loop.remove_signal_handler(number)
+
+    listening = []
+    for number in SIGNALS:
+        with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows; or not the main thread
+            loop.add_signal_handler(number, stop, number)
+            listening.append(number)
+    try:
+        yield stopping
+    finally:
+        for number in listening:
+            loop.remove_signal_handler(number)
 
 
 def memory_at(url: str, folder: Path, *, away: bool) -> Memory:
@@ -33,14 +59,14 @@ def memory_at(url: str, folder: Path, *, away: bool) -> Memory:
 
 
 async def main(url: str, folder: Path, away: bool) -> None:
-    async with memory_at(url, folder, away=away) as memory, terminated() as describe:
+    async with memory_at(url, folder, away=away) as memory, terminated() as stopping:
         manager = memory.of("erin")
         conversation = await manager.get_or_create_conversation("kitchen")
         print("conversation", conversation.id, flush=True)
 
         async def speak(number: int) -> None:
             said = 0
-            while not describe.is_set():
+            while not stopping.is_set():
                 async with manager.turn(conversation.id) as turn:
                     turn.user(f"{number}/{said}")
                     turn.assistant(f"{number}/{said}")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aforesaid.contacts.name_index import NameIndex
+from aforesaid.contacts.spelling import folded
 from aforesaid.contracts import ConversationStore, Document
 from aforesaid.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput, shown
 from aforesaid.model.contacts import (
@@ -29,12 +31,17 @@ from aforesaid.telemetry.instrumentation import watched_as
 
 if TYPE_CHECKING:
     from aforesaid.contacts.csv_import import Imported
-    from aforesaid.contacts.resources import ContactResources
-from aforesaid.contacts.name_index import NameIndex
-from aforesaid.contacts.spelling import folded
 
 PAGE = 500
 """Contacts per page."""
+
+
+class NameIndexes(Protocol):
+    """The name indexes of owners, shared by the handles of a memory and updated by each change."""
+
+    async def index_of(self, owner: str, store: ConversationStore) -> NameIndex: ...
+    def written(self, owner: str, contact: Contact) -> None: ...
+    def removed(self, owner: str, client_id: str) -> None: ...
 
 
 class ContactPage(Struct, frozen=True, kw_only=True):
@@ -107,7 +114,7 @@ class Contacts:
         store: ConversationStore,
         *,
         owner: str = "",
-        resources: "ContactResources | None" = None,
+        resources: NameIndexes | None = None,
         ids: IdSource = new_id,
     ) -> None:
         self._store = store

@@ -5,22 +5,15 @@ column goes into the notes under its header.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import csv
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from aforesaid.errors import DocumentConflict
-from aforesaid.model.contacts import FIELDS, Contact
-
-if TYPE_CHECKING:
-    from aforesaid.contacts.book import Contacts
-import csv
-import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
-
-from aforesaid.errors import InvalidInput, shown
-from aforesaid.model.contacts import parse_fields
+from aforesaid.errors import DocumentConflict, InvalidInput, shown
+from aforesaid.model.contacts import FIELDS, Contact, parse_fields
 from aforesaid.model.ids import parse_uuid
 
 LARGEST_CELL = 1_000_000
@@ -187,7 +180,18 @@ class Imported(Struct, frozen=True, kw_only=True):
     bad: tuple[BadLine, ...] = ()
 
 
-async def import_rows(book: "Contacts", text: str) -> Imported:
+class ContactWriter(Protocol):
+    """The methods of `Contacts` that an import uses."""
+
+    def every(self) -> AsyncIterator[Contact]: ...
+    async def lookup(self, client_id: str) -> Contact | None: ...
+    @property
+    def add(self) -> Callable[..., Awaitable[Contact]]: ...
+    @property
+    def update(self) -> Callable[..., Awaitable[Contact]]: ...
+
+
+async def import_rows(book: ContactWriter, text: str) -> Imported:
     """Import the lines of a file into the contacts. Idempotent.
 
     A line with a contact's id updates that contact. A line without an id adds a contact, unless one with
@@ -248,14 +252,14 @@ def _identity(fields: dict[str, Any]) -> tuple[str, ...]:
     return tuple((fields[field] or "").casefold() for field in ("name", "company", "email", "phone"))
 
 
-async def _in_groups(book: "Contacts", rows: list[Row]) -> list[Contact | BadLine]:
+async def _in_groups(book: ContactWriter, rows: list[Row]) -> list[Contact | BadLine]:
     outcomes: list[Contact | BadLine] = []
     for at in range(0, len(rows), AT_ONCE):
         outcomes += await asyncio.gather(*(_write(book, row) for row in rows[at : at + AT_ONCE]))
     return outcomes
 
 
-async def _write(book: "Contacts", row: Row) -> Contact | BadLine:
+async def _write(book: ContactWriter, row: Row) -> Contact | BadLine:
     changes = {field: value for field, value in row.fields.items() if value}
     try:
         if row.client_id is None or await book.lookup(row.client_id) is None:

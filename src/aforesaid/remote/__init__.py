@@ -8,7 +8,6 @@
     requests/    one call for each method of the manager
     responses    from an answer to a value or an error
     attempts     retries, pauses and deadlines, without I/O
-    events       server-sent events
     transport    sending over httpx, async and sync
     methods      manager methods made from calls
     managers     an owner's handle, async and sync
@@ -18,10 +17,9 @@ httpx comes with `aforesaid[client]` and is imported when a client is opened.
 """
 
 from aforesaid.remote.attempts import RetryPolicy
-from aforesaid.remote.managers import RemoteManager, SyncManager
+from aforesaid.remote.managers import RemoteManager, SyncManager, SyncTurn
 from aforesaid.remote.memories import Client, RemoteMemory, connect
 from aforesaid.remote.transport import Network
-from aforesaid.remote.turns import SyncTurn
 
 __all__ = [
     "Client",

@@ -13,24 +13,26 @@ from contextlib import (
 )
 from copy import copy
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Appended, Change, ConversationStore, TokenCounter
+from aforesaid.dialects import Request
 from aforesaid.errors import InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager, calibrated
-from aforesaid.memory.turns import TurnInProgress
+from aforesaid.memory.turns import TurnDraft, TurnInProgress
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
 from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.remote.methods import AsyncFace, CallMethod, SyncFace
 from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
-from aforesaid.remote.turns import SyncTurn
 from aforesaid.settings import ConversationConfig
 from aforesaid.transfer.owner_scope import OwnerScope
+from aforesaid.windows import write_request
 
 
 class ManagerMethods:
@@ -229,7 +231,7 @@ class SyncManager(SyncFace, ManagerMethods):
         """Return this manager with another idle time after which a session starts a new conversation."""
         return SyncManager(self.calls.idling_after(idle_after), self.sender)
 
-    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> SyncTurn:
+    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> "SyncTurn":
         """Return a turn that is stored when its `with` block ends without an error."""
         return SyncTurn(self, conversation_id, expected_revision=expected_revision)
 
@@ -258,6 +260,46 @@ class SyncManager(SyncFace, ManagerMethods):
         return self._append(conversation_id, messages, expected_revision=expected_revision)
 
     append.__doc__ = ConversationManager.append.__doc__
+
+
+class SyncTurn(TurnDraft):
+    """A turn, returned by `manager.turn(conversation_id)`; leaving the `with` block stores its messages.
+
+    If the block raises, nothing is stored. `stored` is the result after the block.
+    """
+
+    def __init__(
+        self, manager: SyncManager, conversation_id: str, *, expected_revision: int | None = None
+    ) -> None:
+        super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
+        self._manager = manager
+        self.stored: Appended | None = None
+
+    def load_context(self, agent_name: str | None = None) -> Context:
+        """Return the context of the conversation and this turn, with a report: always a valid request."""
+        return self._manager.load_context(
+            self._conversation_id, agent_name=agent_name, pending=self._messages, for_request=True
+        )
+
+    def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
+        """Return the context as messages in a provider's dialect."""
+        return self.request(dialect, agent_name=agent_name).messages
+
+    def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
+        """Return the messages and the separate system prompt. Raise `NothingToSend` if there are none."""
+        return write_request(self.load_context(agent_name), dialect)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over = True
+        if error is None and self._messages:
+            self.stored = self._manager.append(
+                self._conversation_id, self._messages, expected_revision=self._expected_revision
+            )
 
 
 def _not_available(what: str) -> NoReturn:

@@ -25,6 +25,7 @@ from aforesaid.remote.calls import Answer
 T = TypeVar("T")
 
 JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
 PROXY_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
 """Statuses that a proxy sends with its own page while the server is unavailable."""
 
@@ -126,3 +127,37 @@ def _foreign(answer: Answer) -> AforesaidError:
 def shown_error(error: Exception) -> str:
     """Return an error's type and message, shortened because it may quote the answer."""
     return f"{type(error).__name__}: {shown(str(error))}"
+
+
+class Events:
+    """An incremental parser of server-sent events: text in chunks becomes the data of complete events.
+
+    The server's first comment sets `begun`.
+    """
+
+    def __init__(self, content_type: str) -> None:
+        if content_type.partition(";")[0].strip().lower() != EVENT_STREAM:
+            raise StoreForeign(f"the server must answer with events; got {content_type or 'no content type'}")
+        self.begun = False
+        self._rest = ""
+        self._data: list[str] = []
+        self._complete: list[str] = []
+
+    def feed(self, text: str) -> None:
+        """Parse a chunk of text, which may end inside a line."""
+        self.begun = True
+        *lines, self._rest = (self._rest + text).replace("\r\n", "\n").split("\n")
+        for line in lines:
+            self._line(line)
+
+    def take(self) -> list[str]:
+        """Return and remove the complete events, in order."""
+        complete, self._complete = self._complete, []
+        return complete
+
+    def _line(self, line: str) -> None:
+        if line.startswith("data:"):
+            self._data.append(line.removeprefix("data:").removeprefix(" "))
+        elif not line and self._data:
+            self._complete.append("\n".join(self._data))
+            self._data = []

@@ -32,8 +32,7 @@ from aforesaid.remote.attempts import (
     steps_of,
 )
 from aforesaid.remote.calls import Answer, Call, CallSequence
-from aforesaid.remote.events import Events
-from aforesaid.remote.responses import error_of
+from aforesaid.remote.responses import Events, error_of
 from aforesaid.telemetry.tracing import outgoing
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ copies         copy a whole backend into another
 json_lines     the format of an export
 exports        write a whole backend to a file
 imports        read a file into a backend
-folders        an owner's exported folder; zips packs it into one file, bounds limits its size
+folders        an owner's exported folder; zips packs it into one file of limited size
 archives       archives of one owner; archive_files has their format, archival moves conversations
 """
 

@@ -1,19 +1,23 @@
 """Pack an owner's folder into one zip file, for transfer between server and client. Blocks.
 
 The contents of a zip are not trusted: unexpected names are refused, no file may exceed its size in the
-manifest, the total size is limited (`bounds`), and every digest is checked before the folder is moved to
+manifest, the total size is limited (`Budget`), and every digest is checked before the folder is moved to
 its place.
+
+A small file can contain gigabytes: by deflate (up to 1,000 to 1), by entries that share bytes, or by a
+directory of millions of entries. Our own exports never do: `Packing` stores a file uncompressed if it
+would shrink too far.
 """
 
 import shutil
 import time
 import zipfile
 import zlib
+from pathlib import Path
 from typing import BinaryIO, cast
 
-from aforesaid._internal.scratch import ScratchFolder
-from aforesaid.errors import AforesaidError, StoreDamaged, StoreForeign, StoreUnavailable, shown
-from aforesaid.transfer.bounds import BoundedReads, Budget, Packing
+from aforesaid._internal.scratch import ScratchFolder, ScratchPath
+from aforesaid.errors import AforesaidError, StoreDamaged, StoreForeign, StoreUnavailable, TooLarge, shown
 from aforesaid.transfer.folders import (
     MANIFEST,
     AnyPath,
@@ -28,6 +32,13 @@ from aforesaid.transfer.folders import (
     size_of,
 )
 
+RATIO = 100
+"""Maximum ratio of unpacked to packed size. Conversations usually shrink to a tenth."""
+ALWAYS = 32 * 1024 * 1024
+"""Unpacked bytes allowed regardless of the packed size."""
+LARGEST_DIRECTORY = 32 * 1024 * 1024
+"""Maximum size of the zip directory in bytes: about 250,000 files."""
+_LOCAL_HEADER = 30
 LONGEST_MANIFEST = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _SUPPORTED = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
@@ -121,7 +132,9 @@ def _check_name(name: str, sizes: dict[str, int]) -> None:
         raise StoreDamaged(f"the file contains an unexpected entry: {shown(name)}")
 
 
-def _extract_one(packed: zipfile.ZipFile, name: str, draft: Folder, budget: Budget, *, longest: int) -> None:
+def _extract_one(
+    packed: zipfile.ZipFile, name: str, draft: Folder, budget: "Budget", *, longest: int
+) -> None:
     with packed.open(name) as source, create_file(draft / name) as target:
         left = longest
         while block := source.read(_BLOCK):
@@ -130,3 +143,98 @@ def _extract_one(packed: zipfile.ZipFile, name: str, draft: Folder, budget: Budg
                 raise StoreDamaged(f"{shown(name)} is longer than the manifest declares")
             budget.take(len(block))
             target.write(block)
+
+
+# Limits
+
+
+class BoundedReads:
+    """A file that returns at most `LARGEST_DIRECTORY` bytes per read.
+
+    `zipfile` reads the directory in one read, with the length that the file declares, and the rest in
+    small reads.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek = file.seek
+        self.tell = file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if size > LARGEST_DIRECTORY:
+            raise StoreForeign(f"this is not a packed export: its directory has {size:,} bytes")
+        data = self._file.read(LARGEST_DIRECTORY + 1 if size < 0 else size)
+        if len(data) > LARGEST_DIRECTORY:
+            raise StoreForeign("this is not a packed export: its directory is too large")
+        return data
+
+    def seekable(self) -> bool:
+        return True
+
+
+class Budget:
+    """The number of bytes that may still be unpacked."""
+
+    def __init__(self, entries: list[zipfile.ZipInfo], *, directory: int, largest: int | None) -> None:
+        """Raise `StoreForeign` or `TooLarge` if the declared sizes exceed the limits."""
+        _check_no_overlap(entries, directory)
+        packed = sum(entry.compress_size for entry in entries)
+        declared = sum(entry.file_size for entry in entries)
+        if largest is not None and declared > largest:
+            raise TooLarge(
+                f"the export unpacks to {declared:,} bytes; the limit is {largest:,}", field="body"
+            )
+        self._left = allowed_size(packed)
+        if declared > self._left:
+            raise StoreForeign(f"this is not a packed export: {packed:,} bytes unpack to {declared:,}")
+
+    def take(self, count: int) -> None:
+        """Subtract bytes before they are written. Raise `StoreDamaged` if the declared size is exceeded."""
+        self._left -= count
+        if self._left < 0:
+            raise StoreDamaged("the file unpacks to more bytes than its directory declares")
+
+
+def _check_no_overlap(entries: list[zipfile.ZipInfo], directory: int) -> None:
+    """Raise `StoreDamaged` for overlapping entries, which would share packed bytes."""
+    end = 0
+    for entry in sorted(entries, key=lambda entry: entry.header_offset):
+        if entry.header_offset < end:
+            raise StoreDamaged(f"{shown(entry.filename)} overlaps with another entry")
+        end = entry.header_offset + _LOCAL_HEADER + entry.compress_size
+    if end > directory:
+        raise StoreDamaged("an entry overlaps with the directory")
+
+
+def allowed_size(packed: int) -> int:
+    """Return the allowed unpacked size for a packed size."""
+    return ALWAYS + RATIO * packed
+
+
+class Packing:
+    """Chooses compression for the files of an export so that the result passes `Budget`."""
+
+    def __init__(self) -> None:
+        self._packed = self._plain = 0
+
+    def compression_for(self, file: Path | ScratchPath) -> int:
+        """Return deflate, or no compression if the file would shrink the export too far."""
+        self._plain += file.size() if isinstance(file, ScratchPath) else file.stat().st_size
+        if self._plain <= allowed_size(self._packed) or self._plain <= allowed_size(
+            self._packed + deflated_size(file)
+        ):
+            return zipfile.ZIP_DEFLATED
+        return zipfile.ZIP_STORED
+
+    def packed(self, entry: zipfile.ZipInfo) -> None:
+        self._packed += entry.compress_size
+
+
+def deflated_size(file: Path | ScratchPath) -> int:
+    """Return the size of a file deflated as by `zipfile`."""
+    deflate = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -15)
+    count = 0
+    with file.open("rb") as source:
+        while block := source.read(_BLOCK):
+            count += len(deflate.compress(block))
+    return count + len(deflate.flush())

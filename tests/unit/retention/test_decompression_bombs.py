@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from aforesaid.errors import AforesaidError, StoreDamaged, StoreForeign, TooLarge
-from aforesaid.transfer import bounds, zips
+from aforesaid.transfer import zips
 from aforesaid.transfer.folders import LINES, MANIFEST, PAGE, File, Manifest, create_file
 from aforesaid.transfer.zips import pack_folder, unpack_folder
 from tests.integration.server.running import serving
@@ -150,7 +150,7 @@ def test_entries_that_share_their_bytes_are_refused(tmp_path: Path, monkeypatch:
 def test_a_directory_of_very_many_entries_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "LARGEST_DIRECTORY", 100_000)
+    monkeypatch.setattr(zips, "LARGEST_DIRECTORY", 100_000)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         for number in range(3000):
@@ -199,7 +199,7 @@ def test_whatever_was_packed_can_be_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Also what shrinks a thousandfold, in few files or in many: the bounds are kept when packing."""
-    monkeypatch.setattr(bounds, "ALWAYS", 64 * 1024)
+    monkeypatch.setattr(zips, "ALWAYS", 64 * 1024)
     chance = random.Random(seed)
     files = {LINES: bytes(chance.randrange(2 * MB)), PAGE: chance.randbytes(chance.randrange(2000))}
     for number in range(chance.randrange(30)):
@@ -220,8 +220,8 @@ def test_whatever_was_packed_can_be_unpacked(
 def test_no_flipped_bits_write_more_than_the_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(bounds, "ALWAYS", 100_000)
-    monkeypatch.setattr(bounds, "RATIO", 2)
+    monkeypatch.setattr(zips, "ALWAYS", 100_000)
+    monkeypatch.setattr(zips, "RATIO", 2)
     written = Written(monkeypatch)
     chance = random.Random(seed)
     sound = io.BytesIO()
