@@ -134,7 +134,7 @@ class RetentionConfig(_Group, frozen=True, kw_only=True):
     archive_folder: str = ""
     """The archive folder; empty disables archives."""
     archive_key_file: str = ""
-    """A file with the passphrase that encrypts archives; empty leaves them unencrypted."""
+    """A file with the passphrase that encrypts archives; empty uses the master key of an encrypted store."""
 
     @property
     def ttl(self) -> timedelta | None:
