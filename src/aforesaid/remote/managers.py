@@ -295,7 +295,7 @@ class SyncTurn(TurnDraft):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over = True
+        self._is_over = True
         if error is None and self._messages:
             self.stored = self._manager.append(
                 self._conversation_id, self._messages, expected_revision=self._expected_revision

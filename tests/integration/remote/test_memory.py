@@ -17,6 +17,7 @@ from aforesaid.agents import Assistants
 from aforesaid.contacts import ClientAssociationService
 from aforesaid.contracts import Change
 from aforesaid.errors import (
+    AforesaidError,
     ContactNotFound,
     ConversationNotFound,
     InvalidInput,
@@ -88,6 +89,15 @@ class TestCodeThatDoesNotAwait:
         assert turn.stored is None
         assert erin.messages(kitchen.id) == []
         memory.close()
+
+    def test_a_turn_that_is_over_takes_no_more_messages(self, server: Served, owner: str) -> None:
+        with Client(server.url) as memory:
+            erin = memory.of(owner)
+            kitchen = erin.get_or_create_conversation("kitchen")
+            with erin.turn(kitchen.id) as turn:
+                turn.user("stored")
+            with pytest.raises(AforesaidError, match="this turn is over"):
+                turn.user("too late")
 
     def test_errors_are_the_same_with_their_data(self, server: Served, owner: str) -> None:
         with Client(server.url) as memory:
