@@ -47,6 +47,7 @@ class BoundedDict(MutableMapping[K, V]):
         if self._size is not None:
             self._measure(key, value)
             self._evict()
+        # Without sizes, the common case needs no call.
         elif len(self._items) > self.limit:
             self._evict()
 

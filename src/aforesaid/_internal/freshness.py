@@ -34,6 +34,7 @@ class Freshness:
 
     def note(self, reason: str) -> None:
         self.reasons.setdefault(reason)
+        # Blocks nest: the caller of a caller must know too.
         if self._outer is not None:
             self._outer.note(reason)
 

@@ -50,6 +50,7 @@ class ScratchFile(io.RawIOBase):
     def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
         content = bytes(data)
         self._check_open()
+        # Most conversations are small: they never reach the disk.
         if self._memory is not None and self._at + len(content) > _IN_MEMORY:
             self._move_to_file()
         self._put(content)
@@ -121,6 +122,7 @@ def _transform() -> Transform:
     key, first = os.urandom(32), int.from_bytes(os.urandom(_BLOCK))
 
     def transform(offset: int, data: bytes) -> bytes:
+        # The counter follows from the offset, so any part can be read without decrypting what precedes it.
         block, skipped = divmod(offset, _BLOCK)
         counter = ((first + block) % _COUNTER).to_bytes(_BLOCK)
         cipher = Cipher(AES(key), CTR(counter)).encryptor()
@@ -163,6 +165,7 @@ class ScratchFolder:
             self._file.seek(self._end)
             self._file.write(data)
             parts = self._parts[name]
+            # Files written in turns are interleaved in the one file; consecutive parts become one.
             if parts and sum(parts[-1]) == self._end:
                 parts[-1] = (parts[-1][0], parts[-1][1] + len(data))
             else:

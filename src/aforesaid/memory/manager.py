@@ -1,7 +1,7 @@
 """`ConversationManager`: one owner's conversations. It composes the parts and delegates to them."""
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
@@ -94,7 +94,7 @@ class ConversationManager:
         summaries: SummaryResources | None = None,
         contact_resources: "ContactResources | None" = None,
         notes_cache: NotesCache | None = None,
-        session_sweeps: dict[str, datetime] | None = None,
+        session_sweeps: MutableMapping[str, datetime] | None = None,
         unstored: UnstoredTurns | None = None,
     ) -> None:
         self.scope = scope or _scope(store, blobs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.deadlines import ended
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
 
 log = logging.getLogger("aforesaid.memory")
+
+MOST_SWEPT = 10_000
+"""The most owners whose last sweep of sessions is remembered."""
 
 L = TypeVar("L")
 
@@ -99,7 +103,8 @@ class Memory:
         self.summary_resources = SummaryResources(models.load_summarizer(self._config.summaries))
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
-        self._session_sweeps: dict[str, datetime] = {}
+        # Bounded: an owner that is evicted is only swept once more than necessary.
+        self._session_sweeps: BoundedDict[str, datetime] = BoundedDict(MOST_SWEPT)
         self._background: list[asyncio.Task[None]] = []
 
     def of(self, owner: str) -> ConversationManager:
@@ -163,6 +168,7 @@ class Memory:
         auditing = capability(self.backend, Auditing)
         if auditing is None:
             return self
+        # A shallow copy shares caches and queues, but not the background tasks: the view is never closed.
         view = copy(self)
         view.backend = auditing.acting_as(actor, source=source)
         view._background = []
@@ -171,6 +177,7 @@ class Memory:
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations and notes; return how many conversations."""
         purged = await self.backend.purge_expired()
+        # A list first: a purge that removes an owner's last data would change the listing.
         for owner in [owner async for owner in self.owners()]:
             with _skip_owner("expired notes are not removed"):
                 await purge_notes(await self.backend.of(owner).authoritative())
@@ -305,7 +312,9 @@ class Memory:
     async def close(self) -> None:
         """Finish accepted work and release everything, also when cancelled. Closing twice is allowed."""
         background, self._background = self._background, []
-        async with AsyncExitStack() as stack:  # callbacks run in reverse order
+        # Callbacks run in reverse order: first whatever may still write, last the store. All of them run,
+        # even if one fails.
+        async with AsyncExitStack() as stack:
             stack.push_async_callback(self.backend.close)
             stack.push_async_callback(self.search_resources.close)
             stack.push_async_callback(self.contact_resources.close)

@@ -81,6 +81,7 @@ class Records:
     async def resume(self, session_id: str, **metadata: Any) -> Conversation:
         """Return the record of the session's conversation; create one when there is none."""
         now = self.store.now()
+        # The lifetime by channel and tag, without reading the store: `resume` stores the record in one step.
         fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
         if self.scope.rules:
             fresh = started(

@@ -44,8 +44,6 @@ RESERVED = "\x1f"
 _STARTED = f"{RESERVED}begun:"
 
 SWEEP_EVERY = timedelta(hours=1)
-MOST_SWEPT = 10_000
-"""The most owners whose last sweep is remembered; an additional sweep does no harm."""
 PAGE = 100
 
 
@@ -257,16 +255,12 @@ class SessionManager:
         try:
             await self.sweep()
         except AforesaidError as error:
-            log.warning(
-                "sessions were not swept: %s", describe(error)
-            )  # a failed sweep must not fail the connection
+            # A failed sweep must not fail the connection.
+            log.warning("sessions were not swept: %s", describe(error))
 
     def _record_sweep(self, now: datetime) -> None:
         """Record the sweep for all handles of a memory: each connection has a manager of its own."""
-        session_sweeps = self.conversation_manager.session_sweeps
-        if len(session_sweeps) >= MOST_SWEPT:
-            session_sweeps.clear()
-        session_sweeps[self.conversation_manager.owner] = now
+        self.conversation_manager.session_sweeps[self.conversation_manager.owner] = now
 
     async def _remove_if_unused(self, record: Conversation) -> bool:
         """Remove the conversation if it has no message, no metadata and no session; return whether it is
@@ -328,6 +322,7 @@ class _SessionStart:
 
     async def _create(self) -> Conversation:
         """Create a conversation together with its first binding, so that two concurrent sessions share it."""
+        # Otherwise the session id would find the conversation that the policy excludes.
         if "session" not in self._policy.resume:
             await self._store.unbind(self._session_id)
         if self._device_name is None or "device" not in self._policy.resume:
@@ -343,6 +338,7 @@ class _SessionStart:
         if self._device_name is not None:
             await self._store.bind(self._device_name, conversation_id)
         await self._record_start(conversation_id)
+        # Without the idle limit: the conversation was chosen, and must not be replaced by a new one.
         whole = self._manager.idling_after(None)
         return await whole.get_or_create_conversation(self._session_id, channel=self._channel)
 
@@ -350,6 +346,7 @@ class _SessionStart:
         """Record when the session started, replacing an earlier start."""
         new = _start_marker(self._session_id, self._store.now())
         names = await self._store.sessions(conversation_id)
+        # Bind the new marker before unbinding old ones: a session without a marker is never swept.
         await self._store.bind(new, conversation_id)
         for old in _start_markers(self._session_id, names):
             if old != new:
@@ -403,6 +400,7 @@ def _started_by(moment: datetime, names: Iterable[str]) -> list[str]:
 
 
 def _reserved_name(kind: str, name: str) -> str:
+    # A session id may have the maximum length itself; its digest always fits.
     whole = f"{RESERVED}{kind}:{name}"
     if len(whole) <= LONGEST_NAME:
         return whole

@@ -59,7 +59,7 @@ def parse_uuid(value: object, *, field: str) -> str:
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, str):
-        if _CANONICAL(value):
+        if _CANONICAL(value):  # nearly always; `UUID` also accepts braces, capitals and a URN
             return value
         try:
             return str(UUID(value))
@@ -87,6 +87,6 @@ def parse_name(value: object, *, field: str) -> str:
 
 def storable_text(value: str) -> bool:
     """Whether every store keeps this text unchanged: no NUL, no lone surrogate."""
-    if value.isascii():
+    if value.isascii():  # the usual case, without surrogates
         return "\0" not in value
     return "\0" not in value and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -95,6 +95,7 @@ def lifetime_of(
 ) -> Applied:
     """Return the lifetime of the record and the rule. `own` are the owner's rules, `given` the memory's."""
     layers = (own, given or RetentionRules())
+    # Levels outside, rule sets inside: the memory's rule for a tag precedes the owner's for a channel.
     for find in (_by_conversation, _by_tag, _by_channel, _by_owner):
         for rules in layers:
             found = find(record, rules)

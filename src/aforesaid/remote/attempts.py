@@ -145,6 +145,7 @@ def _attempts(
         if attempt >= patience.attempts or not _may_retry(call, outcome):
             raise _error(call, outcome)
         pause = max(pause, _retry_after_seconds(outcome))
+        # Fail at once rather than after a pause that cannot help.
         if pause > patience.longest_pause or (until is not None and clock() + pause >= until):
             raise _error(call, outcome)
         yield Pause(seconds=pause)
@@ -186,7 +187,7 @@ def retry_after(answer: Answer) -> float | None:
     """Parse `Retry-After`, given in seconds or as a date."""
     header = answer.headers.get("retry-after", "").strip()
     if header.isascii() and header.isdigit():
-        return float(header[:9])
+        return float(header[:9])  # a longer number is beyond every limit
     try:
         moment = parsedate_to_datetime(header)
     except (ValueError, TypeError):

@@ -273,7 +273,6 @@ class SyncTurn(TurnDraft):
     ) -> None:
         super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
         self._manager = manager
-        self.stored: Appended | None = None
 
     def load_context(self, agent_name: str | None = None) -> Context:
         """Return the context of the conversation and this turn, with a report: always a valid request."""

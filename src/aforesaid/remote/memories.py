@@ -132,6 +132,7 @@ class RemoteMemory(_ClientBase):
 
     async def close(self) -> None:
         """Close all connections. Closing twice is safe."""
+        # Queued turns are sent a last time, which needs the connections.
         try:
             await self.unstored.close()
         finally:

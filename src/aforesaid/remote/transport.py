@@ -234,6 +234,7 @@ class AsyncSender:
             else:
                 await asyncio.sleep(step.seconds)
                 outcome = None
+            # Reading the answer of a transfer opens files, which blocks.
             if files is None:
                 step = advance(course, outcome)
             else:
@@ -274,7 +275,7 @@ class AsyncSender:
         )
 
     async def _receive(self, response: "httpx.Response", path: ScratchPath) -> None:
-        path.unlink()
+        path.unlink()  # of an earlier attempt
         file = await asyncio.to_thread(path.create)
         try:
             async for block in response.aiter_bytes(BLOCK):
@@ -297,6 +298,7 @@ class AsyncSender:
                     raise error_of(_answer(response, await response.aread()))
                 events = Events(response.headers.get("content-type", ""))
                 lines = response.aiter_text()
+                # The server sends a comment first. Changes after it are not missed.
                 async for text in lines:
                     events.feed(text)
                     if events.begun:

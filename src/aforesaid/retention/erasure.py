@@ -257,6 +257,7 @@ class _Erasure:
     async def _remove(self) -> None:
         store, intent = self._scope.store, self._intent
         if intent.conversation_id is not None:
+            # A resumed erasure may run much later: data stored since its start is not part of it.
             if self._again:
                 gone = await _delete_older(store, intent.conversation_id, intent.started_at)
             else:
@@ -276,8 +277,8 @@ class _Erasure:
         for conversation_id in await _with_blobs(blobs, self._intent.conversation_id):
             held = await blobs.list(conversation_id)
             if self._again and await self._scope.store.get(conversation_id) is not None:
-                used = await _pictures_in(self._scope.store, conversation_id)  # turns added since refer to
-                # them
+                # Turns stored since the erasure began may refer to the same images.
+                used = await _pictures_in(self._scope.store, conversation_id)
                 gone = [digest for digest in held if digest not in used]
                 for digest in gone:
                     await blobs.remove(conversation_id, digest)
@@ -331,6 +332,7 @@ async def _clear_older(store: ConversationStore, moment: datetime) -> tuple[Tall
     while expired := await store.expired(by=store.now(), limit=PAGE):
         gone += await _deleted(store, expired)
     gone += Tally(conversations=await store.purge_expired())  # those with unreadable records
+    # Lists before deletions: removing rows while paging would skip others.
     for record in [record async for record in all_records(store) if record.created_at <= moment]:
         gone += await _delete_older(store, record.id, moment)
     for kind in await store.document_kinds():

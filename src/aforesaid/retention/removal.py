@@ -97,6 +97,7 @@ class Removal:
         from aforesaid.transfer.archival import archive
 
         archives = self.archives()
+        # Queued turns first: stored afterwards, they would find no conversation.
         await self._unstored.flush(self.scope.owner, conversation_id)
         moved = await archive(self.store, archives, conversation_id, blobs=self.scope.blobs)
         await self._gone(conversation_id, "archived")
@@ -159,6 +160,8 @@ class Removal:
             return
         from aforesaid.transfer.archival import forget_copy
 
+        # After a deletion no conversation is left to compare with. After a change the store has the
+        # conversation, so an archive of it is a leftover.
         if reason == "deleted":
             await self.scope.archives.forget(conversation_id)
         else:

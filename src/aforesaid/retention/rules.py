@@ -138,6 +138,7 @@ class Lifetimes:
         """Change the rules. Retry after a concurrent change, so that none is lost."""
         while True:
             known, version = await self._rules()
+            # Rules of removed conversations would accumulate in the document for ever.
             gone = [one for one in known.conversations if await self.store.get(one) is None]
             rules = change(known.without(gone))
             if rules == known:
@@ -179,6 +180,7 @@ class Lifetimes:
         if "ttl" in given or not labels:
             return changes
         rules = await self.retention()
+        # Most owners have no rules: then a change of tags needs no further read.
         if not rules and not self.scope.rules:
             return changes
         record = await self.store.get(conversation_id)

@@ -42,6 +42,7 @@ async def archive(
     authoritative = await store.authoritative()
     async with archives.locked():
         record = await authoritative.get(conversation_id)
+        # In both places: a crash interrupted an earlier move. Finish it before archiving again.
         if record is not None and await archives.count(record.id):
             if not await _finish_move(authoritative, archives, record.id, blobs):
                 raise Conflict(f"the archive of conversation {record.id} has messages that the store lacks")
@@ -68,8 +69,10 @@ async def _move(
     try:
         await store.delete(record.id, expected_revision=record.revision)
     except RevisionConflict:
+        # A turn arrived after packing, so the archive lacks it. The conversation stays in the store.
         await archives.delete(record.id)
         raise
+    # After the record: a sweep removes images without a conversation if this process ends here.
     if blobs is not None:
         await blobs.delete(record.id)
     return written
@@ -126,6 +129,7 @@ async def finish_interrupted(
     """
     authoritative = await store.authoritative()
     for conversation_id in [one.conversation_id for one in await archives.list()]:
+        # Most archives have no conversation in the store: check without the lock first.
         if await authoritative.get(conversation_id) is None:
             continue
         async with archives.locked():

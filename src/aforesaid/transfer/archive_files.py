@@ -163,6 +163,7 @@ def _parse_head(line: bytes, file: Path) -> Archive:
 
 def read_head(file: Path) -> Archive | None:
     with _translate_errors(f"the archive {file.name} cannot be read"):
+        # One line, however large the archive is: lists read the head of every file.
         try:
             with file.open("rb") as opened:
                 return _parse_head(opened.readline(), file)
@@ -174,7 +175,7 @@ def list_archives(folder: Path) -> list[Archive]:
     with _translate_errors("the archives cannot be listed"):
         if not folder.is_dir():
             return []
-        files = sorted(folder.glob(f"[!.]*{SUFFIX}"))
+        files = sorted(folder.glob(f"[!.]*{SUFFIX}"))  # hidden files are drafts
     return [archive for archive in map(_head_or_none, files) if archive is not None]
 
 
@@ -207,6 +208,7 @@ def delete(file: Path) -> int:
         if not file.parent.is_dir():
             return 0
         existed = int(file.exists())
+        # A process that was killed while writing leaves a hidden draft with the same content.
         for one in (file, *file.parent.glob(f".{file.name}.*")):
             one.unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -88,6 +88,7 @@ class ArchiveFolder:
     ) -> Mapping[str, int]:
         """Permanently remove the archives of an owner or of one conversation."""
         archives = self.of(owner)
+        # `forget` takes the lock itself; a moment or a whole owner needs it around several files.
         if conversation_id is not None and until is None:
             return {"archives": await archives.forget(conversation_id)}
         async with archives.locked():
@@ -165,6 +166,7 @@ class OwnerArchives:
 
     async def put(self, archive: Archive, content: bytes) -> Archive:
         """Write an archive. On return it is on disk and verified."""
+        # The seal authenticates the head: with another first line, the content does not open.
         bare = archive_files.unsealed_head(archive)
         parameters: dict[str, str] | None = None
         payload = content
@@ -176,6 +178,7 @@ class OwnerArchives:
         whole = replace(bare, sealed=parameters, size=len(payload), sha256=digest)
         file = self.file(archive.conversation_id)
         await asyncio.to_thread(archive_files.write, file, msgspec.json.encode(whole) + b"\n" + payload)
+        # Read it back: the caller removes the conversation from the store next.
         await asyncio.to_thread(archive_files.read, file, self.key)
         return whole
 
@@ -216,6 +219,7 @@ class OwnerArchives:
         )
         if parameters is None:
             return False
+        # Only the wrapped key changes. The payload, sealed with the same file key, keeps its digest.
         head = msgspec.json.encode(replace(archive, sealed=parameters))
         await asyncio.to_thread(archive_files.write, file, head + b"\n" + payload)
         return True
@@ -233,6 +237,7 @@ class OwnerArchives:
         """Remove archives of conversations created or archived up to a moment; return how many."""
         removed = 0
         if conversation_id is None:
+            # An unreadable head has no dates. The erasure must not leave the file behind.
             removed = await asyncio.to_thread(archive_files.delete_unreadable, self.folder)
         for one in await self.list():
             if conversation_id not in (None, one.conversation_id):
@@ -256,6 +261,8 @@ class OwnerArchives:
         lock = Lock(self._lock_file)
         deadline = time.monotonic() + LOCK_SECONDS
         try:
+            # Polling, because a thread that waits in `flock` cannot be cancelled. To the end, because a lock
+            # acquired after a cancellation would never be released.
             while not await to_the_end(archive_files.acquire, lock, self._lock_file.parent):
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(

@@ -207,6 +207,7 @@ def _without_derived(record: Conversation) -> Conversation:
 async def _compare(
     source: SourceConversation, target: ConversationStore, record: Conversation
 ) -> _Difference:
+    # Hashes instead of entries: both logs together may not fit into memory.
     existing: dict[int, bytes] = {}
     async for entries in log_of(target, source.record.id):
         existing |= {entry.sequence: fingerprint(entry) for entry in entries}
@@ -227,6 +228,7 @@ async def _compare(
 
 async def _replace(source: SourceConversation, target: ConversationStore) -> StoreResult:
     """Replace the target's log after the source replaced its own; keep the target's sessions."""
+    # Deleting a conversation removes its sessions, which may be more than the source has.
     sessions = await target.sessions(source.record.id)
     await target.delete(source.record.id)
     result = await _store(source, target, existing_sequences=frozenset())
@@ -249,6 +251,7 @@ async def _store(
         if new:
             await target.restore(source.record, new)
             stored += len(new)
+    # The record may have changed without new entries, and an empty conversation has a record too.
     if not stored:
         await target.restore(source.record, [])
     if not await _verify(source, target):
@@ -258,6 +261,7 @@ async def _store(
 
 async def _verify(source: SourceConversation, target: ConversationStore) -> bool:
     """Return whether both sides are equal; False if the source changed meanwhile. Raise `StoreDamaged`."""
+    # Read both sides again: what was written is not evidence of what was stored.
     wanted = Digest(source.record)
     async for entries in _readable(source):
         wanted.add(entries)
@@ -304,6 +308,7 @@ async def log_of(store: ConversationStore, conversation_id: str) -> AsyncIterato
     last = None
     while True:
         page = await store.page(conversation_id, limit=CHUNK, offset=offset)
+        # A concurrent message with an earlier time shifts the offsets, so that a page repeats entries.
         fresh = [entry for entry in page if last is None or entry.position > last]
         if fresh:
             last = fresh[-1].position

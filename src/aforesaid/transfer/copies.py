@@ -81,6 +81,7 @@ async def _copy_all(
     records: Sequence[Conversation], source_store: ConversationStore, target_store: ConversationStore
 ) -> list[StoreResult]:
     """Copy these concurrently. Wait for all, even if one fails."""
+    # Without `return_exceptions` the others would continue in the background after the first error.
     results = await asyncio.gather(
         *(_copy_one(record, source_store, target_store) for record in records), return_exceptions=True
     )

@@ -47,6 +47,7 @@ async def store_derived(source: Documents, target: ConversationStore, conversati
         new = [document for document in chunk if await _existing(document, target) != document]
         await target.restore_documents(new)
         stored += len(new)
+    # Only after all are stored: an interrupted copy keeps what the target had.
     await _drop_others(target, conversation_id, places)
     await _verify(wanted, target, conversation_id)
     return stored
@@ -60,6 +61,7 @@ async def store_owned(source: Documents, target: ConversationStore) -> Documents
         new: list[Document] = []
         for document in chunk:
             existing = await _existing(document, target)
+            # A lower version is an earlier copy of this document. A higher or different one was changed here.
             if existing is None or existing.version < document.version:
                 new.append(document)
             elif existing != document:

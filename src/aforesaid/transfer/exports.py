@@ -84,6 +84,7 @@ async def export_one(
     writer = _Writer(file)
     await writer.put([header_line(system_clock())])
     await _write_conversation(owner, authoritative, record, writer)
+    # A conversation that is removed meanwhile is written in part, which must not pass for all of it.
     if await authoritative.get(record.id) is None:
         raise ConversationNotFound(record.id)
     return await writer.finish(1)
@@ -128,6 +129,7 @@ async def _export(owner: str, store: ConversationStore, record: Conversation, wr
         if now is None:
             return
         then = now
+        # Lines already written to the export cannot be taken back, so each attempt has its own file.
         async with opened(open_scratch) as file:
             part = _Writer(file)
             is_whole = await _write_conversation(owner, store, then, part)
@@ -146,6 +148,7 @@ async def _write_conversation(
         sessions = await store.sessions(record.id)
         await writer.put([conversation_line(owner, record, sessions)], conversations=1)
         async for entries in log_of(store, record.id):
+            # Later turns belong to a later revision, which the record in the first line does not describe.
             then = [entry for entry in entries if entry.revision <= record.revision]
             writer.unreadable += sum(entry.unreadable is not None for entry in then)
             await writer.put([entry_line(entry) for entry in then], entries=len(then))

@@ -92,6 +92,8 @@ async def export_owner(scope: OwnerScope, folder: Folder) -> Manifest:
 
 async def _fill_draft(scope: OwnerScope, folder: Path) -> Manifest:
     """Fill a draft folder next to the target and rename it."""
+    # File operations run to their end: a thread that outlives a cancellation would write into the removed
+    # draft.
     draft = await to_the_end(begin_folder, folder)
     try:
         manifest = await _fill(scope, draft)
@@ -177,7 +179,7 @@ def _write_page(draft: Folder, owner: str, exported_at: datetime) -> None:
     archived = [draft / name for name in _names(draft) if _ARCHIVE.fullmatch(name)]
     with create_file(draft / PAGE) as file:
         for piece in page(owner, exported_at, _lines_of(draft / LINES), _lines_of(*archived)):
-            file.write(piece.encode(errors="replace"))
+            file.write(piece.encode(errors="replace"))  # messages may contain lone surrogates
 
 
 def _lines_of(*paths: AnyPath) -> Iterator[bytes]:
@@ -277,6 +279,7 @@ async def _compare_archive(
         local = live or await archives.get(one.conversation_id)
     except StoreForeign:
         return "other"
+    # A conversation in the store is never replaced by an archive, even if it is older.
     if local is None or (live is None and local.revision < one.revision):
         return "behind"
     return "same" if local.revision == one.revision else "other"
@@ -346,6 +349,7 @@ def _check_file(folder: Folder, file: File) -> None:
     except OSError as error:
         raise StoreDamaged(f"{file.path} cannot be read: {error.strerror or error}") from error
     blob = _BLOB.fullmatch(file.path)
+    # The name of an image is its digest too: messages refer to it by that name.
     if digest != file.sha256 or (blob and digest != blob[3]):
         raise StoreDamaged(f"{file.path} was altered: its SHA-256 does not match")
 

@@ -51,6 +51,7 @@ async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None 
     seekable = await asyncio.to_thread(_seekable, file)
     try:
         start = seekable.tell()
+        # Two passes: the digest is in the last line, and nothing may be stored before it is checked.
         await asyncio.to_thread(verify, seekable)
         return await _store_all(seekable, start, target, ReportBuilder(progress))
     finally:
@@ -171,7 +172,7 @@ class _Verifier:
         if isinstance(read, Trailer):
             self._check(read)
             return
-        self._hash.update(line)
+        self._hash.update(line)  # all lines before the trailer, which contains the digest
         self._count(read)
 
     def _count(self, read: ConversationLine | OwnedLine | Entry | Document) -> None:

@@ -102,6 +102,7 @@ def _extract(file: BinaryIO, draft: Folder, largest: int | None) -> None:
         with zipfile.ZipFile(cast(BinaryIO, BoundedReads(file))) as packed:
             _check_entries(packed)
             budget = Budget(packed.infolist(), directory=packed.start_dir, largest=largest)
+            # The manifest first: it limits the names and sizes of all other entries.
             _extract_one(packed, MANIFEST, draft, budget, longest=LONGEST_MANIFEST)
             sizes = {one.path: one.size for one in read_manifest(draft).files}
             for name in packed.namelist():
@@ -137,6 +138,7 @@ def _extract_one(
 ) -> None:
     with packed.open(name) as source, create_file(draft / name) as target:
         left = longest
+        # Count what is unpacked: the sizes that a zip declares may be wrong.
         while block := source.read(_BLOCK):
             left -= len(block)
             if left < 0:
@@ -219,7 +221,8 @@ class Packing:
 
     def compression_for(self, file: Path | ScratchPath) -> int:
         """Return deflate, or no compression if the file would shrink the export too far."""
-        self._plain += file.size() if isinstance(file, ScratchPath) else file.stat().st_size
+        self._plain += size_of(file)
+        # Deflating a file twice is slow, so measure it only where the files before do not leave enough room.
         if self._plain <= allowed_size(self._packed) or self._plain <= allowed_size(
             self._packed + deflated_size(file)
         ):
