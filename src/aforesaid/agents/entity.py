@@ -53,10 +53,15 @@ class InputContext(CheckedFields, frozen=True, kw_only=True):
     parent_id: str | None = None
 
 
-class ConversationInput(CheckedFields, frozen=True, kw_only=True):
-    """An input, with the fields of Home Assistant's value of this name."""
+class _InputText(CheckedFields, frozen=True):
+    """The field of an input that may be given by position."""
 
     text: str
+
+
+class ConversationInput(_InputText, frozen=True, kw_only=True):
+    """An input, with the fields of Home Assistant's value of this name."""
+
     context: InputContext = InputContext()
     conversation_id: str | None = None
     device_id: str | None = None
@@ -116,7 +121,7 @@ class ConversationResult(Struct, frozen=True, kw_only=True):
     """
 
     @property
-    def text(self) -> str:
+    def response_text(self) -> str:
         """The spoken text."""
         return str(self.response.speech["plain"]["speech"])
 

@@ -474,7 +474,7 @@ async def test_the_entity_gives_the_answer_and_marks_it(failed: str) -> None:
         await manager.update_metadata(record.id, tags=())
         failing.plan = lambda name: "before" if name == failed else None
         second = await entity.async_process(said("B?"))
-        assert (second.text, second.response.response_type) == ("Two.", "query_answer")
+        assert (second.response_text, second.response.response_type) == ("Two.", "query_answer")
         assert second.stored == (failed == "update")
         extra = second.response.speech["plain"]["extra_data"]
         assert extra == (None if failed == "update" else {"stored": False, "queued": True})

@@ -52,7 +52,7 @@ async def test_an_input_is_answered_with_what_was_said_before(where: Any) -> Non
     entity = ConversationEntity(AgenticLoop(agent), memory=where)
     result = await entity.async_process(says("question 0"))
     assert isinstance(result, ConversationResult)
-    assert (result.text, result.conversation_id) == ("answer 0", "kitchen")
+    assert (result.response_text, result.conversation_id) == ("answer 0", "kitchen")
     assert result.as_dict() == {
         "response": {
             "speech": {"plain": {"speech": "answer 0", "extra_data": None}},
@@ -159,7 +159,7 @@ async def test_a_failed_turn_is_said_sorry_for_and_leaves_history_as_it_was(wher
     await entity.async_process(says("question 0"))
     for _ in range(2):
         failed = await entity.async_process(says("does it work?", language="de"))
-        assert failed.text.startswith("I'm sorry")
+        assert failed.response_text.startswith("I'm sorry")
         assert failed.conversation_id == "kitchen"
         assert failed.as_dict()["response"]["response_type"] == "error"
         assert failed.as_dict()["response"]["data"] == {"code": "unknown"}
@@ -203,7 +203,7 @@ async def test_a_first_turn_that_fails_takes_nothing_from_under_another(memory: 
         await turn
     (record,) = (await memory.of("erin").list()).conversations
     assert record.message_count == 2
-    assert turns[1].result().text == "Noted."
+    assert turns[1].result().response_text == "Noted."
 
 
 @pytest.mark.parametrize("text", ["", "  "])
@@ -341,7 +341,7 @@ async def test_an_input_of_home_assistants_own_will_do() -> None:
         language: str = "en"
 
     result = await ConversationEntity(AgenticLoop(Scripted("Yes."))).async_process(TheirInput("Is it?"))
-    assert (result.text, result.conversation_id) == ("Yes.", "01HZX")
+    assert (result.response_text, result.conversation_id) == ("Yes.", "01HZX")
 
 
 async def test_many_conversations_at_once(where: Any) -> None:

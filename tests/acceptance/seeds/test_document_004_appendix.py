@@ -1,0 +1,67 @@
+"""The example conversation of the design, as printed: a voice session, then a text session."""
+
+import re
+
+import pytest
+
+from aforesaid import compat
+from aforesaid.agents import AgenticLoop, Specialist
+from aforesaid.contracts import Audio, Transcript
+from aforesaid.dialects import meaning_of
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.voice import VoiceAssistant
+from tests.acceptance.seeds.printed import printed
+from tests.builders import World
+from tests.doubles import Scripted
+
+SOUND = Audio(data=b"\x00\x40\x00\xc0" * 4000)
+
+
+class Transcriber:
+    """A transcriber that returns the printed transcript."""
+
+    name = "test"
+
+    async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
+        return Transcript(text=line("004-15", "→ Transcribed"))
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+def line(block: str, speaker: str) -> str:
+    """Return the quoted words of a speaker."""
+    found = re.search(rf'^ *{re.escape(speaker)}: "(.+)"$', printed(block), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.requirement("004-104")
+@pytest.mark.xfail(strict=True, reason="004-104")
+def test_text_in_a_second_session_has_the_context_of_the_first(world: World) -> None:
+    async def play(manager: ConversationManager) -> None:
+        answers = line("004-15", "Assistant"), line("004-16", "Assistant")
+        agent = Scripted(*answers, name="supervisor_agent")
+        sessions = compat.S2SSessionManager(manager)
+        specialist = Specialist(loop=AgenticLoop(agent))
+        supervisor = compat.SupervisorAgent(manager, [specialist], sessions=sessions)
+        await VoiceAssistant(supervisor, Transcriber(), sessions=sessions).handle_voice_input(SOUND, "1")
+        await sessions.end_session("1")
+        await supervisor.process_query(line("004-16", "User (text)"), "2")
+        conversation_id = await sessions.get_conversation_id("2")
+        assert conversation_id is not None
+        expected = [
+            ("user", line("004-15", "User (voice)"), "audio", None),
+            ("assistant", answers[0], "text", "supervisor_agent"),
+            ("user", line("004-16", "User (text)"), "text", None),
+            ("assistant", answers[1], "text", "supervisor_agent"),
+        ]
+        stored = [
+            (message.role, message.content, message.content_type, message.agent_name)
+            for message in await manager.messages(conversation_id)
+        ]
+        assert stored == expected
+        sent = [meaning_of(message).text for message in agent.asked[1].messages]
+        assert sent == [content for _, content, _, _ in expected[:3]]
+
+    world.play(play)
