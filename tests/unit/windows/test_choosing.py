@@ -8,6 +8,7 @@ import pytest
 from aforesaid.contracts import Entry
 from aforesaid.errors import BudgetExceeded, InvalidSetting, NothingToSend, WindowError
 from aforesaid.model.contexts import Context
+from aforesaid.model.messages import Message
 from aforesaid.windows import WindowPolicy, build_window, write_request
 from tests.unit.windows.logs import (
     assistant,
@@ -119,6 +120,25 @@ class TestTokens:
     def test_at_rest_the_newest_answer_may_stand_without_its_question(self) -> None:
         entries = log(user("word " * 30), assistant("short"))
         assert kept(entries, max_tokens=10) == ["short"]
+
+    def test_a_question_beside_results_counts_what_it_adds_to_them(self) -> None:
+        """A cost that rounds down counts nothing for either half of a message, but one for both together."""
+
+        def hundreds(message: Message) -> int:
+            return len(str(message.content)) // 100
+
+        entries = log(
+            blocks("user", text("q1")),
+            blocks("assistant", use("a")),
+            blocks("user", found("a", "r" * 30), text("q" * 30)),
+            assistant("x" * 100),
+        )
+        assert hundreds(entries[2].message) == 1
+        tight = build_window(entries, WindowPolicy(for_request=True, max_tokens=1), cost=hundreds)
+        assert tight.messages == (entries[3].message,)
+        ample = build_window(entries, WindowPolicy(for_request=True, max_tokens=2), cost=hundreds)
+        assert ample.messages == tuple(entry.message for entry in entries)
+        assert ample.report.tokens.total == 2
 
     def test_important_messages_stay_within_the_budget(self) -> None:
         entries = log(user("q1", "important"), *(user(f"q{n}") for n in range(2, 20)))
