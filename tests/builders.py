@@ -14,6 +14,7 @@ import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import VALUE_SETS
 from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from tests.report import MATRIX
 from tests.servers.postgres import Databases
 from tests.servers.remote import BEHIND, open_at
@@ -66,9 +67,11 @@ class World:
 
 
 async def forget(manager: ConversationManager) -> None:
-    """Remove all that the owner has."""
+    """Remove the owner's conversations and contacts."""
     for record in (await manager.list(limit=1000)).conversations:
         await manager.delete_conversation(record.id)
+    for contact in (await manager.clients.list(limit=1000)).contacts:
+        await manager.clients.remove(contact.id)
 
 
 STORES = ("memory", "sqlite", "file", "redis", "postgres")
@@ -138,5 +141,11 @@ def value_of(field: str) -> st.SearchStrategy[str]:
 
 
 async def say(manager: ConversationManager, conversation_id: str, said: list[tuple[Any, str, Any]]) -> None:
-    for role, content, content_type in said:
-        await manager.add_message(conversation_id, role, content, content_type=content_type)
+    """Add the messages in one step: most properties do not depend on how many steps it takes."""
+    await manager.append(
+        conversation_id,
+        [
+            Message(role=role, content=content, content_type=content_type)
+            for role, content, content_type in said
+        ],
+    )

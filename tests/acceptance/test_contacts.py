@@ -21,18 +21,13 @@ SAID = (
 people = st.lists(
     st.tuples(st.sampled_from(GIVEN), st.sampled_from(FAMILY)),
     min_size=1,
-    max_size=4,
+    max_size=3,
     unique_by=(lambda name: name[0], lambda name: name[1]),
 )
 
 
 async def add(erin: ConversationManager, names: list[tuple[str, str]]) -> list[Contact]:
     return [await erin.clients.add(" ".join(name)) for name in names]
-
-
-async def leave(erin: ConversationManager, contacts: list[Contact]) -> None:
-    for contact in contacts:
-        await erin.clients.remove(contact.id)
 
 
 # Feature: conversation-context, Property 5: Client association storage
@@ -47,7 +42,8 @@ def test_whoever_is_named_is_linked_and_stays_so(
         await erin.contact_resources.queue.wait_until_idle()
         linked = await erin.get_conversation(conversation.id)
         assert (linked.client_id, linked.client_name) == (contacts[0].id, contacts[0].name)
-        await leave(erin, contacts)
+        for contact in contacts:
+            await erin.clients.remove(contact.id)
         left = await erin.get_conversation(conversation.id)
         assert (left.client_id, left.client_name) == (None, contacts[0].name)
 
@@ -61,7 +57,7 @@ def test_whoever_is_named_is_linked_and_stays_so(
 def test_all_conversations_that_name_a_client_are_found_by_it(
     world: World, names: list[tuple[str, str]], data: st.DataObject
 ) -> None:
-    meant = data.draw(st.lists(st.none() | st.integers(0, len(names) - 1), max_size=5))
+    meant = data.draw(st.lists(st.none() | st.integers(0, len(names) - 1), max_size=4))
 
     async def play(erin: ConversationManager) -> None:
         contacts = await add(erin, names)
@@ -75,13 +71,12 @@ def test_all_conversations_that_name_a_client_are_found_by_it(
         for which, contact in enumerate(contacts):
             page = await erin.list(client_id=contact.id)
             assert {record.id for record in page.conversations} == made.get(which, set())
-        await leave(erin, contacts)
 
     world.play(play)
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
-@for_all(names=people, count=st.integers(2, 4))
+@for_all(names=people, count=st.integers(2, 3))
 def test_conversations_that_name_one_client_stay_separate(
     world: World, names: list[tuple[str, str]], count: int
 ) -> None:
@@ -98,6 +93,5 @@ def test_conversations_that_name_one_client_stay_separate(
         for number, record in enumerate(records):
             (message,) = await erin.messages(record.id)
             assert message.content == f"{contacts[0].name} called about {number}"
-        await leave(erin, contacts)
 
     world.play(play)

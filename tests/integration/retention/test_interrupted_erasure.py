@@ -1,9 +1,6 @@
 """An erasure that is cut short is resumed, wherever it was cut."""
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,43 +15,17 @@ from aforesaid.memory.opening import Memory
 from aforesaid.retention.erasure import KIND
 from aforesaid.retention.receipts import Receipt
 from aforesaid.stores.sqlite import SQLiteBackend
+from tests.processes.erasing import killed_after
 from tests.report import MATRIX
 from tests.stored_files import ONE, STORES, Place, live, opened, place_for
 
 STEPS = ("noted", "held", "removed", "blobs", "held again", "unnamed", "scrubbed")
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with place_for(request.param, tmp_path, request) as place:
         yield place
-
-
-def killed_after(
-    step: str, place: Place, folder: Path, scope: str, *, owner: str = "erin"
-) -> tuple[str, str]:
-    """The ids of what a process erased until it was killed: a conversation, and an archived one."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tests.processes.erasing",
-            place.url,
-            folder,
-            owner,
-            scope,
-            step,
-        ],
-        cwd=ROOT,
-        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    conversation_id, archived = done.stdout.split()
-    return conversation_id, archived
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.opening import Memory
 from aforesaid.retention.erasure import KIND, Intent, erase
 from aforesaid.telemetry import telemetry
-from tests.integration.retention.test_interrupted_erasure import STEPS, Failing, killed_after
+from tests.integration.retention.test_interrupted_erasure import STEPS, Failing
+from tests.processes.erasing import killed_after
 from tests.stored_files import EMBEDDED, END, ONE, STORES, Place, live, opened, place_for
 
 OWNER = f"somebody-{END}"

@@ -29,7 +29,8 @@ from aforesaid.search.vectors import KIND_PREFIX
 from aforesaid.server.idempotency import KIND as IDEMPOTENCY
 from aforesaid.stores.blobs import FolderBlobs
 from aforesaid.summaries.records import KIND as SUMMARIES
-from tests.integration.retention.test_interrupted_erasure import Failing, killed_after
+from tests.integration.retention.test_interrupted_erasure import Failing
+from tests.processes.erasing import killed_after
 from tests.report import MATRIX
 from tests.stored_files import ONE, STORES, Place, live, opened, place_for
 

@@ -44,12 +44,12 @@ def cuts_from(before: Context, context: Context) -> bool:
     return any(line.sequence not in gone for line in context.report.left_out if line.reason != "ephemeral")
 
 
-untagged = histories("at rest", turns=(10, 40), troubled=False, tagged=False)
+untagged = histories("at rest", turns=(10, 25), troubled=False, tagged=False)
 
 
 @given(
     history=untagged,
-    budget=st.integers(150, 600),
+    budget=st.integers(100, 350),
     ratio=st.sampled_from((0.5, 0.75)),
 )
 @examples(100)
@@ -65,7 +65,7 @@ def test_each_context_goes_on_from_the_one_before_or_leaves_out_more(
         before = context
 
 
-@given(history=untagged, budget=st.integers(150, 600))
+@given(history=untagged, budget=st.integers(100, 350))
 @examples(20)
 def test_the_stable_prefix_is_what_stays_until_the_next_cut(history: History, budget: int) -> None:
     entries = history.entries
