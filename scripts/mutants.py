@@ -113,7 +113,7 @@ MUTATIONS = [
         "unit/layers/test_breaker.py",
     ),
     Mutation("layers/resilient/operations.py", "TAG in there.message.tags", "True", "unit/layers"),
-    Mutation("memory/manager.py", "record.last_activity < since", "False", "unit/memory/test_manager.py"),
+    Mutation("memory/records.py", "record.last_activity < since", "False", "unit/memory/test_manager.py"),
     Mutation(
         "memory/turns.py",
         "if error is None and self._messages:",
@@ -136,7 +136,9 @@ MUTATIONS = [
         "outcome.retryable",
         "unit/remote",
     ),
-    Mutation("retention/rules.py", '{"tags", "channel"} &', '{"tags"} &', "unit/retention/test_rules.py"),
+    Mutation(
+        "retention/rules.py", 'in ("tags", "channel") if', 'in ("tags",) if', "unit/retention/test_rules.py"
+    ),
     Mutation(
         "retention/erasure.py",
         "document.updated_at <= moment and",
