@@ -476,6 +476,7 @@ EVERY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lasting", "fault"),
     [
