@@ -90,13 +90,13 @@ def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = Invali
         return None
     positional = tuple(named.get(each.name) for each in parameters if each.kind in _POSITIONAL)
 
-    def check(given: Sequence[Any], by_name: Mapping[str, Any]) -> None:
-        for one, value in zip(positional, given, strict=False):
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for one, value in zip(positional, args, strict=False):
             if one is not None and type(value) not in one.kind.exactly:
                 _check_value(one, value, error)
-        for name in by_name:
-            if name in named and type(by_name[name]) not in named[name].kind.exactly:
-                _check_value(named[name], by_name[name], error)
+        for name in kwargs:
+            if name in named and type(kwargs[name]) not in named[name].kind.exactly:
+                _check_value(named[name], kwargs[name], error)
 
     return check
 
@@ -125,18 +125,18 @@ def _wrapped(function: Callable[..., Any], *, error: type[InvalidInput] = Invali
 
 def _awaiting(function: Callable[..., Awaitable[Any]], check: Check) -> Callable[..., Any]:
     @wraps(function)
-    async def call(*given: Any, **named: Any) -> Any:
-        check(given, named)
-        return await function(*given, **named)
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return await function(*args, **kwargs)
 
     return call
 
 
 def _calling(function: Callable[..., Any], check: Check) -> Callable[..., Any]:
     @wraps(function)
-    def call(*given: Any, **named: Any) -> Any:
-        check(given, named)
-        return function(*given, **named)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return function(*args, **kwargs)
 
     return call
 

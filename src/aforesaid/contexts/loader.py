@@ -86,10 +86,10 @@ class ContextLoader:
         self._summaries = summaries
         self._snapshots = capability(store, SnapshotReader)
 
-    def policy(self, given: WindowPolicy | None, *, for_request: bool = False) -> WindowPolicy:
+    def policy(self, requested: WindowPolicy | None, *, for_request: bool = False) -> WindowPolicy:
         """Return the effective policy: the caller's, or the one of the settings."""
-        if given is not None:
-            return replace(given, for_request=True) if for_request else given
+        if requested is not None:
+            return replace(requested, for_request=True) if for_request else requested
         if for_request:
             return WindowPolicy(max_tokens=self.config.request_tokens or None, for_request=True)
         return WindowPolicy(max_messages=self.config.context_window_size)
@@ -103,7 +103,7 @@ class ContextLoader:
         """Build the context. Degrade instead of failing: an agent must not wait for a store."""
         name = parse_uuid(conversation_id, field="conversation_id")
         request = ContextRequest(conversation_id=name, policy=policy, pending=pending)
-        with noting_freshness() as seen:
+        with noting_freshness() as freshness:
             try:
                 loading = self._load_with_retry(request)
                 bounded = within if self._snapshots is None else promptly_within
@@ -117,7 +117,7 @@ class ContextLoader:
             except StoreError as error:
                 log.error("context not loaded: %s", describe(error))  # noqa: TRY400
                 return await self._degraded(request, why=str(error))
-        return _with_freshness(context, seen)
+        return _with_freshness(context, freshness)
 
     async def _load_with_retry(self, request: ContextRequest) -> Context:
         try:
@@ -242,9 +242,9 @@ def _costs_nothing(_: Message) -> int:
     return 0
 
 
-def _with_freshness(context: Context, seen: Freshness) -> Context:
+def _with_freshness(context: Context, freshness: Freshness) -> Context:
     """Return the context, marked as degraded where a read was."""
-    if not seen.degraded:
+    if not freshness.degraded:
         return context
-    warnings = (*context.report.warnings, *seen.reasons)
+    warnings = (*context.report.warnings, *freshness.reasons)
     return replace(context, report=replace(context.report, degraded=True, warnings=warnings))

@@ -392,15 +392,15 @@ def open(  # noqa: A001  aforesaid.open() is the documented name
             field="images",
             value=images,
         )
-    kept = retention_of(retention)
+    options = retention_of(retention)
     # Archives of an encrypted memory are sealed with the same master key.
-    kept = replace(kept, archives=archives_at(kept.archives, layers.encryption))
+    options = replace(options, archives=archives_at(options.archives, layers.encryption))
     return Memory(
         layered(backend_for(url, clock=clock), url, layers, clock=clock),
         config=config,
         ttl=ttl,
         idle_after=idle_after,
-        retention=kept,
+        retention=options,
         images=images,
         models=models,
         redact=redact,

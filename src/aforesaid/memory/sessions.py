@@ -190,8 +190,8 @@ class SessionManager:
 
     async def conversation_of(self, session_id: str, channel: Channel = "voice") -> str:
         """Return the session's conversation. Start the session if it is unknown."""
-        known = await self.get_conversation_id(session_id)
-        return known or (await self.create_session(session_id, channel)).conversation_id
+        current = await self.get_conversation_id(session_id)
+        return current or (await self.create_session(session_id, channel)).conversation_id
 
     async def load_session_context(
         self, session_id: str, agent_name: str | None = None, *, policy: WindowPolicy | None = None
@@ -354,8 +354,8 @@ class _SessionStart:
 
 
 def _is_blank(record: Conversation) -> bool:
-    noted = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
-    return not (record.message_count or record.tags or any(noted))
+    metadata = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
+    return not (record.message_count or record.tags or any(metadata))
 
 
 def _check_session(session_id: str) -> None:

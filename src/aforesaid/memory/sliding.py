@@ -165,11 +165,11 @@ class ConversationMemoryManager:
             store = await self._manager.store.authoritative()
             head = leading_system(await store.page(record.id, limit=HEAD))
             latest = await store.tail(record.id, limit=reach)
-            kept = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
-            await store.rewrite(record.id, kept, expected_revision=record.revision)
+            remaining = [entry.message for entry in (*head, *latest) if entry.unreadable is None]
+            await store.rewrite(record.id, remaining, expected_revision=record.revision)
         except (RevisionConflict, StoreUnavailable):
             return  # a later message tries again
-        log.info("evicted %d messages that no window can reach", record.message_count - len(kept))
+        log.info("evicted %d messages that no window can reach", record.message_count - len(remaining))
 
 
 def _policy_for(config: SlidingWindowConfig, tools: Tools, retention_ratio: float) -> WindowPolicy:

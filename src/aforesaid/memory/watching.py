@@ -34,29 +34,31 @@ async def poll(
     store: ConversationStore, conversation_id: str | None = None
 ) -> AsyncIterator[AsyncIterator[Change]]:
     """Report changes of a store that is not `Watchable`, by polling."""
-    known = await _revisions(store, conversation_id)
-    yield _changes(store, conversation_id, known)
+    previous = await _revisions(store, conversation_id)
+    yield _changes(store, conversation_id, previous)
 
 
 async def _changes(
-    store: ConversationStore, conversation_id: str | None, known: Revisions
+    store: ConversationStore, conversation_id: str | None, previous: Revisions
 ) -> AsyncIterator[Change]:
     every = POLL_ALL_SECONDS if conversation_id is None else POLL_SECONDS
     while True:
         with noting_freshness() as freshness:
-            seen = await _revisions(store, conversation_id)
+            current = await _revisions(store, conversation_id)
         if freshness.degraded:
-            seen = known | seen  # while the store is unavailable, a missing conversation may still exist
-        for change in differences(known, seen):
+            current = (
+                previous | current
+            )  # while the store is unavailable, a missing conversation may still exist
+        for change in differences(previous, current):
             yield change
-        known = seen
+        previous = current
         await asyncio.sleep(every)
 
 
 def differences(before: Revisions, after: Revisions) -> list[Change]:
     """Return the changes between two polls."""
-    gone = [Change(conversation_id=one, revision=None) for one in before if one not in after]
-    return gone + [
+    removed = [Change(conversation_id=one, revision=None) for one in before if one not in after]
+    return removed + [
         Change(conversation_id=one, revision=revision)
         for one, revision in after.items()
         if before.get(one) != revision

@@ -101,9 +101,9 @@ def contact_from(key: str, body: ContactBody, *, updated_at: datetime, version: 
     return Contact(id=key, updated_at=updated_at, version=version, **asdict(body))
 
 
-def parse_fields(given: dict[str, Any]) -> dict[str, Any]:
+def parse_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Validate the fields of a contact. Errors name the field and the value."""
-    return {field: _parse_field(field, value) for field, value in given.items()}
+    return {field: _parse_field(field, value) for field, value in fields.items()}
 
 
 def _parse_field(field: str, value: Any) -> Any:

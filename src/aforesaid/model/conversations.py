@@ -148,10 +148,10 @@ def started(
 
 def applied(record: Conversation, changes: Changes, *, now: datetime) -> Conversation:
     """Return the record after the changes. A new lifetime counts from now."""
-    given = changes.given()
-    if "ttl" in given:
-        given["expires_at"] = expiry(given["ttl"], now=now)
-    return replace(record, **given, updated_at=now, revision=record.revision + 1)
+    fields = changes.given()
+    if "ttl" in fields:
+        fields["expires_at"] = expiry(fields["ttl"], now=now)
+    return replace(record, **fields, updated_at=now, revision=record.revision + 1)
 
 
 def expiry(ttl: timedelta | None, *, now: datetime) -> datetime | None:

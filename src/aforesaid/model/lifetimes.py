@@ -66,9 +66,9 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
 
     def without(self, conversation_ids: Iterable[str]) -> "RetentionRules":
         """Return these rules without those for some conversations."""
-        gone = set(conversation_ids)
-        kept = {one: ttl for one, ttl in self.conversations.items() if one not in gone}
-        return self if len(kept) == len(self.conversations) else replace(self, conversations=kept)
+        removed = set(conversation_ids)
+        remaining = {one: ttl for one, ttl in self.conversations.items() if one not in removed}
+        return self if len(remaining) == len(self.conversations) else replace(self, conversations=remaining)
 
 
 class Applied(Struct, frozen=True, kw_only=True):
@@ -82,8 +82,10 @@ class Applied(Struct, frozen=True, kw_only=True):
     @property
     def why(self) -> str:
         """The rule in words."""
-        kept = "keep" if self.ttl is None else spoken_span(self.ttl)
-        return f"{kept}, by {self.step} {self.name}".strip() if self.name else f"{kept}, by {self.step}"
+        lifetime = "keep" if self.ttl is None else spoken_span(self.ttl)
+        return (
+            f"{lifetime}, by {self.step} {self.name}".strip() if self.name else f"{lifetime}, by {self.step}"
+        )
 
 
 def lifetime_of(

@@ -49,8 +49,8 @@ def decode_message(body: bytes | str) -> Message:
 def _encode_with_escapes(message: Message) -> bytes:
     fields = {name: getattr(message, name) for name in message.__struct_fields__}
     defaults = dict(zip(message.__struct_fields__[1:], message.__struct_defaults__, strict=True))
-    given = {name: value for name, value in fields.items() if name == "role" or value != defaults[name]}
-    return json.dumps(given, ensure_ascii=True, default=_plain).encode()
+    present = {name: value for name, value in fields.items() if name == "role" or value != defaults[name]}
+    return json.dumps(present, ensure_ascii=True, default=_plain).encode()
 
 
 def _plain(value: datetime | Speech) -> Any:

@@ -435,15 +435,15 @@ def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     }
     latest = sorted(notes, key=_age, reverse=True)
     left = tokens - count(HEADING)
-    kept: set[str] = set()
+    chosen: set[str] = set()
     for note in sorted(latest, key=lambda note: IMPORTANT not in note.tags):
         cost = count(lines[note.id]) + 1  # the end of the line
         if cost <= left:
-            kept.add(note.id)
+            chosen.add(note.id)
             left -= cost
-    listed = [note.id for note in reversed(latest) if note.id in kept]
+    listed = [note.id for note in reversed(latest) if note.id in chosen]
     return NotesShown(
         text="\n".join([HEADING, *(lines[one] for one in listed)]) if listed else "",
         shown=tuple(listed),
-        left_out=tuple(note.id for note in reversed(latest) if note.id not in kept),
+        left_out=tuple(note.id for note in reversed(latest) if note.id not in chosen),
     )

@@ -275,16 +275,16 @@ class _Erasure:
         if blobs is None:
             return
         for conversation_id in await _with_blobs(blobs, self._intent.conversation_id):
-            held = await blobs.list(conversation_id)
+            stored = await blobs.list(conversation_id)
             if self._again and await self._scope.store.get(conversation_id) is not None:
                 # Turns stored since the erasure began may refer to the same images.
                 used = await _pictures_in(self._scope.store, conversation_id)
-                gone = [digest for digest in held if digest not in used]
+                gone = [digest for digest in stored if digest not in used]
                 for digest in gone:
                     await blobs.remove(conversation_id, digest)
                 self._erased.update(blobs=len(gone))
             else:
-                self._erased.update(blobs=len(held))
+                self._erased.update(blobs=len(stored))
                 await blobs.delete(conversation_id)
 
     async def _drop_name(self) -> None:

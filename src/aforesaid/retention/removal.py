@@ -116,7 +116,7 @@ class Removal:
         receipt = await erase(self.scope, conversation_id)
         if conversation_id is not None:
             erased = parse_uuid(conversation_id, field="conversation_id")
-            await self._lifetimes.change(lambda known: known.without([erased]))
+            await self._lifetimes.change(lambda rules: rules.without([erased]))
         events.erased(receipt.erased.get("conversations", 0), conversation_id)
         return receipt
 

@@ -84,8 +84,8 @@ class Lifetimes:
             raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
         inheriting = {parse_uuid(one, field="inherit") for one in inherit}
         await self.change(
-            lambda known: replace(
-                rules, conversations={**known.without(inheriting).conversations, **rules.conversations}
+            lambda current: replace(
+                rules, conversations={**current.without(inheriting).conversations, **rules.conversations}
             )
         )
         return await self.apply_retention()
@@ -137,11 +137,11 @@ class Lifetimes:
     async def change(self, change: Any) -> None:
         """Change the rules. Retry after a concurrent change, so that none is lost."""
         while True:
-            known, version = await self._rules()
+            current, version = await self._rules()
             # Rules of removed conversations would accumulate in the document for ever.
-            gone = [one for one in known.conversations if await self.store.get(one) is None]
-            rules = change(known.without(gone))
-            if rules == known:
+            removed = [one for one in current.conversations if await self.store.get(one) is None]
+            rules = change(current.without(removed))
+            if rules == current:
                 return
             try:
                 await self.store.put_document(
@@ -192,7 +192,7 @@ class Lifetimes:
     async def remember(self, conversation_id: str, ttl: Lifetime) -> None:
         """Store a lifetime that was set for one conversation. It takes precedence over every other rule."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        await self.change(lambda known: known.for_conversation(conversation_id, ttl))
+        await self.change(lambda rules: rules.for_conversation(conversation_id, ttl))
 
     async def _every_record(self) -> list[Conversation]:
         return [record async for record in every_record(self.store)]

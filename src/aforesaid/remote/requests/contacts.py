@@ -42,7 +42,7 @@ class ContactCalls(Calls):
         notes: str | None = None,
         client_id: str | None = None,
     ) -> Call[Contact]:
-        given = {
+        fields = {
             "name": name,
             "nicknames": nicknames,
             "company": company,
@@ -52,7 +52,7 @@ class ContactCalls(Calls):
         }
         key = new_id() if client_id is None else parse_uuid(client_id, field="client_id")
         # Not retried: a second attempt would find the id taken by the first.
-        body = {**parse_fields(given), "client_id": key}
+        body = {**parse_fields(fields), "client_id": key}
         return self._call("POST", "clients", body=body, read=_contact, repeatable=False)
 
     def get(self, client_id: str) -> Call[Contact]:
@@ -84,7 +84,7 @@ class ContactCalls(Calls):
         notes: str | None = None,
         clear: Collection[str] = (),
     ) -> Call[Contact]:
-        given = {
+        fields = {
             "name": name,
             "nicknames": nicknames,
             "company": company,
@@ -92,7 +92,7 @@ class ContactCalls(Calls):
             "phone": phone,
             "notes": notes,
         }
-        changes = parse_fields({field: value for field, value in given.items() if value is not None})
+        changes = parse_fields({field: value for field, value in fields.items() if value is not None})
         body = {**changes, **dict.fromkeys(cleared_fields(clear))}
         return self._call("PATCH", "clients", _key(client_id), body=body, read=_contact)
 
