@@ -93,13 +93,10 @@ class ManagerMethods:
 
 
 @validated
-class RemoteManager(AsyncFace, ManagerMethods):
-    """One owner's conversations behind a server; returned by `memory.of(owner)`."""
+class OwnerHandle:
+    """The members of a manager that need no answer of the server."""
 
-    def __init__(self, calls: OwnerCalls, sender: AsyncSender, unstored: UnstoredTurns | None = None) -> None:
-        self.calls = calls
-        self.sender = sender
-        self.unstored = UnstoredTurns() if unstored is None else unstored
+    calls: OwnerCalls
 
     @property
     def owner(self) -> str:
@@ -116,28 +113,6 @@ class RemoteManager(AsyncFace, ManagerMethods):
         """The settings of this client; if none were given, the server uses its own."""
         return self.calls.config
 
-    @property
-    def degraded(self) -> bool:
-        """Always False: the server reports it with each answer, in `context.report.degraded` and
-        `findings.degraded`."""
-        return False
-
-    @property
-    def store(self) -> ConversationStore:
-        _not_available("the store")
-
-    @property
-    def scope(self) -> OwnerScope:
-        _not_available("the owner scope")
-
-    @property
-    def searcher(self) -> Any:
-        _not_available("the searcher")
-
-    @property
-    def images(self) -> Any:
-        _not_available("the image store")
-
     def now(self) -> datetime:
         """Return this machine's time."""
         return datetime.now(UTC)
@@ -153,6 +128,42 @@ class RemoteManager(AsyncFace, ManagerMethods):
         other = copy(self)
         other.calls = self.calls.idling_after(idle_after)
         return other
+
+    def calibrate(self, context: Context, usage: Any) -> float | None:
+        """Calibrate the token estimator with the usage that a provider reported for this context."""
+        return calibrated(self.intake.counter, context, usage)
+
+
+@validated
+class RemoteManager(AsyncFace, ManagerMethods, OwnerHandle):
+    """One owner's conversations behind a server; returned by `memory.of(owner)`."""
+
+    def __init__(self, calls: OwnerCalls, sender: AsyncSender, unstored: UnstoredTurns | None = None) -> None:
+        self.calls = calls
+        self.sender = sender
+        self.unstored = UnstoredTurns() if unstored is None else unstored
+
+    @property
+    def degraded(self) -> bool:
+        """Always False: the server reports it with each answer, in `context.report.degraded` and
+        `findings.degraded`."""
+        return False
+
+    @property
+    def store(self) -> ConversationStore:
+        not_available("the store")
+
+    @property
+    def scope(self) -> OwnerScope:
+        not_available("the owner scope")
+
+    @property
+    def searcher(self) -> Any:
+        not_available("the searcher")
+
+    @property
+    def images(self) -> Any:
+        not_available("the image store")
 
     @property
     def clients(self) -> RemoteContacts:
@@ -187,49 +198,14 @@ class RemoteManager(AsyncFace, ManagerMethods):
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
         return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
 
-    def calibrate(self, context: Context, usage: Any) -> float | None:
-        """Calibrate the token estimator with the usage that a provider reported for this context."""
-        return calibrated(self.intake.counter, context, usage)
-
 
 @validated
-class SyncManager(SyncFace, ManagerMethods):
+class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
     """One owner's conversations behind a server, sync; returned by `client.of(owner)`."""
 
     def __init__(self, calls: OwnerCalls, sender: SyncSender) -> None:
         self.calls = calls
         self.sender = sender
-
-    @property
-    def owner(self) -> str:
-        """The owner of this handle."""
-        return self.calls.owner
-
-    @property
-    def intake(self) -> Intake:
-        """Converts input to messages. The server counts tokens and stores images."""
-        return self.calls.intake
-
-    @property
-    def config(self) -> ConversationConfig:
-        """The settings of this client; if none were given, the server uses its own."""
-        return self.calls.config
-
-    def now(self) -> datetime:
-        """Return this machine's time."""
-        return datetime.now(UTC)
-
-    def counting_with(self, counter: TokenCounter) -> "SyncManager":
-        """Return this manager with another token counter, which the server must also have."""
-        return SyncManager(self.calls.counting_with(counter), self.sender)
-
-    def calibrate(self, context: Context, usage: Any) -> float | None:
-        """Adjust the token counter to a provider's reported usage for this context."""
-        return calibrated(self.intake.counter, context, usage)
-
-    def idling_after(self, idle_after: timedelta | None) -> "SyncManager":
-        """Return this manager with another idle time after which a session starts a new conversation."""
-        return SyncManager(self.calls.idling_after(idle_after), self.sender)
 
     def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> "SyncTurn":
         """Return a turn that is stored when its `with` block ends without an error."""
@@ -301,7 +277,8 @@ class SyncTurn(TurnDraft):
             )
 
 
-def _not_available(what: str) -> NoReturn:
+def not_available(what: str) -> NoReturn:
+    """Raise `InvalidSetting` for a part of a local memory that a server does not offer."""
     raise InvalidSetting(
         f"{what} is not available through a server: open the store's URL instead", field="url"
     )

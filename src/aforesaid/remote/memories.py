@@ -10,7 +10,7 @@ import msgspec
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend
-from aforesaid.errors import InvalidSetting, StoreUnavailable
+from aforesaid.errors import StoreUnavailable
 from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import reached_mark
@@ -19,7 +19,7 @@ from aforesaid.model.ids import IdSource, new_id
 from aforesaid.protocol.bodies import HealthBody
 from aforesaid.remote.addresses import Server, server_at
 from aforesaid.remote.calls import Call, path_of
-from aforesaid.remote.managers import RemoteManager, SyncManager
+from aforesaid.remote.managers import RemoteManager, SyncManager, not_available
 from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.requests.base import VERSION
 from aforesaid.remote.responses import reader
@@ -92,11 +92,11 @@ class RemoteMemory(_ClientBase):
 
     @property
     def backend(self) -> Backend:
-        _not_available("the store")
+        not_available("the store")
 
     @property
     def search_resources(self) -> NoReturn:
-        _not_available("the search index")
+        not_available("the search index")
 
     def of(self, owner: str) -> RemoteManager:
         """Return the handle of one owner. Calls raise `NotAllowed` if the key does not cover the owner."""
@@ -158,16 +158,16 @@ class RemoteMemory(_ClientBase):
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
     async def archive_old(self, archiving: "Archiving | None" = None) -> int:
-        _not_available("archiving by age")
+        not_available("archiving by age")
 
     async def resume_erasures(self) -> NoReturn:
-        _not_available("resuming erasures")
+        not_available("resuming erasures")
 
     async def sweep(self) -> int:
-        _not_available("the sweep")
+        not_available("the sweep")
 
     def scope(self, owner: str) -> NoReturn:
-        _not_available("the owner scope")
+        not_available("the owner scope")
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -275,9 +275,3 @@ def _check_server(document: Any) -> None:
     body = msgspec.convert(document, HealthBody)
     if "server" not in document:
         raise KeyError(body.status)
-
-
-def _not_available(what: str) -> NoReturn:
-    raise InvalidSetting(
-        f"{what} is not available through a server: open the store's URL instead", field="url"
-    )
