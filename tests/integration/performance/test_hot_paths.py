@@ -46,7 +46,7 @@ def test_the_usual_is_not_out_of_date(bench: Bench, path: str, usual: Usual) -> 
 
 
 def test_a_slip_of_two_is_caught(bench: Bench, path: str) -> None:
-    """ContextExtras what is usual now, so that it is the slip that is seen."""
+    """Compare with the current cost, so that only the slip counts."""
     ours, _ = steps_of(bench, path)
     slipped = twice(ours)
     assert calls(slipped) > calls(ours) * MORE
