@@ -5,8 +5,9 @@ Assistant.
 so an integration can pass its own values in and use the results unchanged.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal, Protocol, cast
@@ -16,9 +17,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid.agents.loop import AgenticLoop, Answer, Tools, as_registry
+from aforesaid.agents.loop import AgenticLoop, Answer, Tools, as_question, as_registry
+from aforesaid.agents.runners import HistoryLoop, TurnRunner
 from aforesaid.agents.stored_turns import Specialist, answer_turn, remove_if_unchanged, running_turn
 from aforesaid.agents.supervisor import apology_for
+from aforesaid.contracts.histories import HistoryStore
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,
@@ -33,6 +36,7 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
+from aforesaid.stores.histories import as_store
 from aforesaid.telemetry import describe
 from aforesaid.windows import WindowPolicy
 
@@ -148,8 +152,11 @@ def user_or_device(user_input: EntityInput) -> str:
 class ConversationEntity:
     """An assistant that remembers the last turns of each conversation.
 
+    - `loop`: `run(user_text, chat_history=…, tools=…)` answers an input.
     - `memory`: a `Memory` with one owner per user or device (see `owner_of`), or the manager of a single
       owner. By default conversations are kept in this process.
+    - `store`: in place of a memory, a store of histories with `load`, `save`, `delete` and `purge_expired`.
+      It receives the ids of the inputs, and the last `max_history_turns` turns of each.
     - `max_history_turns`: turns sent to the model; 0 sends all.
     - `auto_create_conversation_id`: start a conversation for an input without an id and return its id.
       Otherwise such an input is answered without history and not stored.
@@ -158,21 +165,28 @@ class ConversationEntity:
 
     def __init__(
         self,
-        loop: AgenticLoop,
+        loop: AgenticLoop | TurnRunner,
         *,
         tools: Tools | Callable[[ManagerProtocol], Tools] = None,
         memory: MemoryProtocol | ManagerProtocol | None = None,
+        store: HistoryStore | None = None,
         max_history_turns: int = DEFAULT_TURNS,
         auto_create_conversation_id: bool = False,
         owner_of: OwnerOf = user_or_device,
         apology: Callable[[BaseException], str] = apology_for,
     ) -> None:
         _check_turns(max_history_turns)
+        if memory is not None and store is not None:
+            raise InvalidInput("pass memory or store, not both", field="store", value=store)
         self._loop = loop
         self._tools = tools
         is_memory = hasattr(memory, "of")
         self._memory = cast(MemoryProtocol, memory) if is_memory else None
-        self._manager = ConversationManager(ttl=None) if memory is None else cast(ManagerProtocol, memory)
+        self._store = store
+        derived = None if store is None else as_store(store)
+        own = ConversationManager(derived, ttl=None) if memory is None else memory
+        self._manager = cast(ManagerProtocol, own)
+        self._clearing: set[asyncio.Task[None]] = set()
         self._trims_log = memory is None and max_history_turns > 0
         # A sent window contains the question as one more turn; a stored one does not.
         self._send_policy = WindowPolicy(max_turns=max_history_turns and max_history_turns + 1)
@@ -183,6 +197,7 @@ class ConversationEntity:
 
     async def async_process(self, user_input: EntityInput) -> ConversationResult:
         """Answer an input. A failed turn leaves the history unchanged and returns an apology."""
+        await self._cleared()
         conversation_id = user_input.conversation_id
         if conversation_id is None and self._auto_create:
             conversation_id = str(uuid4())
@@ -196,13 +211,39 @@ class ConversationEntity:
             return self._apologize(user_input, conversation_id, error)
         return _answer_result(user_input, conversation_id, answer)
 
-    async def clear_history(self, conversation_id: str, user_input: EntityInput | None = None) -> None:
-        """Delete a conversation if it exists.
+    def clear_history(self, conversation_id: str, user_input: EntityInput | None = None) -> Awaitable[None]:
+        """Delete a conversation if it exists. A plain call takes effect before the next input is answered;
+        await the result to wait for it.
 
         `user_input` selects the owner as in `async_process`; by default the conversation of this id is
         deleted for all owners. Only conversations that the entity has answered in are deleted.
         """
+        work = self._clear(_session(conversation_id), user_input)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(work)
+            return _Done()
+        return self._keep(loop.create_task(work))
+
+    def _keep(self, task: "asyncio.Task[None]") -> "asyncio.Task[None]":
+        self._clearing.add(task)
+        task.add_done_callback(self._clearing.discard)
+        task.add_done_callback(_log_failure)
+        return task
+
+    async def _cleared(self) -> None:
+        """Wait until the histories are deleted that plain calls of `clear_history` named."""
+        here = asyncio.get_running_loop()
+        tasks = [task for task in self._clearing if task.get_loop() is here]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _clear(self, conversation_id: str, user_input: EntityInput | None) -> None:
         tag = _tag(conversation_id)
+        if self._store is not None:
+            await _forget_session(self._manager, conversation_id)
+            return
         if user_input is not None:
             await _forget(self._manager_for(user_input), tag)
             return
@@ -230,18 +271,23 @@ class ConversationEntity:
     async def _answer(self, user_input: EntityInput, conversation_id: str | None) -> Answer:
         manager = self._manager_for(user_input)
         tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
-        question = self._loop.question(user_input.text)
-        loop = self._loop.with_instructions(getattr(user_input, "extra_system_prompt", None))
+        loop = HistoryLoop(self._loop_for(user_input))
+        question = loop.question(as_question(user_input.text, field="user_text"))
         specialist = Specialist(loop=loop, tools=tools, policy=self._send_policy)
         if conversation_id is None:
             return await self._answer_alone(manager, specialist, question)
         return await self._answer_in(manager, conversation_id, specialist, question)
 
+    def _loop_for(self, user_input: EntityInput) -> TurnRunner:
+        if not isinstance(self._loop, AgenticLoop):
+            return self._loop
+        return self._loop.with_instructions(getattr(user_input, "extra_system_prompt", None))
+
     async def _answer_in(
         self, manager: ManagerProtocol, conversation_id: str, specialist: Specialist, question: Message
     ) -> Answer:
         existing = await manager.session(_session(conversation_id))
-        record = existing or await _create_conversation(manager, conversation_id)
+        record = existing or await self._create_conversation(manager, conversation_id)
         # Another process may have created it in the meantime, with messages.
         is_new = existing is None and not record.message_count
         undo = partial(remove_if_unchanged, manager, record) if is_new else None
@@ -258,7 +304,7 @@ class ConversationEntity:
         reach the user.
         """
         try:
-            await _label(manager, record, conversation_id)
+            await self._label(manager, record, conversation_id)
             await self._trim(manager, record)
         except Exception as error:  # noqa: BLE001  a store may raise anything
             log.warning("a conversation could not be labelled or trimmed: %s", describe(error))
@@ -288,6 +334,24 @@ class ConversationEntity:
             except RevisionConflict:
                 return  # a concurrent turn changed the log and trims it
 
+    async def _create_conversation(self, manager: ManagerProtocol, conversation_id: str) -> Conversation:
+        """Create and label the conversation of a first turn. It must exist before the answer, so that notes
+        made in the turn refer to it and are erased with it.
+        """
+        record = await manager.get_or_create_conversation(_session(conversation_id), channel="voice")
+        return await self._label(manager, record, conversation_id)
+
+    async def _label(
+        self, manager: ManagerProtocol, record: Conversation, conversation_id: str
+    ) -> Conversation:
+        """Return the record with the entity's tags. Another surface may have created the conversation."""
+        tag = _tag(conversation_id)
+        # A store of histories has no tags: the name alone finds the conversation.
+        if self._store is not None or tag in record.tags:
+            return record
+        current = await manager.get_conversation(record.id)
+        return await manager.update_metadata(record.id, tags=(*current.tags, LABEL, tag))
+
     def _apologize(
         self, user_input: EntityInput, conversation_id: str | None, error: BaseException
     ) -> ConversationResult:
@@ -296,21 +360,23 @@ class ConversationEntity:
         return replace(apology, response=response, stored=False)
 
 
-async def _create_conversation(manager: ManagerProtocol, conversation_id: str) -> Conversation:
-    """Create and label the conversation of a first turn. It must exist before the answer, so that notes made
-    in the turn refer to it and are erased with it.
-    """
-    record = await manager.get_or_create_conversation(_session(conversation_id), channel="voice")
-    return await _label(manager, record, conversation_id)
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("a history could not be deleted: %s", describe(error))
 
 
-async def _label(manager: ManagerProtocol, record: Conversation, conversation_id: str) -> Conversation:
-    """Return the record with the entity's tags. Another surface may have created the conversation."""
-    tag = _tag(conversation_id)
-    if tag in record.tags:
-        return record
-    current = await manager.get_conversation(record.id)
-    return await manager.update_metadata(record.id, tags=(*current.tags, LABEL, tag))
+class _Done:
+    """An awaitable without anything left to wait for."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+async def _forget_session(manager: ManagerProtocol, conversation_id: str) -> None:
+    record = await manager.session(conversation_id)
+    if record is not None:
+        await manager.delete_conversation(record.id)
 
 
 async def _forget(manager: ManagerProtocol, tag: str) -> None:

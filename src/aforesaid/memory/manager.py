@@ -19,6 +19,7 @@ from aforesaid.contracts import (
     Entry,
     TokenCounter,
 )
+from aforesaid.contracts.histories import HistoryStore
 from aforesaid.dialects import Request
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.images import ImagePolicy, OwnerImages
@@ -48,6 +49,7 @@ from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
 from aforesaid.speech.interruptions import note_interruption
 from aforesaid.stores.blobs import BlobStore
+from aforesaid.stores.histories import as_store
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.summaries.records import Summary
 from aforesaid.summaries.service import Summaries, SummaryResources
@@ -74,12 +76,13 @@ log = logging.getLogger("aforesaid.manager")
 class ConversationManager:
     """One owner's conversations: start, append, read, change, remove.
 
-    `memory.of(owner)` returns one. Created directly without a store, it stores in memory only.
+    `memory.of(owner)` returns one. Created directly without a store, it stores in memory only. A store of
+    histories (`load`, `save`, `delete`, `purge_expired`) is enough for conversations and contexts.
     """
 
     def __init__(
         self,
-        store: ConversationStore | None = None,
+        store: ConversationStore | HistoryStore | None = None,
         *,
         config: ConversationConfig | None = None,
         ids: IdSource = new_id,
@@ -445,10 +448,10 @@ def _contact_resources() -> "ContactResources":
     return ContactResources()
 
 
-def _scope(store: ConversationStore | None, blobs: BlobStore | None) -> OwnerScope:
+def _scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | None) -> OwnerScope:
     """Return a scope with the given store, or with a new in-memory store."""
     if store is not None:
-        return OwnerScope(owner="default", store=store, blobs=blobs)
+        return OwnerScope(owner="default", store=as_store(store), blobs=blobs)
     backend = InMemoryBackend()
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 

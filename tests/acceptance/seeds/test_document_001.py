@@ -61,17 +61,15 @@ class MyStore:
 
 
 @pytest.mark.requirement("001-020", "001-021")
-@pytest.mark.xfail(strict=True, reason="001-020")
 async def test_an_entity_accepts_a_store_of_four_methods() -> None:
-    entity_class: Any = ChatterboxConversationEntity
     store = MyStore()
-    entity = entity_class(AgenticLoop(Scripted("hello")), store=store)
+    entity = ChatterboxConversationEntity(AgenticLoop(Scripted("hello")), store=store)
     await entity.async_process(ConversationInput("hi", conversation_id="kitchen"))
     assert list(store.histories) == ["kitchen"]
     stored = [(message["role"], message["content"]) for message in store.histories["kitchen"]]
     assert stored == [("user", "hi"), ("assistant", "hello")]
     agent = Scripted("again")
-    later = entity_class(AgenticLoop(agent), store=store)
+    later = ChatterboxConversationEntity(AgenticLoop(agent), store=store)
     await later.async_process(ConversationInput("and now?", conversation_id="kitchen"))
     assert [meaning_of(message).text for message in agent.asked[0].messages] == ["hi", "hello", "and now?"]
     await later.clear_history("kitchen")
