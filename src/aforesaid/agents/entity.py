@@ -329,10 +329,13 @@ class ConversationEntity:
         window = await manager.load_context(record.id, policy=self._keep_policy)
         # A degraded window is incomplete; rewriting the log with it would lose messages.
         if len(window.messages) < current.message_count and not window.report.degraded:
+            waiting = await manager.unanswered(record.id)
             try:
                 await manager.store.rewrite(record.id, window.messages, expected_revision=current.revision)
             except RevisionConflict:
                 return  # a concurrent turn changed the log and trims it
+            for turn in waiting:  # a rewrite removes the conversation's documents
+                await manager.open_turn(record.id, turn.messages)
 
     async def _create_conversation(self, manager: ManagerProtocol, conversation_id: str) -> Conversation:
         """Create and label the conversation of a first turn. It must exist before the answer, so that notes

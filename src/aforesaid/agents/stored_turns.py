@@ -1,5 +1,8 @@
 """Answer a turn in a conversation and store it completely or not at all.
 
+The question is stored as an open turn before an agent is asked. It stays unanswered when the agent fails or
+the process ends.
+
 A `Specialist` is an agent with its description, tools and view of the conversation.
 
 Views are what an agent sees of a conversation that it shares with other agents:
@@ -9,7 +12,7 @@ Views are what an agent sees of a conversation that it shares with other agents:
   may not have those tools.
 - `own`: only its own messages and the user's.
 
-A conversation that was created for a turn is removed when all turns in it fail.
+A conversation that was created for a turn is removed when all turns in it fail and none could be opened.
 """
 
 import logging
@@ -24,6 +27,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
+from aforesaid._internal.deadlines import within
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
 from aforesaid.contracts import Appended, Entry, OnText
@@ -38,6 +42,7 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.interface import ManagerProtocol
+from aforesaid.memory.turns import close_turn
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import following_id
@@ -110,16 +115,20 @@ async def answer_turn(
     user_text: str | Message,
     *,
     on_text: OnText | None = None,
+    is_open: bool = False,
 ) -> Answer:
     """Answer with the specialist's view of the conversation and store the whole turn.
 
-    An error or cancellation before the answer stores nothing. An answer that cannot be stored is returned
-    with the reason in `not_stored`, and its turn is queued (see `unstored`). When the question has an id, the
-    ids of the other messages derive from it: repeating the question, even in another process, stores it once,
-    and returns the stored answer. Raises `AgentError`, `NothingToSend`, and `MessageConflict` when another
-    question has this id.
+    The question is durable before the agent is asked; `is_open` means that the caller has opened the turn. An
+    error or cancellation before the answer leaves it unanswered and the log unchanged. An answer that cannot
+    be stored is returned with the reason in `not_stored`, and its turn is queued (see `unstored`). When the
+    question has an id, the ids of the other messages derive from it: repeating the question, even in another
+    process, stores it once, and returns the stored answer. Raises `AgentError`, `NothingToSend`, and
+    `MessageConflict` when another question has this id.
     """
     question = specialist.loop.question(user_text)
+    if not is_open:
+        await open_question(manager, conversation_id, question)
     policy = await _policy(manager, specialist)
 
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
@@ -137,21 +146,44 @@ async def answer_turn(
         entries = await _stored_turn(manager, conversation_id, messages[0])
         if not entries:
             raise
+        await close_turn(manager, conversation_id, str(question.message_id))
         return await _repeated(manager, answer, entries)
     if isinstance(stored, NotStored):
         return replace(answer, not_stored=stored)
     return replace(answer, stored=stored)
 
 
+async def open_question(manager: ManagerProtocol, conversation_id: str, question: Message) -> None:
+    """Store the question as an open turn. A store that fails does not keep the user from an answer.
+
+    Raises `MessageConflict` when another open question has this id.
+    """
+    try:
+        await within(manager.unstored.patience, manager.open_turn(conversation_id, [question]))
+    except MessageConflict:
+        raise
+    except TimeoutError:
+        log.warning("a question is answered before it is stored: the store did not take it in time")
+    except AforesaidError as error:
+        log.warning("a question is answered before it is stored: %s", describe(error))
+    else:
+        # The conversation has words now, so a failure of the turn must not remove it.
+        _undo.pop(conversation_id, None)
+
+
 async def append_or_queue(
     manager: ManagerProtocol, conversation_id: str, messages: Sequence[Message]
 ) -> Appended | NotStored:
-    """Store a turn whose answer the user gets in any case. When storing fails, queue the turn and retry in
-    the background until the memory is closed. Raises only `MessageConflict`.
+    """Store a turn whose answer the user gets in any case, and close it. When storing fails, queue the turn
+    and retry in the background until the memory is closed. Raises only `MessageConflict`.
     """
-    return await manager.unstored.store(
+    stored = await manager.unstored.store(
         manager.owner, conversation_id, messages, manager.append, now=manager.now()
     )
+    turn_id = messages[0].message_id
+    if turn_id is not None and not isinstance(stored, NotStored):
+        await close_turn(manager, conversation_id, turn_id)
+    return stored
 
 
 async def _stored_turn(manager: ManagerProtocol, conversation_id: str, question: Message) -> Sequence[Entry]:

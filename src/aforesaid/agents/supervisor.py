@@ -12,6 +12,7 @@ from aforesaid.agents.stored_turns import (
     Specialist,
     Undo,
     answer_turn,
+    open_question,
     remove_if_unchanged,
     running_turn,
     visible_messages,
@@ -107,8 +108,9 @@ class SupervisorAgent:
         """Answer a query and store the whole turn with `agent_name`. Return the answer as text.
 
         `conversation_id` selects the conversation; by default it is the session's, created on demand. When
-        the turn fails, the history stays unchanged and the text is an apology. An answer that cannot be
-        stored is returned and queued; `answer_or_apology` reports that in `Answer.not_stored`.
+        the turn fails, the history stays unchanged, the query stays as an open turn (`answer_unanswered`),
+        and the text is an apology. An answer that cannot be stored is returned and queued;
+        `answer_or_apology` reports that in `Answer.not_stored`.
         """
         question = _question(query, content_type)
         # A wrong id is the caller's mistake and raises; later errors become an apology.
@@ -144,7 +146,8 @@ class SupervisorAgent:
         on_text: OnText | None = None,
         undo: Undo | None = None,
     ) -> Answer:
-        """Return the answer with the messages of its turn. Errors are raised and leave no trace.
+        """Return the answer with the messages of its turn. Errors are raised and leave the question
+        unanswered and the log unchanged.
 
         `undo` removes the conversation that was created for this turn. It is called when the turn fails
         and no other turn runs there.
@@ -189,11 +192,29 @@ class SupervisorAgent:
         undo: Undo | None = None,
     ) -> Answer:
         async with running_turn(conversation_id, undo=undo):
+            manager = self.conversation_manager
+            question = manager.intake.completed(question)
+            await open_question(manager, conversation_id, question)  # a router may fail, too
             specialist = await self._specialist_for(question, conversation_id)
             log.debug("%s answers in conversation %s", specialist.name, conversation_id)
             return await answer_turn(
-                self.conversation_manager, conversation_id, specialist, question, on_text=on_text
+                manager, conversation_id, specialist, question, on_text=on_text, is_open=True
             )
+
+    async def answer_unanswered(
+        self, conversation_id: str, *, on_text: OnText | None = None
+    ) -> list[Answer | Apology]:
+        """Answer the open turns of a conversation, oldest first: questions whose agent failed or whose
+        process ended. Return an answer or an apology for each. Turns that are being answered elsewhere are
+        stored once.
+        """
+        manager = self.conversation_manager
+        answers: list[Answer | Apology] = []
+        for turn in await manager.unanswered(conversation_id):
+            # The supervisor opens a turn with the question only.
+            question = turn.messages[0]
+            answers.append(await self.answer_or_apology(question, "", conversation_id, on_text=on_text))
+        return answers
 
     async def _specialist_for(self, question: Message, conversation_id: str) -> Specialist:
         default = next(iter(self._specialists.values()))

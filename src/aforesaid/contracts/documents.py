@@ -26,6 +26,12 @@ class Document(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
 
 
+OPEN_TURNS = "open_turns"
+"""The kind of a conversation's open turns: words that have no answer yet, and so are not in the log. Unlike
+other documents of a conversation they are not derived from the log, and `ConversationStore.replace` leaves
+them.
+"""
+
 LARGEST_DOCUMENT = 16 * 1024 * 1024
 """The most bytes of data in one document."""
 LONGEST_KIND = 200

@@ -147,7 +147,8 @@ class ConversationStore(Protocol):
         """Replace the message that has the same id. This is the only way to change a stored message.
 
         Place, time, role and storing time stay; the revisions of entry and record increase. Data derived from
-        the log is removed unless the content is the same and only labels differ. Raise `MessageNotFound`.
+        the log is removed unless the content is the same and only labels differ. Open turns stay. Raise
+        `MessageNotFound`.
         """
         ...
 

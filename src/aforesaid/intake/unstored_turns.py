@@ -88,7 +88,8 @@ class UnstoredTurns:
         first_pause: float = FIRST_PAUSE,
         closing: float = CLOSING_SECONDS,
     ) -> None:
-        self._patience = patience
+        self.patience = patience
+        """Seconds that a user waits for the store."""
         self._most_bytes = most_bytes
         self._first_pause = first_pause
         self._closing = closing
@@ -121,11 +122,11 @@ class UnstoredTurns:
         Raise only `MessageConflict`: the store then has another turn with these ids.
         """
         try:
-            return await within(self._patience, self._in_order(owner, conversation_id, messages, append))
+            return await within(self.patience, self._in_order(owner, conversation_id, messages, append))
         except MessageConflict:
             raise
         except TimeoutError:
-            late = StoreUnavailable(f"the store did not take the turn within {self._patience:g} s")
+            late = StoreUnavailable(f"the store did not take the turn within {self.patience:g} s")
             return self._queue_or_drop((owner, conversation_id), messages, append, late, now)
         except Exception as error:  # noqa: BLE001  the edge of any store: the answer still reaches the user
             return self._queue_or_drop((owner, conversation_id), messages, append, _translated(error), now)
@@ -212,7 +213,7 @@ class UnstoredTurns:
         before = len(self)
         for owner, conversation_id in list(self._queues):
             try:
-                await within(self._patience, self.flush(owner, conversation_id))
+                await within(self.patience, self.flush(owner, conversation_id))
             except TimeoutError:
                 continue
             except Exception as error:  # noqa: BLE001  the edge of a background task: it tries again

@@ -21,6 +21,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
 from aforesaid.model.lifetimes import Applied, Archiving, RetentionRules
 from aforesaid.model.messages import ContentType, Message, Role
+from aforesaid.model.open_turns import OpenTurn
 from aforesaid.notes.records import Note, Source
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.settings import ConversationConfig
@@ -174,8 +175,23 @@ class ManagerProtocol(Protocol):
     ) -> Appended:
         """Store a whole turn in the session's conversation; create one when there is none."""
 
-    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
+    def turn(
+        self,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
+    ) -> TurnInProgress:
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
+
+    async def open_turn(self, conversation_id: str, messages: Sequence[Message]) -> OpenTurn:
+        """Store the words of a turn that has no answer yet, outside the log."""
+
+    async def unanswered(self, conversation_id: str) -> "list_[OpenTurn]":
+        """Return the open turns of a conversation, oldest first."""
+
+    async def discard_turn(self, conversation_id: str, turn_id: str) -> bool:
+        """Remove an open turn with its words; return whether there was one."""
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """Return a page of the log, counted from the oldest message, without unreadable messages."""

@@ -25,6 +25,7 @@ from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.images import ImagePolicy, OwnerImages
 from aforesaid.intake.messages import Intake, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.open_turns import OpenTurns
 from aforesaid.memory.records import Records, readable
 from aforesaid.memory.search import Search
 from aforesaid.memory.turns import TurnInProgress
@@ -41,6 +42,7 @@ from aforesaid.model.conversations import (
 )
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
+from aforesaid.model.open_turns import OpenTurn
 from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
 from aforesaid.retention.copies import OwnerCopies
@@ -123,6 +125,7 @@ class ConversationManager:
         self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries)
+        self._open_turns = OpenTurns(store, intake)
         self._searches = Search(self.searcher, intake, config)
         self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
         self._records = Records(
@@ -283,9 +286,18 @@ class ConversationManager:
             await self.store.update(record.id, await self._lifetimes.with_lifetime(record.id, merged))
         return await self.append(record.id, messages)
 
-    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
-        """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
-        return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
+    def turn(
+        self,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
+    ) -> TurnInProgress:
+        """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise.
+
+        `await turn.open()` stores the user's words before the answer. `answering` continues an open turn.
+        """
+        return TurnInProgress(self, conversation_id, expected_revision=expected_revision, answering=answering)
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """Return a page of the log, counted from the oldest message, without unreadable messages."""
@@ -324,6 +336,10 @@ class ConversationManager:
         return await self._summaries.extend(conversation_id, until)
 
     # Delegated to the parts
+
+    open_turn = delegate("_open_turns", OpenTurns.open_turn)
+    unanswered = delegate("_open_turns", OpenTurns.unanswered)
+    discard_turn = delegate("_open_turns", OpenTurns.discard_turn)
 
     summary = delegate("_summaries", Summaries.summary)
 

@@ -25,6 +25,7 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.open_turns import has_open_turns
 from aforesaid.model.clock import to_micros
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, check_span
@@ -263,11 +264,13 @@ class SessionManager:
         self.conversation_manager.session_sweeps[self.conversation_manager.owner] = now
 
     async def _remove_if_unused(self, record: Conversation) -> bool:
-        """Remove the conversation if it has no message, no metadata and no session; return whether it is
-        gone.
+        """Remove the conversation if it has no message, no open turn, no metadata and no session; return
+        whether it is gone.
         """
         try:
             if not _is_blank(record) or await self.sessions_of(record.id):
+                return False
+            if await has_open_turns(self._store, record.id):
                 return False
             await self._store.delete(record.id, expected_revision=record.revision)
         except ConversationNotFound:

@@ -1,5 +1,9 @@
-"""A turn in progress: collected in memory, stored completely or not at all."""
+"""A turn in progress: collected in memory, stored completely or not at all.
 
+A turn may be opened first: its words are then durable before the answer exists (`memory/open_turns.py`).
+"""
+
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
@@ -7,11 +11,15 @@ from typing import Any, Protocol, Self
 
 from aforesaid.contracts import Appended
 from aforesaid.dialects import Request
-from aforesaid.errors import AforesaidError
+from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
+from aforesaid.model.open_turns import OpenTurn
+from aforesaid.telemetry import describe
 from aforesaid.windows import write_request
+
+log = logging.getLogger("aforesaid.turns")
 
 
 class TurnTarget(Protocol):
@@ -36,15 +44,45 @@ class TurnTarget(Protocol):
     ) -> Appended:
         """Store the turn."""
 
+    async def open_turn(self, conversation_id: str, messages: Sequence[Message]) -> OpenTurn:
+        """Store the words of a turn that has no answer yet."""
+
+    async def discard_turn(self, conversation_id: str, turn_id: str) -> bool:
+        """Remove an open turn."""
+
+
+async def close_turn(manager: TurnTarget, conversation_id: str, turn_id: str) -> None:
+    """Remove an open turn whose messages are in the log now. An error changes nothing: `unanswered` leaves
+    out and removes turns that are in the log.
+    """
+    try:
+        await manager.discard_turn(conversation_id, turn_id)
+    except AforesaidError as error:
+        log.info("an answered turn is not closed yet: %s", describe(error))
+
 
 class TurnDraft:
     """The messages of a turn, collected. Subclasses store them."""
 
-    def __init__(self, intake: Intake, conversation_id: str, *, expected_revision: int | None = None) -> None:
+    def __init__(
+        self,
+        intake: Intake,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
+    ) -> None:
+        if answering is not None and answering.conversation_id != conversation_id:
+            raise InvalidInput(
+                f"answering must be of this conversation; got one of {answering.conversation_id}",
+                field="answering",
+                value=answering.conversation_id,
+            )
         self._intake = intake
         self._conversation_id = conversation_id
         self._expected_revision = expected_revision
-        self._messages: list[Message] = []
+        self._open_turn = answering
+        self._messages: list[Message] = [] if answering is None else list(answering.messages)
         self._is_over = False
         self.stored: Appended | None = None
 
@@ -110,14 +148,28 @@ class TurnInProgress(TurnDraft):
     """The turn that `manager.turn(conversation_id)` returns: add messages, then leave the block to store
     them.
 
-    When the block raises or is cancelled, nothing is stored. Afterwards `stored` is the result of the append.
+    When the block raises or is cancelled, nothing is added to the log. The words of a turn that was opened
+    stay, unanswered. Afterwards `stored` is the result of the append.
     """
 
     def __init__(
-        self, manager: TurnTarget, conversation_id: str, *, expected_revision: int | None = None
+        self,
+        manager: TurnTarget,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
     ) -> None:
-        super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
+        super().__init__(
+            manager.intake, conversation_id, expected_revision=expected_revision, answering=answering
+        )
         self._manager = manager
+
+    async def open(self) -> OpenTurn:
+        """Make the messages so far durable now. If the answer fails, `manager.unanswered` returns them."""
+        self._check_open()
+        self._open_turn = await self._manager.open_turn(self._conversation_id, self._messages)
+        return self._open_turn
 
     async def load_context(self, agent_name: str | None = None) -> Context:
         """Build the context of the conversation and this turn, with a report: always a valid request."""
@@ -147,3 +199,5 @@ class TurnInProgress(TurnDraft):
             self.stored = await self._manager.append(
                 self._conversation_id, self._messages, expected_revision=self._expected_revision
             )
+            if self._open_turn is not None:
+                await close_turn(self._manager, self._conversation_id, self._open_turn.id)

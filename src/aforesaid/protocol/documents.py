@@ -18,6 +18,7 @@ from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Conversation, Page
 from aforesaid.model.lifetimes import Applied, Lifetime, RetentionRules
 from aforesaid.model.messages import Message
+from aforesaid.model.open_turns import OpenTurn
 
 # JSON, including lone surrogates, which stores accept but UTF-8 cannot represent
 
@@ -119,6 +120,27 @@ def entry_of(document: Mapping[str, Any]) -> Entry:
         stored_at=stored_at,
         message=Message.from_dict(document["message"]).with_(tokens=document.get("tokens", {})),
         unreadable=document.get("unreadable"),
+    )
+
+
+def open_turn_document(turn: OpenTurn) -> Document:
+    """Return the open turn as a document."""
+    return {
+        "id": turn.id,
+        "conversation_id": turn.conversation_id,
+        "messages": [message.to_dict() for message in turn.messages],
+        "opened_at": turn.opened_at,
+    }
+
+
+def open_turn_of(document: Mapping[str, Any]) -> OpenTurn:
+    opened_at = _datetime(document["opened_at"])
+    assert opened_at is not None
+    return OpenTurn(
+        id=document["id"],
+        conversation_id=document["conversation_id"],
+        messages=tuple(Message.from_dict(message) for message in document["messages"]),
+        opened_at=opened_at,
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
+    suppress,
 )
 from copy import copy
 from datetime import UTC, datetime, timedelta
@@ -19,13 +20,14 @@ from typing import Any, NoReturn, Self
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Appended, Change, ConversationStore, TokenCounter
 from aforesaid.dialects import Request
-from aforesaid.errors import InvalidSetting
+from aforesaid.errors import AforesaidError, InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager, calibrated
 from aforesaid.memory.turns import TurnDraft, TurnInProgress
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
+from aforesaid.model.open_turns import OpenTurn
 from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.remote.methods import AsyncFace, CallMethod, SyncFace
 from aforesaid.remote.requests import OwnerCalls
@@ -54,6 +56,9 @@ class ManagerMethods:
     add_message = CallMethod(OwnerCalls.add_message, ConversationManager.add_message)
     _append = CallMethod(OwnerCalls.append, ConversationManager.append)
     append_to_session = CallMethod(OwnerCalls.append_to_session, ConversationManager.append_to_session)
+    open_turn = CallMethod(OwnerCalls.open_turn, ConversationManager.open_turn)
+    unanswered = CallMethod(OwnerCalls.unanswered, ConversationManager.unanswered)
+    discard_turn = CallMethod(OwnerCalls.discard_turn, ConversationManager.discard_turn)
     messages = CallMethod(OwnerCalls.messages, ConversationManager.messages)
     entries = CallMethod(OwnerCalls.entries, ConversationManager.entries)
     clear_history = CallMethod(OwnerCalls.clear_history, ConversationManager.clear_history)
@@ -194,9 +199,15 @@ class RemoteManager(AsyncFace, ManagerMethods, OwnerHandle):
 
     append.__doc__ = ConversationManager.append.__doc__
 
-    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> TurnInProgress:
+    def turn(
+        self,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
+    ) -> TurnInProgress:
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
-        return TurnInProgress(self, conversation_id, expected_revision=expected_revision)
+        return TurnInProgress(self, conversation_id, expected_revision=expected_revision, answering=answering)
 
 
 @validated
@@ -207,9 +218,15 @@ class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
         self.calls = calls
         self.sender = sender
 
-    def turn(self, conversation_id: str, *, expected_revision: int | None = None) -> "SyncTurn":
+    def turn(
+        self,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
+    ) -> "SyncTurn":
         """Return a turn that is stored when its `with` block ends without an error."""
-        return SyncTurn(self, conversation_id, expected_revision=expected_revision)
+        return SyncTurn(self, conversation_id, expected_revision=expected_revision, answering=answering)
 
     @property
     def clients(self) -> SyncContacts:
@@ -241,14 +258,28 @@ class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
 class SyncTurn(TurnDraft):
     """A turn, returned by `manager.turn(conversation_id)`; leaving the `with` block stores its messages.
 
-    If the block raises, nothing is stored. `stored` is the result after the block.
+    If the block raises, nothing is added to the log; the words of an opened turn stay. `stored` is the result
+    after the block.
     """
 
     def __init__(
-        self, manager: SyncManager, conversation_id: str, *, expected_revision: int | None = None
+        self,
+        manager: SyncManager,
+        conversation_id: str,
+        *,
+        expected_revision: int | None = None,
+        answering: OpenTurn | None = None,
     ) -> None:
-        super().__init__(manager.intake, conversation_id, expected_revision=expected_revision)
+        super().__init__(
+            manager.intake, conversation_id, expected_revision=expected_revision, answering=answering
+        )
         self._manager = manager
+
+    def open(self) -> OpenTurn:
+        """Make the messages so far durable now. If the answer fails, `manager.unanswered` returns them."""
+        self._check_open()
+        self._open_turn = opened = self._manager.open_turn(self._conversation_id, self._messages)
+        return opened
 
     def load_context(self, agent_name: str | None = None) -> Context:
         """Return the context of the conversation and this turn, with a report: always a valid request."""
@@ -275,6 +306,9 @@ class SyncTurn(TurnDraft):
             self.stored = self._manager.append(
                 self._conversation_id, self._messages, expected_revision=self._expected_revision
             )
+            if self._open_turn is not None:
+                with suppress(AforesaidError):  # the server leaves out turns that are in the log
+                    self._manager.discard_turn(self._conversation_id, self._open_turn.id)
 
 
 def not_available(what: str) -> NoReturn:

@@ -40,6 +40,7 @@ from aforesaid.server.routes import (
     conversations,
     messages,
     notes,
+    open_turns,
     operations,
     retention,
     search,
@@ -54,6 +55,7 @@ from aforesaid.voice import transcriber_for
 ROUTES = (
     conversations.routes,
     messages.routes,
+    open_turns.routes,
     contexts.routes,
     contexts.summaries,
     sessions.routes,

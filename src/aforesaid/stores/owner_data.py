@@ -13,6 +13,7 @@ from itertools import chain
 from msgspec import Struct
 
 from aforesaid.contracts import (
+    OPEN_TURNS,
     Appended,
     Document,
     Entry,
@@ -260,7 +261,7 @@ class OwnerData(Struct, kw_only=True):
         log.record = touched(log.record, now=now)
         # Derived documents, such as vectors and summaries, may contain the old words.
         if not same_content(before, message):
-            log.documents.clear()
+            log.documents = {at: one for at, one in log.documents.items() if at.kind == OPEN_TURNS}
         self.removals += 1
         return decode_entry(log, slot)
 

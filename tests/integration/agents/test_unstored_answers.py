@@ -291,7 +291,7 @@ async def test_closing_reports_what_was_not_stored(caplog: pytest.LogCaptureFixt
         supervisor = asking(memory.of("erin"), "One.", "Two.")
         await supervisor.process_query("A?", "s1")
         failing.plan = only_append("hang")
-        memory.unstored._patience = 0.05
+        memory.unstored.patience = 0.05
         answer = await supervisor.answer_or_apology("B?", "s1")
         assert isinstance(answer, Answer)
         before = lost.value

@@ -97,7 +97,11 @@ class Acceptance:
 
     async def put_document(self, queue: OwnerQueue, place: Place, data: bytes) -> Document:
         async with queue.decision_lock:
-            action = DocumentPut(kind=place.kind, key=place.key, data=check_data(data))
+            kind, key, holder = place
+            action = DocumentPut(kind=kind, key=key, data=check_data(data), conversation_id=holder)
+            if holder is not None:
+                # The conversation may exist without having been read here. The store decides on replay.
+                queue.view.assume(holder, now=self._now())
             return await self._accept(
                 queue,
                 action,

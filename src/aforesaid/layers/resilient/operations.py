@@ -74,11 +74,12 @@ class TurnAdded(Struct, frozen=True, kw_only=True, tag="append"):
 
 
 class DocumentPut(Struct, frozen=True, kw_only=True, tag="put_document"):
-    """A document of the owner, which replaces the previous version."""
+    """A document of the owner or an open turn of a conversation. It replaces the previous version."""
 
     kind: str
     key: str
     data: bytes
+    conversation_id: str | None = None
 
 
 Action: TypeAlias = Created | Resumed | Bound | Unbound | Updated | TurnAdded | DocumentPut
@@ -97,7 +98,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         match self.action:
             case Created() | Resumed():
                 return self.action.conversation.id
-            case Bound() | Updated() | TurnAdded():
+            case Bound() | Updated() | TurnAdded() | DocumentPut():
                 return self.action.conversation_id
         return None
 
@@ -209,8 +210,10 @@ def apply(operation: Operation, view: View) -> None:
         case TurnAdded(conversation_id=conversation_id) as turn:
             view.assume(conversation_id, now=now)
             owner_data.append(conversation_id, turn.packed(), now=now)
-        case DocumentPut(kind=kind, key=key, data=data):
-            owner_data.put_document(Place(kind, key), data, now=now, expected_version=None)
+        case DocumentPut(kind=kind, key=key, data=data, conversation_id=holder):
+            if holder is not None:
+                view.assume(holder, now=now)
+            owner_data.put_document(Place(kind, key, holder), data, now=now, expected_version=None)
 
 
 async def replay(operation: Operation, store: ConversationStore, turns: ConversationStore) -> Answer:
@@ -231,8 +234,8 @@ async def replay(operation: Operation, store: ConversationStore, turns: Conversa
             return await store.update(conversation_id, changes)
         case TurnAdded() as turn:
             return await _append(turn, turns)
-        case DocumentPut(kind=kind, key=key, data=data):
-            return await store.put_document(kind, key, data)
+        case DocumentPut(kind=kind, key=key, data=data, conversation_id=holder):
+            return await store.put_document(kind, key, data, conversation_id=holder)
     return None
 
 

@@ -199,7 +199,7 @@ class Replayer:
     def _on_stored(self, operation: Operation, answer: Answer) -> None:
         last_known = self._backend.last_known
         self._backend.replayed.add()
-        if isinstance(answer, Document):
+        if isinstance(answer, Document) and answer.conversation_id is None:
             last_known.document(operation.owner, answer)
         if isinstance(answer, Conversation):
             last_known.record(operation.owner, answer)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from msgspec.structs import replace
 
 from aforesaid.contracts import (
+    OPEN_TURNS,
     Appended,
     ConversationStore,
     Document,
@@ -291,7 +292,7 @@ class ResilientStore(StoreWrapper):
         self._last_known.drop(self._owner, replaced.conversation_id)
         return replaced
 
-    # Documents. Those of a conversation are derived from it and can be derived again: they are not spooled.
+    # Documents. Those of a conversation can be derived from it again and are not spooled, except open turns.
 
     async def put_document(
         self,
@@ -309,7 +310,7 @@ class ResilientStore(StoreWrapper):
                 kind, key, data, conversation_id=conversation_id, expected_version=expected_version
             )
 
-        if conversation_id is None and expected_version is None:
+        if (conversation_id is None or kind == OPEN_TURNS) and expected_version is None:
             return await self._calls.write(
                 call,
                 lambda queue: self._acceptance.put_document(queue, place, data),

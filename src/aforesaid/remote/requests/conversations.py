@@ -27,7 +27,16 @@ from aforesaid.model.conversations import (
 )
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.protocol import appended_of, context_of, conversation_of, entry_of, message_document, page_of
+from aforesaid.model.open_turns import OpenTurn
+from aforesaid.protocol import (
+    appended_of,
+    context_of,
+    conversation_of,
+    entry_of,
+    message_document,
+    open_turn_of,
+    page_of,
+)
 from aforesaid.remote.calls import Call
 from aforesaid.remote.requests.base import (
     LARGEST_PAGE,
@@ -244,6 +253,40 @@ class ConversationCalls(Calls):
         # The first attempt needs a key too: the session may move to another conversation before a retry.
         return self._call(
             "POST", "sessions", "turns", read=appended_of, body=body, headers=idempotency_header()
+        )
+
+    def open_turn(self, conversation_id: str, messages: Sequence[Message]) -> Call[OpenTurn]:
+        turn = self._turn(messages)
+        if not turn:
+            raise InvalidInput("messages must contain the user's words", field="messages")
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "open-turns",
+            read=open_turn_of,
+            body={"messages": turn},
+        )
+
+    def unanswered(self, conversation_id: str) -> "Call[list_[OpenTurn]]":
+        return self._call(
+            "GET",
+            "conversations",
+            conversation(conversation_id),
+            "open-turns",
+            read=lambda document: [open_turn_of(one) for one in document["open_turns"]],
+        )
+
+    def discard_turn(self, conversation_id: str, turn_id: str) -> Call[bool]:
+        body = {"turn_id": parse_name(turn_id, field="turn_id")}
+        return self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "open-turns",
+            "discard",
+            read=lambda document: bool(document["discarded"]),
+            body=body,
         )
 
     def _turn(self, messages: Sequence[Message]) -> "list_[dict[str, Any]]":

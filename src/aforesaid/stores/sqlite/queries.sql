@@ -226,6 +226,10 @@ DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind =
 -- Delete all documents derived from a conversation.
 DELETE FROM documents WHERE conversation = ?;
 
+-- name: delete_derived
+-- Delete the documents derived from a conversation's log. Open turns are not derived from it.
+DELETE FROM documents WHERE conversation = ? AND kind <> 'open_turns';
+
 -- name: owners
 -- Return the owners with a conversation or a document of another kind than the given ones, after a given owner, sorted.
 SELECT owner FROM (SELECT DISTINCT owner FROM conversations WHERE owner > ?1 ORDER BY owner LIMIT ?2)

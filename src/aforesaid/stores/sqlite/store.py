@@ -287,7 +287,7 @@ class SQLiteStore(DocumentChecks):
             index_again(db, row, body)
         db.execute(SQL["touch_conversation"], (to_micros(self.now()), key))
         if not keeps_derived:
-            db.execute(SQL["delete_documents"], (key,))
+            db.execute(SQL["delete_derived"], (key,))
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         values = self._named(parse_uuid(conversation_id, field="conversation_id"))

@@ -15,7 +15,11 @@ local revision = string.format('%.0f', tonumber(record[AT.revision]) + 1)
 -- Add first: a key that becomes empty is deleted and loses its expiry.
 redis.call('ZADD', KEYS[2], 0, position .. ':' .. revision .. ':' .. stored_at .. ':' .. body)
 redis.call('ZREM', KEYS[2], member)
-if same == '' then redis.call('UNLINK', KEYS[5]) end
+if same == '' then
+  -- Open turns are not derived from the log.
+  redis.call('ZREMRANGEBYLEX', KEYS[5], '-', '(open_turns\0')
+  redis.call('ZREMRANGEBYLEX', KEYS[5], '[open_turns\1', '+')
+end
 redis.call('HSET', KEYS[1], 'revision', revision, 'updated_at', now)
 if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
 notify(channel, id, revision)
