@@ -13,6 +13,7 @@ import msgspec
 
 from aforesaid.contracts import OPEN_TURNS, ConversationStore, Document
 from aforesaid.contracts.documents import LONGEST_KEY
+from aforesaid.contracts.listing import all_documents
 from aforesaid.errors import (
     ConversationNotFound,
     DocumentConflict,
@@ -27,8 +28,6 @@ from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.open_turns import OpenTurn
 from aforesaid.model.wire import decode_message, encode_message
-
-PAGE = 100
 
 
 class OpenTurns:
@@ -66,8 +65,8 @@ class OpenTurns:
         its process, or is still being made.
         """
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        found = await self._documents(conversation_id)
-        turns = [_decode(document) for document in found]
+        found = all_documents(self._store, OPEN_TURNS, conversation_id=conversation_id)
+        turns = [_decode(document) async for document in found]
         still_open = [turn for turn in turns if not await self._is_answered(turn)]
         return sorted(still_open, key=lambda turn: (turn.opened_at, turn.id))
 
@@ -100,17 +99,6 @@ class OpenTurns:
         if len(before) == len(words):
             return stored
         return await self._put(conversation_id, words, expected_version=stored.version)
-
-    async def _documents(self, conversation_id: str) -> list[Document]:
-        found: list[Document] = []
-        while True:
-            after = found[-1].key if found else None
-            page = await self._store.documents(
-                OPEN_TURNS, conversation_id=conversation_id, after=after, limit=PAGE
-            )
-            found += page
-            if len(page) < PAGE:
-                return found
 
     async def _is_answered(self, turn: OpenTurn) -> bool:
         """Return whether the log has the turn. Remove it then: the process ended before it could."""

@@ -168,11 +168,14 @@ async def test_a_failed_turn_is_said_sorry_for_and_leaves_history_as_it_was(wher
     assert texts(agent.asked[3]) == ["question 0", "answer 0", "question 1"]
 
 
-async def test_a_first_turn_that_fails_leaves_nothing(memory: aforesaid.Memory) -> None:
+async def test_a_first_turn_that_fails_leaves_only_its_question(memory: aforesaid.Memory) -> None:
     erin = memory.of("erin")
     entity = ConversationEntity(AgenticLoop(Scripted()), memory=erin)
     await entity.async_process(says("hello"))
-    assert (await erin.list()).conversations == ()
+    (record,) = (await erin.list()).conversations
+    assert record.message_count == 0
+    (turn,) = await erin.unanswered(record.id)
+    assert turn.messages[0].content == "hello"
 
 
 async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_said(

@@ -87,7 +87,9 @@ async def leave_session(call: Call[LeaveBody, NoQuery]) -> Reply:
 
 @routes.post("/sessions/answers", response=AnswerBody, route_class="ask", errors=(404,))
 async def ask(call: Call[Question, NoQuery]) -> Reply:
-    """Ask the assistant. Question and answer are stored together or not at all.
+    """Ask the assistant. Question and answer are added to the log together or not at all.
+
+    The question of a failed answer stays as an open turn.
 
     An answer that cannot be stored is returned with `stored` false. If `queued` is true, the server retries
     storing it.
@@ -114,7 +116,7 @@ async def ask(call: Call[Question, NoQuery]) -> Reply:
     errors=(502,),
 )
 async def speak(call: Call[NoBody, VoiceQuery]) -> Reply:
-    """Ask the assistant by voice. Transcript and answer are stored together or not at all.
+    """Ask the assistant by voice. Transcript and answer are added to the log together or not at all.
 
     `rate`, `width` and `channels` describe raw samples (`audio/pcm`); other formats describe themselves. The
     response has the full text and the text to speak.

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from aforesaid.contracts import Backend, ConversationStore, Entry, Scrubbable, Tally, capability
+from aforesaid.contracts import OPEN_TURNS, Backend, ConversationStore, Entry, Scrubbable, Tally, capability
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.ids import new_id
@@ -80,6 +80,18 @@ class ReplacingContract(Contract):
         await store.replace(conversation.id, user("[gone]", message_id="m1"))
         assert await store.document_kinds(conversation_id=conversation.id) == []
         assert await store.document_kinds() == ["notes"]
+
+    async def test_replace_keeps_open_turns(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        """Open turns are not derived from the log: they contain none of the replaced words."""
+        await store.append(conversation.id, [user("the secret", message_id="m1")])
+        for kind in ("open_turn", OPEN_TURNS, "open_turns2"):
+            await store.put_document(kind, "q", b"words", conversation_id=conversation.id)
+        await store.replace(conversation.id, user("[gone]", message_id="m1"))
+        assert await store.document_kinds(conversation_id=conversation.id) == [OPEN_TURNS]
+        await store.rewrite(conversation.id, [])
+        assert await store.document_kinds(conversation_id=conversation.id) == []
 
     async def test_replace_of_metadata_keeps_derived_documents(self, store: ConversationStore) -> None:
         conversation = await store.create(new_conversation(store))
