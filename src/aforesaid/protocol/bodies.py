@@ -367,8 +367,9 @@ class Question(RequestModel, frozen=True, kw_only=True):
 class AnswerBody(ResponseModel, frozen=True, kw_only=True):
     """The answer of the assistant.
 
-    If the assistant fails, `text` is an apology, `agent_name` is null, and nothing is stored.
-    If the answer cannot be stored, `stored` is false and `problem` has the reason.
+    If the assistant fails, `text` is an apology, `agent_name` is null, and the log does not change: the
+    question stays as an open turn. If the answer cannot be stored, `stored` is false and `problem` has the
+    reason.
     """
 
     text: str

@@ -54,7 +54,7 @@ class VoiceReply(Struct, frozen=True, kw_only=True):
     session_id: str
     conversation_id: str
     parts: tuple[SpokenPart, ...] = ()
-    """The messages of the answer, usually one. Empty if the turn failed and nothing is stored."""
+    """The messages of the answer, usually one. Empty if the turn failed and is not in the log."""
     failed: bool = False
     """Whether this is an apology."""
     stored: bool = True
@@ -117,9 +117,9 @@ class VoiceAssistant:
         """Transcribe, answer and store a request. An unknown session starts now.
 
         `audio` is a recording or its chunks; samples need `audio_format`. Unusable audio raises
-        `InvalidAudio`, `NotUnderstood` or `TranscriberError`, and nothing is stored. A turn that fails
-        later leaves no trace, and the reply is an apology. An answer that cannot be stored is returned
-        with `stored` False and queued.
+        `InvalidAudio`, `NotUnderstood` or `TranscriberError`, and nothing is stored. A turn that fails later
+        leaves its question as an open turn, and the reply is an apology. An answer that cannot be stored is
+        returned with `stored` False and queued.
         """
         transcript = await self.understand(audio, audio_format=audio_format, language=language)
         question = message_of(transcript)
