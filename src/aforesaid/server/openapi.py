@@ -33,6 +33,7 @@ REF = "#/components/schemas/{name}"
 TAGS = {
     "conversations": "A conversation is a log of messages plus a record.",
     "messages": "Messages and turns.",
+    "open turns": "Words of a user that have no answer yet.",
     "context": "Contexts for models.",
     "summaries": "Summaries of messages outside the window.",
     "sessions": "Sessions and the assistant.",
@@ -339,6 +340,8 @@ EXAMPLES: dict[str, Any] = {
     "add_message": {"role": "user", "content": "and for dessert?", "content_type": "audio"},
     "add_turn": {"messages": _TURN},
     "add_session_turn": {"session_id": "kitchen", "messages": _TURN},
+    "open_turn": {"messages": _TURN[:1]},
+    "discard_open_turn": {"turn_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f"},
     "redact_message": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f"},
     "load_context": {"policy": {"max_tokens": 4000}, "pending": _TURN[:1], "dialect": "anthropic"},
     "first_context": {"pending": _TURN[:1]},
