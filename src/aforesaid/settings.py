@@ -116,6 +116,10 @@ class SlidingWindowConfig(_Group, frozen=True, kw_only=True):
     """Keep system messages when others are removed."""
 
 
+SLIDING_WINDOW_KEY = "azure_openai_sdk_conversation"
+"""The key of a YAML file under which the design document has the settings of the sliding window."""
+
+
 class RetentionConfig(_Group, frozen=True, kw_only=True):
     """Lifetimes and archives."""
 
@@ -414,7 +418,10 @@ def every_setting(
 
 
 def read_yaml(file: Path | str) -> dict[str, Any]:
-    """Read a YAML file: a mapping of settings, at the top or under the key `aforesaid`."""
+    """Read a YAML file: a mapping of settings, at the top or under the key `aforesaid`.
+
+    `azure_openai_sdk_conversation` at the top has the settings of the sliding window alone.
+    """
     try:
         import yaml
     except ImportError:
@@ -423,13 +430,19 @@ def read_yaml(file: Path | str) -> dict[str, Any]:
         document = yaml.safe_load(Path(file).read_text("utf-8")) or {}
     except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise InvalidSetting(f"cannot read the settings file {file}: {error}", field=str(file)) from error
+    known = frozenset(ENVIRONMENT)
     if isinstance(document, dict) and isinstance(document.get("aforesaid"), dict):
         document = document["aforesaid"]
+    elif isinstance(document, dict) and SLIDING_WINDOW_KEY in document:
+        document, known = document[SLIDING_WINDOW_KEY], frozenset(SlidingWindowConfig.__struct_fields__)
+        if not isinstance(document, dict):
+            message = f"{SLIDING_WINDOW_KEY} must be a mapping of names to values; got {shown(document)}"
+            raise InvalidSetting(message, field=SLIDING_WINDOW_KEY, value=document)
     if not isinstance(document, dict):
         raise InvalidSetting(
             f"the settings file {file} must be a mapping of names to values", field=str(file)
         )
-    unknown = sorted(str(name) for name in document if name not in ENVIRONMENT)
+    unknown = sorted(str(name) for name in document if name not in known)
     if unknown:
         raise InvalidSetting(
             f"the settings file {file} has unknown settings: {', '.join(unknown)}", field=str(file)

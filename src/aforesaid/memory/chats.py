@@ -72,10 +72,10 @@ class ChatHistory:
     async def save_turn(self, key: str, messages: Any, *, sender: str | None = None) -> Appended | None:
         """Store one turn, all of it or nothing: the question, every call and result, the answer.
 
-        `messages` are dicts or SDK objects. A turn of the sender `system` is not stored, and None is
-        returned.
+        `messages` are dicts or SDK objects. A turn of the sender `system`, or under the key `system`, is not
+        stored, and None is returned.
         """
-        if sender == SYSTEM_SENDER:
+        if SYSTEM_SENDER in (sender, key):
             log.debug("a turn of the system sender is not stored")
             return None
         turn = self._manager.intake.messages(messages)

@@ -10,6 +10,7 @@ build         entries and policy → `Context`
 report        what was left out and why, and a window in numbers
 reader        the same from a store, reading backwards
 request       a context → a provider request
+sliding       one conversation's window in numbers, evicted message by message
 """
 
 from aforesaid.windows.build import build_window
@@ -26,13 +27,16 @@ from aforesaid.windows.reader import (
 )
 from aforesaid.windows.report import stats_of
 from aforesaid.windows.request import write_request
+from aforesaid.windows.sliding import ConversationWindow, SlidingLimits
 
 __all__ = [
     "EPHEMERAL",
     "IMPORTANT",
     "INTERRUPTED",
+    "ConversationWindow",
     "LogEnds",
     "ReadSizes",
+    "SlidingLimits",
     "TokenEstimates",
     "WindowPolicy",
     "build_window",

@@ -99,6 +99,7 @@ def finish_window(
     """
     messages = _window_messages(draft)
     warnings = _check_reach(draft, at_reach=at_reach) + _check_fixed(draft) + _unreadable(draft)
+    warnings += _answering_no_call(draft)
     messages, shortened, oversize = _fit_budget(draft, messages)
     report = report_on(
         draft,
@@ -367,6 +368,15 @@ def _unreadable(draft: Draft) -> list[str]:
         f"message {part.entry.sequence} cannot be read and was left out: {unreadable_reason(part.entry)}"
         for part in draft.grouping.dropped
         if part.reason == "unreadable"
+    ]
+
+
+def _answering_no_call(draft: Draft) -> list[str]:
+    """Return warnings about tool messages without a call id, which no provider accepts."""
+    return [
+        f"message {part.entry.sequence} of role tool answers no call and was left out"
+        for part in draft.grouping.dropped
+        if part.reason == "orphan" and part.message.role == "tool" and not meaning_of(part.message).results
     ]
 
 

@@ -241,7 +241,7 @@ class TestFaces:
         sliding = aforesaid.ConversationMemoryManager(memory.of(owner))
         await sliding.add_message("room", "user", "hello")
         assert [m["content"] for m in await sliding.get_messages("room")] == ["hello"]
-        assert (await sliding.get_stats("room"))["message_count"] == 1
+        assert sliding.get_stats("room")["message_count"] == 1
         assert await sliding.get_all_conversations() == ["room"]
         await sliding.reset_conversation("room")
         assert await sliding.get_messages("room") == []

@@ -240,3 +240,9 @@ def test_a_history_is_the_last_turns_and_nothing_else(world: World, kinds: list[
         assert await chat.get_history(PHONE) == [message for turn in turns[-most:] for message in turn]
 
     world.play(play)
+
+
+async def test_a_turn_under_the_key_system_is_not_stored() -> None:
+    chat = ChatHistory()
+    assert await chat.save_turn("system", [question("Send the daily plan."), answer("Good morning!")]) is None
+    assert await chat.get_history("system") == []

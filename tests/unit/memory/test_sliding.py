@@ -92,17 +92,17 @@ async def test_disabled_the_window_keeps_everything(memory: Memory) -> None:
     sliding = ConversationMemoryManager(memory.of("erin"), config=sized(50, enable=False))
     await exchange(sliding, range(100))
     assert len(await sliding.get_messages("conv123")) == 200
-    stats = await sliding.get_stats("conv123")
+    stats = sliding.get_stats("conv123")
     assert stats["message_count"] == 200
     assert stats["utilization"] > 100
 
 
 async def test_evictions_are_logged(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     sliding = ConversationMemoryManager(memory.of("erin"), config=sized(60))
-    await exchange(sliding, range(20))
     with caplog.at_level(logging.INFO, "aforesaid"):
-        await sliding.get_messages("conv123")
-    assert any("tokens:" in record.getMessage() for record in caplog.records)
+        await exchange(sliding, range(20))
+    evicted = [record for record in caplog.records if "evicted 1 messages with" in record.getMessage()]
+    assert len(evicted) == 40 - len(await sliding.get_messages("conv123"))
 
 
 async def test_tools_count_against_the_budget(memory: Memory) -> None:
@@ -114,7 +114,7 @@ async def test_tools_count_against_the_budget(memory: Memory) -> None:
     await exchange(without, range(20))
     assert await by_definition.get_messages("conv123") == await by_number.get_messages("conv123")
     assert len(await by_number.get_messages("conv123")) < len(await without.get_messages("conv123"))
-    assert (await by_definition.get_stats("conv123"))["current_tokens"] == counted + sum(
+    assert by_definition.get_stats("conv123")["current_tokens"] == counted + sum(
         map(cost, await by_definition.get_messages("conv123"))
     )
 
@@ -138,11 +138,7 @@ async def test_a_call_is_never_parted_from_its_result(memory: Memory) -> None:
     await sliding.add_message("conv123", "assistant", CALL)
     await sliding.add_message("conv123", "tool", RESULT, tags={"tool_call"})
     assert await sliding.get_messages("conv123") == [{"role": "user", "content": "lights on"}, CALL, RESULT]
-    assert await sliding.get_messages("conv123", tag_filter={"tool_call"}) == [
-        {"role": "user", "content": "lights on"},
-        CALL,
-        RESULT,
-    ]
+    assert await sliding.get_messages("conv123", tag_filter={"tool_call"}) == [CALL, RESULT]
     for number in range(12):
         await exchange(sliding, range(number, number + 1))
         roles = [message["role"] for message in await sliding.get_messages("conv123")]
@@ -188,7 +184,7 @@ async def test_stats_have_the_documented_form(memory: Memory) -> None:
     await sliding.add_message("conv123", "user", "lights on", tags={"input", "home"})
     await sliding.add_message("conv123", "assistant", "done")
     await sliding.add_message("conv123", "user", "thanks")
-    stats = await sliding.get_stats("conv123")
+    stats = sliding.get_stats("conv123")
     assert set(stats) == STATS
     assert stats["exists"] is True
     assert stats["message_count"] == 3
@@ -200,7 +196,7 @@ async def test_stats_have_the_documented_form(memory: Memory) -> None:
 async def test_an_unknown_conversation_has_no_messages_and_stats_that_say_so(memory: Memory) -> None:
     sliding = ConversationMemoryManager(memory.of("erin"))
     assert await sliding.get_messages("nobody") == []
-    assert await sliding.get_stats("nobody") == {
+    assert sliding.get_stats("nobody") == {
         "exists": False,
         "message_count": 0,
         "current_tokens": 0,
@@ -218,7 +214,7 @@ async def test_a_reset_conversation_starts_over(memory: Memory) -> None:
     await sliding.reset_conversation("conv123")
     await sliding.reset_conversation("conv123")
     assert await sliding.get_messages("conv123") == []
-    assert (await sliding.get_stats("conv123"))["exists"] is False
+    assert sliding.get_stats("conv123")["exists"] is False
     assert await sliding.get_all_conversations() == ["another"]
     await sliding.add_message("conv123", "user", "again")
     assert texts(await sliding.get_messages("conv123")) == ["again"]
@@ -321,7 +317,7 @@ async def test_options_come_from_the_environment_and_from_yaml(tmp_path: Path) -
     assert config == sized(66, preserve_system=False)
     sliding = ConversationMemoryManager(config=config)
     await exchange(sliding, range(20))
-    stats = await sliding.get_stats("conv123")
+    stats = sliding.get_stats("conv123")
     assert 0 < stats["current_tokens"] <= stats["max_tokens"] == 66
 
 
@@ -347,7 +343,7 @@ async def test_what_a_process_holds_is_bounded_and_the_window_is_the_same(
         assert record is not None
         counts.append(record.message_count)
     assert counts[0] < 8192 < counts[1]
-    assert len([record for record in caplog.records if "evicted" in record.getMessage()]) == 1
+    assert len([record for record in caplog.records if "no window can reach" in record.getMessage()]) == 1
 
 
 async def test_what_cannot_be_used_is_refused(memory: Memory) -> None:
@@ -397,7 +393,7 @@ def test_a_window_is_within_its_budget_and_its_stats_agree(
         sliding = ConversationMemoryManager(erin, config=config, tools=tools, dialect="plain")
         for role, content, tags in said:
             await sliding.add_message(name, role, content, tags)
-        stats = await sliding.get_stats(name)
+        stats = sliding.get_stats(name)
         messages = await sliding.get_messages(name)
         assert stats["exists"]
         assert stats["message_count"] == len(messages) > 0
