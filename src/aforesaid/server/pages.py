@@ -10,6 +10,7 @@ from typing import Any
 from litestar import get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
+from msgspec import Struct
 
 from aforesaid.protocol import to_json
 from aforesaid.server.openapi import Document
@@ -31,17 +32,28 @@ pre { background: #f4f4ef; padding: .6rem; border-radius: .4rem; overflow-x: aut
 """
 
 
-def pages(document: Document) -> list[HTTPRouteHandler]:
+class RenderedDocument(Struct, frozen=True):
+    """The document as JSON and as a page."""
+
+    as_json: bytes
+    as_page: bytes
+
+
+def render(document: Document) -> RenderedDocument:
+    """Render the document in both forms."""
+    return RenderedDocument(to_json(document), render_page(document).encode())
+
+
+def pages(rendered: RenderedDocument) -> list[HTTPRouteHandler]:
     """Return the routes of the document and the page."""
-    json_response, as_page = to_json(document), render_page(document).encode()
 
     @get("/schema/openapi.json", include_in_schema=False)
     async def openapi_json() -> ASGIApp:
-        return Response(json_response)
+        return Response(rendered.as_json)
 
     @get("/schema", include_in_schema=False)
     async def openapi_page() -> ASGIApp:
-        return Response(as_page, media=HTML, headers=(_POLICY,))
+        return Response(rendered.as_page, media=HTML, headers=(_POLICY,))
 
     return [openapi_json, openapi_page]
 

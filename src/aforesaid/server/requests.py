@@ -5,6 +5,7 @@ The order matters: an unauthenticated request costs little and never reaches dat
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -61,7 +62,7 @@ async def _unreachable() -> ASGIApp:
 
 
 def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
-    parse = _Parser(endpoint)
+    parse = _parser_of(endpoint)
 
     async def handle(request: Request) -> ASGIApp:  # type: ignore[type-arg]
         headers: Headers = dict(request.scope["headers"])
@@ -96,6 +97,12 @@ def _error_response(error: AforesaidError, endpoint: Endpoint) -> Response:
         level = logging.WARNING if isinstance(error, StoreError) else logging.ERROR
         log.log(level, "%s %s: %s", endpoint.method, endpoint.path, describe(error))
     return response
+
+
+@cache
+def _parser_of(endpoint: Endpoint) -> "_Parser":
+    """Return the parser that all applications of a process share: preparing its decoder takes time."""
+    return _Parser(endpoint)
 
 
 class _Parser:
