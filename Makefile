@@ -37,8 +37,9 @@ run: setup ## Serve the embedded store to this machine, with an assistant that n
 test: check ## Run all checks and tests that a change must pass (under 8 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
 
+# Unit tests wait for nothing, so a third process would only collect the tests once more.
 test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (under 45 seconds)
-	$(PYTEST) --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
+	$(PYTEST) -n 2 --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
 
 test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
 	AFORESAID_TEST_MATRIX=1 $(PYTEST) --randomly-seed $(ORDER)
