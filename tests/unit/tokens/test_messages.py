@@ -73,22 +73,23 @@ def test_a_call_costs_its_name_and_arguments_as_text_or_as_an_object(arguments: 
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("content", "parts"),
     [
-        ("Sunny, 21 °C", cost("Sunny, 21 °C")),
-        (None, 0),
-        ([], 0),
-        ({"sky": ["sunny", 21]}, cost('{"sky":["sunny",21]}')),
-        ([1, 2, {"a": None}], cost('[1,2,{"a":null}]')),
-        ([{"type": "text", "text": "Sunny"}, "and warm"], cost("Sunny") + cost("and warm")),
-        ([{"type": "text", "text": "Look:"}, PICTURE], cost("Look:") + PER_IMAGE),
-        ({"type": "text", "text": "Sunny"}, cost("Sunny")),
-        ([{"type": "text", "text": 7}], cost('{"type":"text","text":7}')),
-        ("\ud83d", cost("\ud83d")),
-        ({"half": "\ud83d"}, cost('{"half":"\ud83d"}')),
+        ("Sunny, 21 °C", ["Sunny, 21 °C"]),
+        (None, []),
+        ([], []),
+        ({"sky": ["sunny", 21]}, ['{"sky":["sunny",21]}']),
+        ([1, 2, {"a": None}], ['[1,2,{"a":null}]']),
+        ([{"type": "text", "text": "Sunny"}, "and warm"], ["Sunny", "and warm"]),
+        ([{"type": "text", "text": "Look:"}, PICTURE], ["Look:", PER_IMAGE]),
+        ({"type": "text", "text": "Sunny"}, ["Sunny"]),
+        ([{"type": "text", "text": 7}], ['{"type":"text","text":7}']),
+        ("\ud83d", ["\ud83d"]),
+        ({"half": "\ud83d"}, ['{"half":"\ud83d"}']),
     ],
 )
-def test_a_result_costs_its_content(content: Any, expected: int) -> None:
+def test_a_result_costs_its_content(content: Any, parts: list[str | int]) -> None:
+    expected = sum(cost(part) if isinstance(part, str) else part for part in parts)
     meaning = Meaning(results=(ToolResult(call_id="call_1", content=content),))
     assert count_content(COUNTER, content) == expected
     assert count_meaning(COUNTER, "tool", meaning) == PER_MESSAGE + cost("tool") + PER_CALL + expected
