@@ -33,7 +33,9 @@ class Histories:
 
     async def load(self, conversation_id: str) -> list[dict[str, Any]]:
         self._check()
-        return self.histories.get(conversation_id, [])
+        history = list(self.histories.get(conversation_id, []))
+        await asyncio.sleep(0)  # other tasks run, as with a store that waits for a disk
+        return history
 
     async def save(self, conversation_id: str, history: list[dict[str, Any]]) -> None:
         self._check()
