@@ -197,6 +197,7 @@ def kept_aside(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "adopting"])
+@pytest.mark.slow
 async def test_a_flip_in_any_byte_costs_at_most_one_turn_which_is_set_aside(
     world: World, restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

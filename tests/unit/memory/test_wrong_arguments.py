@@ -129,6 +129,7 @@ async def complaint_of(
 
 
 @pytest.mark.parametrize("name", RECEIVERS)
+@pytest.mark.slow
 async def test_methods_refuse_wrong_arguments(world: World, name: str) -> None:
     found: list[str] = []
     for method in public_methods(RECEIVERS[name]):

@@ -86,6 +86,7 @@ def refused(packed: bytes, folder: Path, *, largest: int | None = None) -> Afore
     return caught.value
 
 
+@pytest.mark.slow
 def test_two_megabytes_that_are_two_gigabytes_write_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_two_megabytes_that_are_two_gigabytes_write_nothing(
     assert written.bytes == 0
 
 
+@pytest.mark.slow
 async def test_an_import_over_http_is_refused_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from tests.unit.retention.random_histories import played
 
 
 @pytest.mark.parametrize("seed", [*range(20), 20, 64, 124])
+@pytest.mark.slow
 def test_no_removed_word_is_left_in_the_files_of_sqlite(seed: int) -> None:
     assert played(seed) is None
 

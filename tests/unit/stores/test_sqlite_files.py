@@ -300,6 +300,7 @@ async def test_many_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> 
         await asyncio.gather(*(backend.close() for backend in backends))
 
 
+@pytest.mark.slow
 async def test_many_processes_that_open_a_new_file_at_once_all_succeed(tmp_path: Path) -> None:
     answers = await asyncio.to_thread(opening_together, tmp_path, processes=8, rounds=12)
     assert answers == [[OPENED] * 12] * 8

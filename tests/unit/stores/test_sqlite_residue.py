@@ -90,6 +90,7 @@ def index(path: Path, seed: int) -> Iterator[Index]:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
 def test_deleted_terms_leave_the_file(path: Path, seed: int) -> None:
     for made in index(path, seed):
         for _ in range(made.random.randint(5, 25)):
