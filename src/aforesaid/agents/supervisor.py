@@ -24,6 +24,7 @@ from aforesaid.errors import (
     AgentRateLimited,
     AgentRefused,
     AgentUnavailable,
+    ConversationNotFound,
     InvalidInput,
     RequestTooLong,
     TooManySteps,
@@ -31,7 +32,7 @@ from aforesaid.errors import (
 )
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import Channel
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.model.messages import ContentType, Message
 from aforesaid.telemetry import describe
 
@@ -154,11 +155,24 @@ class SupervisorAgent:
         """
         question = _question(query, "text")
         if conversation_id is not None:
-            parsed_id = parse_uuid(conversation_id, field="conversation_id")
-            return await self._answer(question, parsed_id, on_text, undo=undo)
+            return await self._answer_in(question, conversation_id, on_text, undo)
         if self._sessions is not None:
             return await self._answer_with(self._sessions, question, session_id, on_text)
         return await self._answer_in_session(question, session_id, on_text)
+
+    async def _answer_in(
+        self, question: Message, conversation_id: str, on_text: OnText | None, undo: Undo | None
+    ) -> Answer:
+        """Answer in a conversation of this id or name. An unknown name creates one, for this turn only."""
+        given, manager = parse_conversation(conversation_id), self.conversation_manager
+        if is_uuid(given):
+            return await self._answer(question, given, on_text, undo=undo)
+        try:
+            record = await manager.get_conversation(given)
+        except ConversationNotFound:
+            record = await manager.update_metadata(given, channel=self._channel)
+            undo = partial(remove_if_unchanged, manager, record)
+        return await self._answer(question, record.id, on_text, undo=undo)
 
     async def _answer_in_session(self, question: Message, session_id: str, on_text: OnText | None) -> Answer:
         manager = self.conversation_manager

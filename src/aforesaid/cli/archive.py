@@ -23,6 +23,7 @@ from aforesaid.cli.runtime import (
 from aforesaid.errors import ArchiveNotFound, InvalidInput
 from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import conversation_key
 from aforesaid.model.lifetimes import Archiving, days
 from aforesaid.transfer.archive_files import Archive
 
@@ -88,8 +89,9 @@ def restore(
 
     async def work() -> Conversation:
         async with memory_at(url, archives=folder) as memory:
-            async for _, manager in _archive_managers(memory, owner):
-                if any(one.conversation_id == conversation_id for one in await manager.archives()):
+            async for name, manager in _archive_managers(memory, owner):
+                wanted = conversation_key(conversation_id, owner=name).id
+                if any(one.conversation_id == wanted for one in await manager.archives()):
                     return await manager.restore(conversation_id)
             raise ArchiveNotFound(conversation_id)
 

@@ -60,7 +60,7 @@ def conversations_table(rows: list[tuple[str, Conversation]]) -> Table:
         table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
     for owner, record in rows:
         table.add_row(
-            record.id,
+            record.id if record.name is None else f"{escape(readable(record.name))}\n[dim]{record.id}[/]",
             escape(readable(owner)),
             record.channel,
             record.status,

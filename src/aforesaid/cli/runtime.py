@@ -24,11 +24,13 @@ from aforesaid.errors import (
     NotFound,
     StoreError,
     StoreUnavailable,
+    shown,
 )
 from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.memory.opening import open as open_memory
 from aforesaid.memory.options import ImageOptions, Models, retention_in
 from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.settings import Settings
 from aforesaid.stores.urls import backend_for, is_server
 
@@ -198,10 +200,20 @@ async def find_conversation(
     memory: MemoryProtocol, owner: str | None, conversation_id: str
 ) -> tuple[str, ManagerProtocol, Conversation]:
     """Return the owner, the handle and the record of a conversation, or raise `ConversationNotFound`."""
+    found: list[tuple[str, ManagerProtocol, Conversation]] = []
     async for name, manager in managers(memory, owner):
         with suppress(ConversationNotFound):
-            return name, manager, await manager.get_conversation(conversation_id)
-    raise ConversationNotFound(conversation_id)
+            found.append((name, manager, await manager.get_conversation(conversation_id)))
+            if is_uuid(parse_conversation(conversation_id)):
+                break  # an id is unique; several owners may use one name
+    if not found:
+        raise ConversationNotFound(conversation_id)
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{len(found)} owners have a conversation {shown(conversation_id)}: select one with --owner",
+            field="--owner",
+        )
+    return found[0]
 
 
 def confirm(question: str, *, yes: bool) -> None:

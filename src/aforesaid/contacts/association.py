@@ -7,7 +7,7 @@ await service.link_conversation_to_client(conversation_id, match)
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -20,7 +20,7 @@ from aforesaid.dialects import meaning_of, resolve
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
 from aforesaid.model.contacts import Contact
 from aforesaid.model.conversations import Changes, Conversation
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results
 from aforesaid.telemetry import event, telemetry
 from aforesaid.telemetry.events import client_associated
@@ -60,8 +60,16 @@ class Associating(Protocol):
 class Association:
     """One owner's clients and conversations."""
 
-    def __init__(self, store: ConversationStore, owner: str, resources: ContactResources) -> None:
+    def __init__(
+        self,
+        store: ConversationStore,
+        owner: str,
+        resources: ContactResources,
+        for_writing: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
         self._store = store
+        self._for_writing = for_writing
+        """Returns the id of a conversation to link, and creates a missing one that has a name."""
         self._owner = owner
         self._resources = resources
         self._contacts = Contacts(store, resources=resources, owner=owner)
@@ -92,6 +100,8 @@ class Association:
         if client_id is None:
             return None
         contact = await self._contacts.get(client_id)
+        if self._for_writing is not None:
+            conversation_id = await self._for_writing(conversation_id)
         await self._store.delete_document(UNLINKED_KIND, _KEY, conversation_id=conversation_id)
         linked = await self._store.update(
             conversation_id, Changes(client_id=contact.id, client_name=contact.name)
@@ -101,7 +111,7 @@ class Association:
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
         """Remove the link. Later messages do not restore it; an explicit link does."""
-        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        conversation_id = conversation_key(conversation_id, owner=self._store.owner).id
         await mark_unlinked(self._store, conversation_id)
         return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
 

@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from aforesaid.contracts.documents import Document
 from aforesaid.contracts.entries import Appended, Entry, Position, unreadable_reason
+from aforesaid.contracts.names import accept_names
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
+from aforesaid.model.ids import conversation_key
 from aforesaid.model.messages import Message
 
 
@@ -40,7 +42,20 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class ConversationStore(Protocol):
-    """One owner's conversations."""
+    """One owner's conversations.
+
+    A `conversation_id` is a UUID or a name: any text of up to 1,024 characters. A class that derives from
+    this one gets the UUID of the named conversation in its methods.
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        accept_store_names(cls)
+
+    @property
+    def owner(self) -> str:
+        """The owner of this store."""
+        ...
 
     # Records
 
@@ -271,16 +286,17 @@ class ConversationStore(Protocol):
         return [entry.message.to_dict() for entry in entries if unreadable_reason(entry) is None]
 
     async def save(self, conversation_id: str, history: Sequence[dict[str, Any]]) -> None:
-        """Store this as the whole history. Create the conversation if there is none.
+        """Store this as the whole history. Create the conversation, with its name, if there is none.
 
         A history that continues the stored one costs only its new messages. A concurrent turn raises
         `RevisionConflict` and is not overwritten.
         """
         messages = [Message.from_dict(document) for document in history]  # raises before anything changes
+        conversation_id, name = conversation_key(conversation_id, owner=self.owner)
         record = await self.get(conversation_id)
         if record is None:
             # A concurrent `save` may create it first and raise `ConversationExists` here.
-            record = await self.create(started(conversation_id, now=self.now()))
+            record = await self.create(started(conversation_id, now=self.now(), name=name))
         found = await self.page(conversation_id, limit=_EVERYTHING)
         entries = [entry for entry in found if unreadable_reason(entry) is None]
         if _continues(entries, history):
@@ -288,6 +304,11 @@ class ConversationStore(Protocol):
             await self.append(conversation_id, new, expected_revision=record.revision)
         else:
             await self.rewrite(conversation_id, messages, expected_revision=record.revision)
+
+
+def accept_store_names(kind: type[Any]) -> None:
+    """Make the methods of a store class accept names. Call it again for methods that are added later."""
+    accept_names(kind, lambda store: store.owner, untranslated=("save", "audit_action"))
 
 
 def _continues(entries: Sequence[Entry], history: Sequence[dict[str, Any]]) -> bool:

@@ -31,7 +31,7 @@ from aforesaid.contracts import (
 from aforesaid.errors import InvalidId, NotFound
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.model.conversations import Conversation
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.ids import conversation_key, parse_name
 from aforesaid.model.messages import parse_text
 
 DEFAULT_ACTOR = "application"
@@ -150,7 +150,7 @@ class _Recorder:
             source=self._caller.source,
             action=action,
             owner=self._owner,
-            conversation=_conversation_for_trail(conversation_id),
+            conversation=_conversation_for_trail(conversation_id, self._owner),
             outcome=outcome,
             count=count,
             error=error,
@@ -342,11 +342,13 @@ def _add_methods() -> None:
 _add_methods()
 
 
-def _conversation_for_trail(conversation_id: object) -> str:
-    """Return the conversation id for the trail. An invalid id may contain anything, so it is left out."""
+def _conversation_for_trail(conversation_id: object, owner: str) -> str:
+    """Return the conversation's UUID for the trail, never its name. An invalid id may contain anything, so it
+    is left out.
+    """
     if conversation_id == "":
         return ""
     try:
-        return parse_uuid(conversation_id, field="conversation_id")
+        return conversation_key(conversation_id, owner=owner).id
     except InvalidId:
         return "not an id"

@@ -47,6 +47,10 @@ class StoreWrapper(Wrapper, ConversationStore):
 
     inner: ConversationStore
 
+    @property
+    def owner(self) -> str:
+        return self.inner.owner
+
     def now(self) -> datetime:
         return self.inner.now()
 

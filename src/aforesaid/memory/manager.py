@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from aforesaid.contracts import (
     TokenCounter,
 )
 from aforesaid.contracts.histories import HistoryStore
+from aforesaid.contracts.names import accept_names
 from aforesaid.dialects import Request
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.images import ImagePolicy, OwnerImages
@@ -40,7 +41,7 @@ from aforesaid.model.conversations import (
     Query,
     check_span,
 )
-from aforesaid.model.ids import IdSource, new_id
+from aforesaid.model.ids import IdSource, conversation_key, new_id
 from aforesaid.model.messages import ContentType, Message, Role, parse_tags
 from aforesaid.model.open_turns import OpenTurn
 from aforesaid.notes.records import NotesCache
@@ -71,12 +72,23 @@ if TYPE_CHECKING:
     from aforesaid.search.searcher import Searcher
 
 log = logging.getLogger("aforesaid.manager")
+M = TypeVar("M")
+
+
+def _accepting_names(kind: type[M]) -> type[M]:
+    """Make every method accept the name of a conversation. Methods that create a missing one get the name."""
+    creating = ("append", "add_message", "turn", "update_metadata", "associate_client")
+    return accept_names(kind, lambda manager: manager.store.owner, untranslated=creating, in_errors=True)
 
 
 @validated
 @watched
+@_accepting_names
 class ConversationManager:
     """One owner's conversations: start, append, read, change, remove.
+
+    A `conversation_id` is the UUID of a conversation or its name: any text of up to 1,024 characters. Writing
+    to an unknown name creates the conversation.
 
     `memory.of(owner)` returns one. Created directly without a store, it stores in memory only. A store of
     histories (`load`, `save`, `delete`, `purge_expired`) is enough for conversations and contexts.
@@ -188,7 +200,7 @@ class ConversationManager:
         """Find the client that a text names, and link conversations to clients."""
         from aforesaid.contacts.association import Association
 
-        return Association(self.store, self.scope.owner, self.contact_resources)
+        return Association(self.store, self.scope.owner, self.contact_resources, self._records.for_writing)
 
     async def _link_to_client(self, conversation_id: str, messages: Sequence[Message]) -> None:
         """Link the conversation to the client that the messages name. The queue calls this after the turn."""
@@ -241,10 +253,12 @@ class ConversationManager:
         """Store a whole turn, all of it or nothing."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        given, conversation_id = conversation_id, conversation_key(conversation_id, owner=self.store.owner).id
         if self.unstored:
             await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
+            await self._records.for_writing(given, expected_revision=expected_revision)
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.images.forget(conversation_id)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import resolve
-from aforesaid.errors import ConversationNotFound
+from aforesaid.errors import ConversationExists, ConversationNotFound, StoreUnavailable
 from aforesaid.model.conversations import (
     Changes,
     Channel,
@@ -20,7 +21,7 @@ from aforesaid.model.conversations import (
     Status,
     started,
 )
-from aforesaid.model.ids import IdSource, parse_uuid
+from aforesaid.model.ids import IdSource, conversation_key, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message, parse_tags
 from aforesaid.retention.rules import Lifetimes
@@ -80,18 +81,47 @@ class Records:
 
     async def resume(self, session_id: str, **metadata: Any) -> Conversation:
         """Return the record of the session's conversation; create one when there is none."""
-        now = self.store.now()
-        # The lifetime by channel and tag, without reading the store: `resume` stores the record in one step.
-        fresh = started(self._ids(), now=now, ttl=self._ttl, **metadata)
-        if self.scope.rules:
-            fresh = started(
-                fresh.id, now=now, ttl=self._lifetimes.applied(fresh, RetentionRules()).ttl, **metadata
-            )
-        record = await self.store.resume(session_id, fresh, active_since=self._active_since(now))
+        fresh = self._fresh(self._ids(), **metadata)
+        active_since = self._active_since(fresh.created_at)
+        record = await self.store.resume(session_id, fresh, active_since=active_since)
         if record.id != fresh.id:
             return record
         events.conversation_started(record.id, record.channel)
         return await self._lifetimes.for_new(record)
+
+    def _fresh(self, conversation_id: str, **metadata: Any) -> Conversation:
+        """Return a new record with the lifetime by channel and tag, without reading the store: `resume` stores
+        the record in one step.
+        """
+        now = self.store.now()
+        fresh = started(conversation_id, now=now, ttl=self._ttl, **metadata)
+        if not self.scope.rules:
+            return fresh
+        ttl = self._lifetimes.applied(fresh, RetentionRules()).ttl
+        return started(conversation_id, now=now, ttl=ttl, **metadata)
+
+    async def for_writing(self, conversation_id: str, *, expected_revision: int | None = None) -> str:
+        """Return the id of a conversation to write to. Create a named one that does not exist.
+
+        A new conversation has revision 0, so nothing is created for a write that expects another one.
+        """
+        key, name = conversation_key(conversation_id, owner=self.store.owner)
+        if name is not None and not expected_revision:
+            await self._create_if_missing(key, name)
+        return key
+
+    async def _create_if_missing(self, conversation_id: str, name: str) -> None:
+        try:
+            if await self.store.get(conversation_id) is not None:
+                return
+        except StoreUnavailable:
+            # The record is not in the last known state. The spool keeps the new one, and its replay leaves an
+            # existing conversation of this name unchanged.
+            pass
+        with suppress(ConversationExists):  # created concurrently
+            record = await self.store.create(self._fresh(conversation_id, name=name))
+            events.conversation_started(record.id, record.channel)
+            await self._lifetimes.for_new(record)
 
     def _active_since(self, now: datetime) -> datetime | None:
         return None if self._idle_after is None else now - self._idle_after
@@ -164,6 +194,7 @@ class Records:
             unread_count=unread_count,
             ttl=ttl,
         )
+        conversation_id = await self.for_writing(conversation_id, expected_revision=expected_revision)
         changes = await self._lifetimes.with_lifetime(conversation_id, changes)
         updated = await self.store.update(conversation_id, changes, expected_revision=expected_revision)
         if ttl is not None or "ttl" in clear:
@@ -178,7 +209,7 @@ class Records:
         """Link the conversation to a client."""
         client_id = parse_uuid(client_id, field="client_id")
         changes = Changes(client_id=client_id, client_name=client_name)
-        linked = await self.store.update(conversation_id, changes)
+        linked = await self.store.update(await self.for_writing(conversation_id), changes)
         events.client_associated(linked.id)
         return linked
 

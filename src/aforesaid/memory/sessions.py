@@ -29,7 +29,7 @@ from aforesaid.memory.open_turns import has_open_turns
 from aforesaid.model.clock import to_micros
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, check_span
-from aforesaid.model.ids import LONGEST_NAME, parse_name
+from aforesaid.model.ids import LONGEST_NAME, conversation_key, parse_name
 from aforesaid.telemetry import describe, event
 from aforesaid.windows import WindowPolicy
 
@@ -298,13 +298,21 @@ class _SessionStart:
     ) -> tuple[Conversation, Literal["id", "session", "device", "owner"] | None]:
         """Return the conversation, bound to the session, and how it was found."""
         if asked is not None:
-            record = await self._manager.get_conversation(asked)
-            return await self._bind(record.id), "id"
+            return await self._bind(await self._existing(asked)), "id"
         for how in self._policy.resume:
             found = await self._find(how)
             if found is not None:
                 return await self._bind(found.id), how
         return await self._create(), None
+
+    async def _existing(self, asked: str) -> str:
+        """Return the id of the conversation that a session requests. Create a missing one of this name."""
+        try:
+            return (await self._manager.get_conversation(asked)).id
+        except ConversationNotFound:
+            if conversation_key(asked, owner=self._store.owner).name is None:
+                raise
+        return (await self._manager.update_metadata(asked, channel=self._channel)).id
 
     async def _find(self, how: ResumeBy) -> Conversation | None:
         match how:

@@ -39,6 +39,8 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """A conversation's record. `messages` contains the requested ones; `message_count` counts all."""
 
     id: str
+    name: str | None = None
+    """The caller's name for the conversation, from which `id` is derived; None where the id was generated."""
     created_at: datetime
     updated_at: datetime
     channel: Channel = "voice"
@@ -94,6 +96,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     notes: str | UnsetType | None = UNSET
     unread_count: int | UnsetType = UNSET
     ttl: timedelta | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+    """Another encrypted form of the name, for a layer that seals it. A name never changes."""
 
     def __post_init__(self) -> None:
         _check_metadata(self)
@@ -240,7 +244,14 @@ def _check_metadata(record: "Conversation | Changes") -> None:
         or record.priority not in _PRIORITIES
     ):
         _refuse_value(record)
-    texts = (record.client_id, record.client_name, record.subject, record.assigned_to, record.notes)
+    texts = (
+        record.client_id,
+        record.client_name,
+        record.subject,
+        record.assigned_to,
+        record.notes,
+        record.name,
+    )
     if texts != _NO_TEXTS:
         _check_texts(record)
     if record.tags is not UNSET and record.tags != ():
@@ -253,7 +264,8 @@ def _check_metadata(record: "Conversation | Changes") -> None:
 
 
 def _check_texts(record: "Conversation | Changes") -> None:
-    for field in ("client_name", "subject", "assigned_to", "notes"):
+    # The length of a name is checked where a caller gives it; a sealed name is longer.
+    for field in ("client_name", "subject", "assigned_to", "notes", "name"):
         value = getattr(record, field)
         if value is not None and value is not UNSET:
             parse_text(value, field=field)
@@ -261,7 +273,7 @@ def _check_texts(record: "Conversation | Changes") -> None:
         force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
 
 
-_NO_TEXTS = (None,) * 5
+_NO_TEXTS = (None,) * 6
 _CHANNELS, _STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
 
 

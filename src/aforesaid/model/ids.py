@@ -10,7 +10,8 @@ import re
 import time
 from collections.abc import Callable
 from hashlib import sha256
-from uuid import UUID
+from typing import NamedTuple
+from uuid import UUID, uuid5
 
 from aforesaid.errors import InvalidId, shown
 
@@ -20,7 +21,7 @@ MARK = "aforesaid~"
 """The prefix of ids that a layer assigns to messages without one."""
 
 LONGEST_NAME = 1024
-"""The most characters in an owner, a session id or a message id."""
+"""The most characters in an owner, a conversation name, a session id or a message id."""
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII).fullmatch
 
@@ -68,8 +69,40 @@ def parse_uuid(value: object, *, field: str) -> str:
     raise InvalidId(f"{field} must be a UUID; got {shown(value)}", field=field, value=value)
 
 
+class ConversationKey(NamedTuple):
+    """The id of a conversation, and the caller's name for it; None where the caller gave the id."""
+
+    id: str
+    name: str | None = None
+
+
+_NAMESPACE = UUID("8c3c2c5e-52f0-5d0b-9f43-6a1c7f0d2b9e")
+"""The namespace of ids that are derived from names. A change would lose every named conversation."""
+
+
+def conversation_key(value: object, *, owner: str, field: str = "conversation_id") -> ConversationKey:
+    """Return the id of a conversation: the given UUID, or the UUID of this owner's conversation with this
+    name. Raise `InvalidId`.
+    """
+    given = parse_conversation(value, field=field)
+    if _CANONICAL(given):
+        return ConversationKey(given)
+    # The length separates owner and name, so that different pairs never give the same text.
+    return ConversationKey(str(uuid5(_NAMESPACE, f"{len(owner)}:{owner}{given}")), given)
+
+
+def parse_conversation(value: object, *, field: str = "conversation_id") -> str:
+    """Return the canonical form of a UUID, or a name: any other text. Raise `InvalidId`."""
+    try:
+        return parse_uuid(value, field=field)
+    except InvalidId:
+        return parse_name(value, field=field)
+
+
 def parse_name(value: object, *, field: str) -> str:
-    """Return an owner, session or message id: any text that every store can keep unchanged."""
+    """Return an owner, a conversation name or the id of a session or message: any text that stores keep
+    unchanged.
+    """
     if not isinstance(value, str):
         raise InvalidId(f"{field} must be text; got {shown(value)}", field=field, value=value)
     if not value:

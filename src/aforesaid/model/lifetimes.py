@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr, replace
 from aforesaid._internal.arguments import validated
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
 from aforesaid.model.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import parse_conversation, parse_uuid
 from aforesaid.model.messages import parse_tags
 
 Lifetime: TypeAlias = timedelta | None
@@ -51,8 +51,10 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
             if channel not in VALUE_SETS["channel"]:
                 raise InvalidInput.not_in("channels", channel, VALUE_SETS["channel"])
         parse_tags(tuple(self.tags))
-        ids = {parse_uuid(one, field="conversations"): ttl for one, ttl in self.conversations.items()}
-        force_setattr(self, "conversations", ids)
+        given = {
+            parse_conversation(one, field="conversations"): ttl for one, ttl in self.conversations.items()
+        }
+        force_setattr(self, "conversations", given)
 
     def __bool__(self) -> bool:
         """Whether there is any rule."""

@@ -31,7 +31,7 @@ from aforesaid.contracts import ConversationStore, Document, parse_listing
 from aforesaid.contracts.listing import all_documents
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.ids import parse_conversation, parse_name
 from aforesaid.model.messages import Message, parse_tags, parse_text
 from aforesaid.search.analysis import terms_of
 from aforesaid.telemetry import describe
@@ -67,7 +67,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.conversation_id is not None:
-            checked = parse_uuid(self.conversation_id, field="conversation_id")
+            checked = parse_conversation(self.conversation_id)
             force_setattr(self, "conversation_id", checked)
         if self.message_id is not None:
             parse_name(self.message_id, field="message_id")

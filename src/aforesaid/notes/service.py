@@ -21,7 +21,7 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.messages import Intake, Redactor, redacted
 from aforesaid.model.conversations import check_span
-from aforesaid.model.ids import IdSource
+from aforesaid.model.ids import IdSource, conversation_key
 from aforesaid.model.messages import Message, parse_tags
 from aforesaid.notes.records import (
     KIND,
@@ -116,6 +116,13 @@ class Notes:
         await self._tidy(standing_notes, new)
         return new
 
+    def _with_id(self, source: Source | None) -> Source | None:
+        """Return the source with the id of a conversation that it names."""
+        if source is None or source.conversation_id is None:
+            return source
+        key = conversation_key(source.conversation_id, owner=self.store.owner)
+        return Source(conversation_id=key.id, message_id=source.message_id)
+
     def _new_note(
         self,
         text: str,
@@ -140,7 +147,7 @@ class Notes:
             remembered_at=now,
             tags=tags,
             expires_at=parse_expiry(expires, now=now),
-            source=source,
+            source=self._with_id(source),
         )
 
     async def _tidy(self, standing_notes: Standing, new: Note) -> None:

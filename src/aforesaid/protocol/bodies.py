@@ -16,6 +16,9 @@ from aforesaid.model.messages import ContentType, Role, Speech
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="Any text without NUL.")]
 Uuid = Annotated[str, Meta(description="A UUID.", extra_json_schema={"format": "uuid"})]
+ConversationId = Annotated[
+    str, Meta(description="The UUID of a conversation, or its name: any text of up to 1,024 characters.")
+]
 Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601 with time zone.")]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A duration in seconds.")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -123,6 +126,7 @@ class ConversationBody(ResponseModel, frozen=True, kw_only=True):
     """The record of a conversation. `messages` has the requested messages, `message_count` counts all."""
 
     id: Uuid
+    name: str | None
     created_at: datetime
     updated_at: datetime
     channel: Channel
@@ -301,7 +305,7 @@ class RulesBody(RequestModel, frozen=True, kw_only=True):
 class RulesChange(RulesBody, frozen=True, kw_only=True):
     """Rules to set. `inherit` lists conversations whose own rule is removed."""
 
-    inherit: list[Uuid] = []
+    inherit: list[ConversationId] = []
 
 
 class LifetimeBody(ResponseModel, frozen=True, kw_only=True):
@@ -361,7 +365,7 @@ class Question(RequestModel, frozen=True, kw_only=True):
     session_id: Name
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
     content_type: ContentType = "text"
-    conversation_id: Uuid | None = None
+    conversation_id: ConversationId | None = None
 
 
 class AnswerBody(ResponseModel, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.images import OwnerImages
 from aforesaid.model.conversations import Changes, Conversation, check_span
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.lifetimes import (
     DOCUMENT_KEY,
     DOCUMENT_KIND,
@@ -82,13 +82,17 @@ class Lifetimes:
             raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
         if isinstance(inherit, str) or not isinstance(inherit, Collection):
             raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
-        inheriting = {parse_uuid(one, field="inherit") for one in inherit}
+        inheriting = {self._id_of(one, field="inherit") for one in inherit}
+        own = {self._id_of(one, field="conversations"): ttl for one, ttl in rules.conversations.items()}
         await self.change(
             lambda current: replace(
-                rules, conversations={**current.without(inheriting).conversations, **rules.conversations}
+                rules, conversations={**current.without(inheriting).conversations, **own}
             )
         )
         return await self.apply_retention()
+
+    def _id_of(self, conversation_id: str, *, field: str) -> str:
+        return conversation_key(conversation_id, owner=self.store.owner, field=field).id
 
     async def apply_retention(self) -> int:
         """Apply the rules to every conversation; return how many lifetimes changed."""

@@ -65,6 +65,10 @@ class InMemoryStore(OwnerDataStore):
         self._backend = backend
         self._owner = owner
 
+    @property
+    def owner(self) -> str:
+        return self._owner
+
     def now(self) -> datetime:
         return self._backend.clock()
 

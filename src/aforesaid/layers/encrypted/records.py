@@ -1,4 +1,4 @@
-"""Seal and open subject, client name, notes and tags of a record. Pure.
+"""Seal and open subject, client name, notes, name and tags of a record. Pure.
 
 Texts look different each time. A tag looks the same each time for one owner, so that conversations can be
 listed by it: a reader of the store learns which of an owner's conversations share a tag, not which tag it is.
@@ -24,7 +24,7 @@ from aforesaid.layers.encrypted.seals import (
 )
 from aforesaid.model.conversations import Changes, Conversation, Query
 
-TEXTS = ("subject", "client_name", "notes")
+TEXTS = ("subject", "client_name", "notes", "name")
 
 
 def seal_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:

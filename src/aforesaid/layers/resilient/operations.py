@@ -276,6 +276,7 @@ async def _create(conversation: Conversation, store: ConversationStore) -> Conve
         return await store.create(conversation)
     except ConversationExists:
         there = await store.get(conversation.id)
-        if there is None or there.created_at != conversation.created_at:
+        # A name determines the id: an existing conversation of this name is the same one.
+        if there is None or (conversation.name is None and there.created_at != conversation.created_at):
             raise
         return there

@@ -9,7 +9,7 @@ from aforesaid.contracts import JOURNAL, TokenCounter
 from aforesaid.errors import InvalidId, NotFound
 from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import check_count, check_span
-from aforesaid.model.ids import new_id, parse_name, parse_uuid
+from aforesaid.model.ids import new_id, parse_conversation, parse_name
 from aforesaid.protocol import OWNER_HEADER, to_json
 from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of
 from aforesaid.remote.responses import reader
@@ -122,8 +122,8 @@ def at_revision(expected: int | None) -> dict[str, Any]:
 
 
 def conversation(conversation_id: str) -> str:
-    """Validate the id before it becomes part of a path."""
-    return parse_uuid(conversation_id, field="conversation_id")
+    """Validate the id or name before it becomes part of a path. The server knows the UUID of a name."""
+    return parse_conversation(conversation_id)
 
 
 def none_if_absent(_: NotFound) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import InvalidInput, StoreForeign, shown
 from aforesaid.model.conversations import Conversation, check_count, check_span
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.ids import parse_conversation, parse_name
 from aforesaid.model.lifetimes import Applied, RetentionRules
 from aforesaid.model.messages import Message
 from aforesaid.protocol import conversation_of, rules_document, rules_of
@@ -44,7 +44,7 @@ class RetentionCalls(Calls):
             raise InvalidInput(f"rules must be RetentionRules; got {shown(rules)}", field="rules")
         if isinstance(inherit, str) or not isinstance(inherit, Collection):
             raise InvalidInput(f"inherit must be a list of ids; got {shown(inherit)}", field="inherit")
-        inheriting = sorted({parse_uuid(one, field="inherit") for one in inherit})
+        inheriting = sorted({parse_conversation(one, field="inherit") for one in inherit})
         body = {**rules_document(rules), "inherit": inheriting}
         return self._call("PUT", "retention", body=body, read=_changed)
 

@@ -7,7 +7,7 @@ from aforesaid.errors import ConversationNotFound, NotFound, shown
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.conversations import Conversation
-from aforesaid.model.ids import new_id, parse_name
+from aforesaid.model.ids import conversation_key, new_id, parse_name
 from aforesaid.protocol.live import Hello
 from aforesaid.server.auth.callers import Caller
 from aforesaid.server.live.hub import Hub
@@ -82,6 +82,7 @@ async def _existing_conversation(manager: ConversationManager, hello: Hello, ses
     record = await manager.session(session_id)
     if record is None:
         raise NotFound(f"there is no session {shown(hello.session_id)}")
-    if hello.conversation_id not in (None, record.id):
-        raise ConversationNotFound(str(hello.conversation_id))
+    wanted = hello.conversation_id
+    if wanted is not None and conversation_key(wanted, owner=manager.owner).id != record.id:
+        raise ConversationNotFound(wanted)
     return record

@@ -173,7 +173,8 @@ class TurnRequests:
 
     async def interrupt(self, session: ClientSession, frame: live.Interrupt) -> None:
         session.caller.check("write")
-        only_in = None if frame.conversation_id is None else parse_conversation_id(frame.conversation_id)
+        wanted = frame.conversation_id
+        only_in = None if wanted is None else parse_conversation_id(session, wanted)
         matching = [
             subscription
             for (conversation_id, turn_id), subscription in self._outbox.subscriptions.items()

@@ -1,7 +1,7 @@
 """The conversations that one connection watches, and its typing notices in them."""
 
 from aforesaid.errors import NotFound, TooManyRequests, shown
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import conversation_key
 from aforesaid.protocol import live
 from aforesaid.protocol.documents import conversation_document
 from aforesaid.protocol.live import Place
@@ -23,7 +23,7 @@ class WatchList:
         self._typing_in: set[str] = set()
 
     async def watch(self, session: ClientSession, frame: live.Watch) -> None:
-        conversation_id = parse_conversation_id(frame.conversation_id)
+        conversation_id = parse_conversation_id(session, frame.conversation_id)
         watches, most = self._outbox.watches, self._hub.limits.watches
         if conversation_id not in watches and len(watches) >= most:
             raise TooManyRequests(f"a connection watches at most {most} conversations")
@@ -37,7 +37,9 @@ class WatchList:
 
     def watched(self, session: ClientSession, wanted: str | None) -> str:
         """Return the wanted conversation, or the session's. Raises `NotFound` unless it is watched."""
-        conversation_id = session.conversation_id if wanted is None else parse_conversation_id(wanted)
+        conversation_id = (
+            session.conversation_id if wanted is None else parse_conversation_id(session, wanted)
+        )
         if conversation_id not in self._outbox.watches:
             raise NotFound(f"conversation {shown(conversation_id)} is not watched: watch it first")
         return conversation_id
@@ -104,5 +106,6 @@ class WatchList:
         self._hub.notify(session.owner, conversation_id, frame, exclude=self._peer)
 
 
-def parse_conversation_id(value: str) -> str:
-    return parse_uuid(value, field="conversation_id")
+def parse_conversation_id(session: ClientSession, value: str) -> str:
+    """Return the id of a conversation that a frame gives by id or name."""
+    return conversation_key(value, owner=session.owner).id

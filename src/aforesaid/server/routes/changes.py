@@ -12,7 +12,7 @@ from aforesaid._internal.deadlines import ended
 from aforesaid.contracts import Change
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.protocol import HEARTBEAT, to_json
-from aforesaid.protocol.bodies import Uuid
+from aforesaid.protocol.bodies import ConversationId
 from aforesaid.server.auth.authenticator import CACHE_SECONDS
 from aforesaid.server.endpoints import Call, Media, NoBody, Reply, Routes
 from aforesaid.server.responses import StreamingResponse
@@ -30,7 +30,7 @@ RECHECK_SECONDS = CACHE_SECONDS
 class ChangesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The conversation to watch. Default: all."""
 
-    conversation_id: Uuid | None = None
+    conversation_id: ConversationId | None = None
 
 
 @routes.get(

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from aforesaid.notes.records import Note, Source
-from aforesaid.protocol.bodies import Moment, Name, RequestModel, ResponseModel, Seconds, Uuid
+from aforesaid.protocol.bodies import ConversationId, Moment, Name, RequestModel, ResponseModel, Seconds
 from aforesaid.protocol.documents import seconds
 from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
@@ -21,7 +21,7 @@ class NewNote(RequestModel, frozen=True, kw_only=True):
     tags: list[str] = []
     expires_at: Moment | None = None
     expires_in: Seconds | None = None
-    conversation_id: Uuid | None = None
+    conversation_id: ConversationId | None = None
     """The conversation that the note comes from."""
     message_id: Name | None = None
 

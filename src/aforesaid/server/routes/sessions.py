@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from aforesaid.agents.supervisor import Apology, SupervisorAgent
 from aforesaid.contracts import AudioFormat
 from aforesaid.errors import AforesaidError, NotFound, shown
+from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.model.messages import Message
 from aforesaid.protocol import conversation_document, problem_of, to_json
 from aforesaid.protocol.bodies import AnswerBody, ConversationBody, Name, Question, RequestModel, Seconds
@@ -139,7 +140,8 @@ async def _answer(supervisor: SupervisorAgent, question: Question, on_text: Any 
     """Return the answer of the assistant, or an apology if an agent fails."""
     message = Message(role="user", content=question.text, content_type=question.content_type)
     manager = supervisor.conversation_manager
-    if question.conversation_id is not None:
+    # A question may create a named conversation, not one with a given id.
+    if question.conversation_id is not None and is_uuid(parse_conversation(question.conversation_id)):
         await manager.get_conversation(question.conversation_id)
     answer = await supervisor.answer_or_apology(
         message, question.session_id, question.conversation_id, on_text=on_text

@@ -278,6 +278,10 @@ class JsonFileStore(OwnerDataStore):
         self._backend = backend
         self._owner = owner
 
+    @property
+    def owner(self) -> str:
+        return self._owner
+
     def now(self) -> datetime:
         return self._backend.clock()
 

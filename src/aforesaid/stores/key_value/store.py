@@ -44,6 +44,10 @@ class KeyValueStore(DocumentChecks):
         self._owner = owner
         self._rows = OwnerRows(owner)
 
+    @property
+    def owner(self) -> str:
+        return self._owner
+
     def now(self) -> datetime:
         return self._backend.clock()
 

@@ -53,7 +53,7 @@ SELECT
     (done.conversation).notes, (done.conversation).last_message_at, (done.conversation).last_message_from,
     (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
     (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
-    (done.conversation).updated_at
+    (done.conversation).updated_at, (done.conversation).name
 FROM aforesaid.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(rewrite)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
@@ -133,12 +133,12 @@ WITH contact AS (
 INSERT INTO aforesaid.conversations (
     owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
-    updated_at
+    updated_at, name
 ) VALUES (
     %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
     %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
     %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
-    %(created_at)s, %(updated_at)s
+    %(created_at)s, %(updated_at)s, %(name)s
 )
 ON CONFLICT (owner, id) DO NOTHING
 RETURNING aforesaid.notify(owner, id);
@@ -148,7 +148,7 @@ RETURNING aforesaid.notify(owner, id);
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
@@ -157,7 +157,7 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
 FROM aforesaid.sessions AS s
 JOIN aforesaid.conversations AS c ON c.owner = s.owner AND c.id = s.conversation_id
 WHERE
@@ -191,6 +191,7 @@ SET
     unread_count = CASE WHEN 'unread_count' = ANY (%(given)s::text[]) THEN %(unread_count)s ELSE c.unread_count END,
     ttl = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(ttl)s ELSE c.ttl END,
     expires_at = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(expires_at)s ELSE c.expires_at END,
+    name = CASE WHEN 'name' = ANY (%(given)s::text[]) THEN %(name)s ELSE c.name END,
     updated_at = %(now)s,
     revision = c.revision + 1
 WHERE
@@ -199,14 +200,14 @@ WHERE
 RETURNING
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, aforesaid.notify(c.owner, c.id);
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, aforesaid.notify(c.owner, c.id);
 
 -- name: find_conversations
 -- Return a page of records, most recently active first. NULL disables a filter.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
 FROM aforesaid.conversations AS c
 WHERE
     c.owner = %(owner)s
@@ -314,12 +315,12 @@ WITH contact AS (
 INSERT INTO aforesaid.conversations AS c (
     owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
-    updated_at
+    updated_at, name
 ) VALUES (
     %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
     %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
     %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
-    %(created_at)s, %(updated_at)s
+    %(created_at)s, %(updated_at)s, %(name)s
 )
 ON CONFLICT (owner, id) DO UPDATE SET
     channel = excluded.channel, status = excluded.status, priority = excluded.priority,
@@ -328,7 +329,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
-    created_at = excluded.created_at, updated_at = excluded.updated_at
+    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name
 RETURNING c.next_sequence, c.head, aforesaid.notify(c.owner, c.id);
 
 -- name: taken_sequences
@@ -750,7 +751,7 @@ FROM aforesaid.owners_after(%(last)s, %(limit)s, %(ignored_kinds)s::text[]) AS f
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.expires_at <= %(by)s
 ORDER BY c.expires_at, c.id

@@ -46,6 +46,7 @@ def conversation(row: Row) -> Conversation:
         expires_at=maybe_utc(row[16]),
         created_at=utc(row[17]),
         updated_at=utc(row[18]),
+        name=row[19],
     )
 
 

@@ -137,6 +137,8 @@ CREATE TABLE aforesaid.conversations (
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
     last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
+    -- The caller's name for the conversation, from which its id is derived; NULL where the id was generated.
+    name text,
     PRIMARY KEY (owner, id),
     -- PostgreSQL's timestamps exceed the range of other stores, and include infinity.
     CONSTRAINT conversations_in_time CHECK (
@@ -368,7 +370,7 @@ SELECT aforesaid.disable_statistics('documents', ARRAY['key', 'data']);
 SELECT aforesaid.disable_statistics(
     'contacts', ARRAY['name', 'nicknames', 'company', 'email', 'phone', 'notes', 'data']);
 SELECT aforesaid.disable_statistics(
-    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes']);
+    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes', 'name']);
 
 -- Grant a role access to schema `api`. With an owner, policies restrict the role to that owner, whatever its settings:
 -- for people and tools with their own SQL. Without an owner, the role may set any owner: for a gateway that checks

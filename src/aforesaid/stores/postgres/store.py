@@ -56,6 +56,10 @@ class PostgresStore(DocumentChecks):
         self._index = SearchIndex(backend, owner, connection.key)
         self._log = Log(connection, self._index)
 
+    @property
+    def owner(self) -> str:
+        return self._connection.name
+
     def now(self) -> datetime:
         return self._connection.now()
 

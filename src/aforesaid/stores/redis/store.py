@@ -41,6 +41,10 @@ class RedisStore(DocumentChecks):
         self._records = Records(connection, self._index, self._sessions)
         self._log = Log(connection, self._index)
 
+    @property
+    def owner(self) -> str:
+        return self._connection.owner
+
     def now(self) -> datetime:
         return self._connection.now()
 

@@ -34,8 +34,11 @@ FIELDS = (
     "subject",
     "assigned_to",
     "notes",
+    "name",
 )
-"""A record's fields, in the order of the scripts. The last five may be absent."""
+"""A record's fields, in the order of the scripts. The last six may be absent."""
+
+_OPTIONAL = FIELDS[-6:]
 
 _MICROSECOND = timedelta(microseconds=1)
 _BIAS = 10**17  # 3,170 years in microseconds: every time becomes positive, and its digits sort
@@ -186,7 +189,7 @@ def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
         status=of["status"].decode(),
         priority=of["priority"].decode(),
         tags=() if of["tags"] == b"[]" else tuple(msgspec.json.decode(of["tags"])),
-        **{name: of[name].decode() for name in FIELDS[-5:] if of[name] is not None},
+        **{name: of[name].decode() for name in _OPTIONAL if of[name] is not None},
     )
 
 
@@ -197,7 +200,7 @@ def record_fields(record: Conversation, *, birth: str) -> list[str]:
 
 def absent_fields(record: Conversation) -> list[str]:
     """Return the optional fields without a value."""
-    return [name for name in FIELDS[-5:] if getattr(record, name) is None]
+    return [name for name in _OPTIONAL if getattr(record, name) is None]
 
 
 def public_fields(record: Conversation) -> list[str]:

@@ -5,15 +5,15 @@
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    created_at, updated_at, name
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_conversation
 -- Return the record, its key, its next sequence and the head of its log.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, head
+    created_at, updated_at, name, head
 FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
@@ -31,7 +31,7 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
+    created_at, updated_at, name
 FROM sessions JOIN conversations ON pk = conversation
 WHERE sessions.owner = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?);
 
@@ -40,7 +40,8 @@ WHERE sessions.owner = ? AND session_id = ? AND (expires_at IS NULL OR expires_a
 UPDATE conversations
 SET
     channel = ?, status = ?, priority = ?, client_id = ?, client_name = ?, subject = ?, assigned_to = ?,
-    tags = ?, notes = ?, unread_count = ?, revision = ?, ttl = ?, expires_at = ?, updated_at = ?
+    tags = ?, notes = ?, unread_count = ?, revision = ?, ttl = ?, expires_at = ?, updated_at = ?,
+    name = ?
 WHERE pk = ?;
 
 -- name: extend_conversation
@@ -56,7 +57,7 @@ WHERE pk = ?;
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
+    created_at, updated_at, name
 FROM conversations
 WHERE
     owner = :owner
@@ -106,8 +107,8 @@ SELECT session_id FROM sessions WHERE conversation = ?;
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    created_at, updated_at, name
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (owner, id) DO UPDATE SET
     channel = excluded.channel, status = excluded.status, priority = excluded.priority,
     client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
@@ -115,7 +116,7 @@ ON CONFLICT (owner, id) DO UPDATE SET
     last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
-    created_at = excluded.created_at, updated_at = excluded.updated_at
+    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name
 RETURNING pk, next_sequence;
 
 -- name: sequences_from
@@ -256,7 +257,7 @@ DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expire
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at
+    created_at, updated_at, name
 FROM conversations
 WHERE owner = ? AND expires_at <= ?;
 

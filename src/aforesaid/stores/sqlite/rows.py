@@ -20,7 +20,7 @@ Row: TypeAlias = tuple[Any, ...]
 KEY, NEXT_SEQUENCE, ID = range(3)
 LAST_MESSAGE = slice(12, 14)
 """Time and role of the last message in a record's row."""
-REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, HEAD = range(16, 22)
+REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, NAME, HEAD = range(16, 23)
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -67,6 +67,7 @@ def conversation(row: Sequence[Any]) -> Conversation:
         expires_at=moment(row[18]),
         created_at=from_micros(row[19]),
         updated_at=from_micros(row[20]),
+        name=row[NAME],
     )
 
 
@@ -84,10 +85,10 @@ def emptied(row: Row) -> Row:
 
 def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int, head: str | None) -> Row:
     """Return the row after adding messages: `conversations.extended` for a row."""
-    unread, count, revision, ttl, _, created, _, head_before = row[14:]
+    unread, count, revision, ttl, _, created, _, name, head_before = row[14:]
     expires = None if ttl is None else now + ttl
-    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now, head or head_before)
-    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved)
+    moved = (unread + added, count + added, revision + 1, ttl, expires, created, now)
+    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved, name, head or head_before)
 
 
 def extension_values(row: Row) -> Row:
@@ -128,6 +129,7 @@ def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
         micros(record.expires_at),
         to_micros(record.created_at),
         to_micros(record.updated_at),
+        record.name,
     )
 
 
@@ -148,6 +150,7 @@ def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
         ttl_micros(record.ttl),
         micros(record.expires_at),
         to_micros(record.updated_at),
+        record.name,
         key,
     )
 

@@ -32,7 +32,7 @@ CREATE TABLE conversations (
     analysed INTEGER NOT NULL DEFAULT 0,
     searchable INTEGER NOT NULL DEFAULT 0,
     terms INTEGER NOT NULL DEFAULT 0,
-    last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL,
+    last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL, name TEXT,
     UNIQUE (owner, id)
 ) STRICT;
 

@@ -83,6 +83,10 @@ class SQLiteStore(DocumentChecks):
         self._owner = owner
         self._tag = tag_of(owner)
 
+    @property
+    def owner(self) -> str:
+        return self._owner
+
     def now(self) -> datetime:
         return self._backend.clock()
 

@@ -5,6 +5,7 @@ from aforesaid.testing.contract.contacts import ContactsContract
 from aforesaid.testing.contract.documents import DocumentsContract
 from aforesaid.testing.contract.lifetimes import LifetimesContract
 from aforesaid.testing.contract.log import HistoriesContract, LogContract
+from aforesaid.testing.contract.names import NamesContract
 from aforesaid.testing.contract.owners import OwnersContract, TallyContract
 from aforesaid.testing.contract.records import RecordsContract, SessionsContract
 from aforesaid.testing.contract.replacing import ReplacingContract
@@ -17,6 +18,7 @@ __all__ = ["SearchContract", "SnapshotContract", "StoreContract"]
 
 class StoreContract(
     RecordsContract,
+    NamesContract,
     SessionsContract,
     LogContract,
     HistoriesContract,

@@ -455,7 +455,7 @@ class DocumentsContract(Contract):
             with pytest.raises(InvalidInput):
                 await store.documents("n", conversation_id=holder, limit=limit)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput):
-            await store.get_document("n", "k", conversation_id="not an id")
+            await store.get_document("n", "k", conversation_id="no\0id")
         assert await store.documents("n", conversation_id=holder) == [kept]
 
     async def test_a_closed_backend_refuses_document_calls(

@@ -178,7 +178,7 @@ class TallyContract(Contract):
         with pytest.raises(RevisionConflict):
             await store.delete(conversation.id, expected_revision=99)
         with pytest.raises(InvalidId):
-            await store.tally("not an id")
+            await store.tally("no\0id")
         assert (await store.tally()).messages == 3
 
     async def test_tally_counts_more_conversations_than_one_batch(self, store: ConversationStore) -> None:

@@ -78,7 +78,7 @@ class RecordsContract(Contract):
         with pytest.raises(ConversationNotFound):
             await store.bind("session", missing)
 
-    @pytest.mark.parametrize("malformed", ["", "kitchen", "1", "'; DROP TABLE conversations; --", "*", "\0"])
+    @pytest.mark.parametrize("malformed", ["", "\0", "\ud800", "x" * 1025])
     async def test_malformed_ids_are_refused(self, store: ConversationStore, malformed: str) -> None:
         with pytest.raises(InvalidId, match="conversation_id"):
             await store.get(malformed)

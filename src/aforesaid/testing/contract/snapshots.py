@@ -142,4 +142,4 @@ class SnapshotContract(Contract):
         with pytest.raises(InvalidInput, match="front"):
             await snapshot_of(store, conversation.id, front=-1)
         with pytest.raises(InvalidId):
-            await snapshot_of(store, "kitchen")
+            await snapshot_of(store, "kitchen\0")

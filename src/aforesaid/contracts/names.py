@@ -1,0 +1,101 @@
+"""Accept any text as a conversation id: the one place where names become ids.
+
+A caller's own id for a conversation, such as `kitchen`, is a name. The UUID of the conversation is derived
+from owner and name (`model.ids.conversation_key`), so stores, layers and files know UUIDs only, and no table
+of names can disagree with the records. The record contains the name.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from functools import wraps
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from aforesaid.errors import ConversationNotFound
+from aforesaid.model.ids import conversation_key, is_uuid
+
+T = TypeVar("T")
+Arguments: TypeAlias = tuple[Any, ...]
+
+PARAMETER = "conversation_id"
+_MARK = "__accepts_names__"
+
+
+def accept_names(
+    kind: type[T],
+    owner_of: Callable[[Any], str],
+    *,
+    untranslated: Collection[str] = (),
+    in_errors: bool = False,
+) -> type[T]:
+    """Make every public method of the class that takes a `conversation_id` accept a name instead.
+
+    The methods get the UUID. The `untranslated` ones get the text as given: they may create a missing
+    conversation, for which they need the name. With `in_errors`, `ConversationNotFound` gives the caller's
+    name; layers of a store need the UUID there.
+    """
+    for attribute, method in list(vars(kind).items()):
+        is_public = isinstance(method, FunctionType) and not attribute.startswith("_")
+        if is_public and attribute not in untranslated and not hasattr(method, _MARK):
+            setattr(kind, attribute, _translating(method, owner_of, in_errors=in_errors))
+    return kind
+
+
+def _translating(
+    method: Callable[..., Any], owner_of: Callable[[Any], str], *, in_errors: bool
+) -> Callable[..., Any]:
+    parameters = inspect.signature(method).parameters
+    if PARAMETER not in parameters:
+        return method
+    by_keyword = parameters[PARAMETER].kind is inspect.Parameter.KEYWORD_ONLY
+    place = len(parameters) if by_keyword else list(parameters).index(PARAMETER) - 1
+    is_optional = parameters[PARAMETER].default is None
+
+    def translated(self: Any, given: Arguments, named: dict[str, Any]) -> _Translated:
+        by_place = len(given) > place
+        if not by_place and PARAMETER not in named:
+            return _Translated(given, named)
+        value = given[place] if by_place else named[PARAMETER]
+        # Every call of every layer passes here, nearly always with a UUID.
+        if (type(value) is str and is_uuid(value)) or (value is None and is_optional):
+            return _Translated(given, named)
+        key, name = conversation_key(value, owner=owner_of(self))
+        shown = name if in_errors else None
+        if by_place:
+            return _Translated((*given[:place], key, *given[place + 1 :]), named, shown)
+        return _Translated(given, {**named, PARAMETER: key}, shown)
+
+    return _wrapped(method, translated)
+
+
+class _Translated(NamedTuple):
+    """The arguments of a call, and the name that an error gives."""
+
+    given: Arguments
+    named: dict[str, Any]
+    name: str | None = None
+
+
+def _wrapped(method: Callable[..., Any], translated: Callable[..., _Translated]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(method):
+
+        @wraps(method)
+        async def call_async(self: Any, *given: Any, **named: Any) -> Any:
+            call = translated(self, given, named)
+            try:
+                return await method(self, *call.given, **call.named)
+            except ConversationNotFound as error:
+                if call.name is None:
+                    raise
+                raise ConversationNotFound(call.name) from error
+
+        setattr(call_async, _MARK, True)
+        return call_async
+
+    @wraps(method)
+    def call(self: Any, *given: Any, **named: Any) -> Any:
+        given, named, _ = translated(self, given, named)
+        return method(self, *given, **named)
+
+    setattr(call, _MARK, True)
+    return call
