@@ -90,8 +90,9 @@ class Records:
         return await self._lifetimes.for_new(record)
 
     def _fresh(self, conversation_id: str, **metadata: Any) -> Conversation:
-        """Return a new record with the lifetime by channel and tag, without reading the store: `resume` stores
-        the record in one step.
+        """Return a new record with its lifetime by channel and tag.
+
+        This reads no store, so that `resume` and `create` store the record in one step.
         """
         now = self.store.now()
         fresh = started(conversation_id, now=now, ttl=self._ttl, **metadata)

@@ -79,10 +79,16 @@ CallSequence: TypeAlias = Generator[Call[Any], Any, T]
 
 def path_of(*segments: str, query: Query | None = None) -> str:
     """Return the path of the quoted segments with the query. Omit None and empty values."""
-    path = "".join(f"/{quote(segment, safe='')}" for segment in segments)
+    path = "".join(f"/{_quoted(segment)}" for segment in segments)
     pairs = [pair for name, value in (query or {}).items() for pair in _pairs(name, value)]
     _check_pairs(pairs)
     return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _quoted(segment: str) -> str:
+    """Quote a segment. Clients and proxies remove the segments `.` and `..`, so their dots are quoted too."""
+    quoted = quote(segment, safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 
 
 def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:

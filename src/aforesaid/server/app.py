@@ -91,6 +91,10 @@ class Application:
         self._handle: ASGIApp = reduce(lambda app, layer: layer(app), reversed(MIDDLEWARE), framework)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Routes match the path as sent: a percent-encoded slash is part of a conversation's name.
+        raw_path = scope.get("raw_path") or b""
+        if b"%" in raw_path:
+            scope["path"] = raw_path.decode("ascii", "replace")
         await self._handle(scope, receive, send)
 
 

@@ -133,7 +133,7 @@ async def test_what_is_not_theirs_or_not_there_is_noted_as_denied(
     with pytest.raises(ConversationNotFound):
         await mallory.append(record.id, [Message(role="user", content="x")])
     with pytest.raises(InvalidId):
-        await mallory.page("the secret word, in place of an id", limit=9)
+        await mallory.page("the secret word, in place of an id\0", limit=9)
     assert [(e.action, e.outcome, e.conversation, e.error) for e in (await noted(path))[1:]] == [
         ("look", "denied", record.id, ""),
         ("read", "denied", record.id, "ConversationNotFound"),

@@ -51,7 +51,7 @@ async def test_all_of_an_owner_and_nobody_elses(memory: aforesaid.Memory) -> Non
 
 async def test_what_is_no_id_is_refused(memory: aforesaid.Memory) -> None:
     with pytest.raises(InvalidId, match="conversation_id"):
-        async with memory.of("erin").watch("kitchen"):
+        async with memory.of("erin").watch("kitchen\0"):
             pass
 
 

@@ -103,7 +103,7 @@ def test_no_password_in_an_address_is_shown(run: Run, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["show", "kitchen"], 2, "must be a UUID"),
+        (["show", "kitchen"], 3, "there is no conversation 'kitchen'"),
         (["show", new_id()], 3, "there is no conversation"),
         (["conversations", "--status", "lost"], 2, "open, pending, resolved, closed"),
         (["conversations", "--url", "sqlite:///nowhere.db"], 4, "nowhere.db does not exist"),

@@ -73,9 +73,16 @@ async def test_half_of_a_surrogate_pair_is_refused_where_no_text_is_kept(
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:aforesaid:problem:invalid-input")
 
 
-@pytest.mark.parametrize(
-    "path", ["conversations%2F{}", "conversations%2F{}/messages", "conversations/{}%2Fmessages"]
-)
+async def test_an_encoded_slash_is_part_of_a_name(server: Running) -> None:
+    body = {"role": "user", "content": "hello"}
+    stored = await server.client.post("/v1/conversations/a%2Fmessages/messages", json=body)
+    assert stored.status_code == 201
+    found = await server.client.get("/v1/conversations/a%2Fmessages")
+    assert found.json()["name"] == "a/messages"
+    assert found.json()["id"] == stored.json()["conversation"]["id"]
+
+
+@pytest.mark.parametrize("path", ["conversations%2F{}", "conversations%2F{}/messages"])
 async def test_an_encoded_slash_leads_nowhere(server: Running, path: str) -> None:
     kitchen = await opened(server)
     nowhere = await server.client.get("/v1/" + path.format(kitchen))
@@ -275,7 +282,7 @@ async def test_a_body_of_another_type_is_refused(server: Running) -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/v1/conversations/not-a-uuid", 422),
+        ("/v1/conversations/not-a-uuid", 404),
         ("/v1/conversations/%FF", 422),
         ("/v1/conversations/..%2F..", 404),
         ("/v1/conversations/01a1e174-4c20-4812-9e6e-13464433e8ca", 404),

@@ -166,7 +166,7 @@ async def test_one_conversation_can_be_watched(pair: tuple[RedisStore, RedisStor
 
 async def test_an_id_that_is_none_is_refused(pair: tuple[RedisStore, RedisStore]) -> None:
     with pytest.raises(InvalidId, match="conversation_id"):
-        pair[0].watch("kitchen")
+        pair[0].watch("kitchen\0")
 
 
 async def test_other_owners_are_not_heard(

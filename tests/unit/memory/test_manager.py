@@ -286,7 +286,7 @@ class TestContexts:
 
     async def test_a_malformed_id_is_an_error(self, erin: ConversationManager) -> None:
         with pytest.raises(InvalidId, match="conversation_id"):
-            await erin.load_context("kitchen")
+            await erin.load_context("kitchen\0")
 
     @pytest.mark.parametrize(("failures", "degraded"), [(1, False), (2, True)])
     async def test_a_store_that_fails_is_asked_twice_and_never_blocks_the_agent(
