@@ -85,9 +85,7 @@ class Lifetimes:
         inheriting = {self._id_of(one, field="inherit") for one in inherit}
         own = {self._id_of(one, field="conversations"): ttl for one, ttl in rules.conversations.items()}
         await self.change(
-            lambda current: replace(
-                rules, conversations={**current.without(inheriting).conversations, **own}
-            )
+            lambda current: replace(rules, conversations={**current.without(inheriting).conversations, **own})
         )
         return await self.apply_retention()
 
