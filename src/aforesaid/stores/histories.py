@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar, cast
-from uuid import NAMESPACE_URL, uuid5
 from weakref import WeakValueDictionary
 
 from msgspec import MsgspecError, json
@@ -41,7 +40,7 @@ from aforesaid.errors import (
 )
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
-from aforesaid.model.ids import is_uuid, parse_name, parse_uuid
+from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._document_checks import DocumentChecks
 from aforesaid.stores.encoded_logs import Log, decode_entry, encode_messages, slots_of
@@ -49,6 +48,8 @@ from aforesaid.stores.owner_data import OwnerData
 
 T = TypeVar("T")
 
+OWNER = "default"
+"""The owner of all histories: the four methods know none."""
 KNOWN = 1000
 """Conversations whose revisions and ids are kept in memory. Others are derived again from their history."""
 
@@ -70,7 +71,7 @@ def as_store(store: object) -> ConversationStore:
 
 def id_of(name: str) -> str:
     """Return the id of a named conversation: the name if it is a UUID, else a UUID derived from it."""
-    return name if is_uuid(name) else str(uuid5(NAMESPACE_URL, f"aforesaid:conversation:{name}"))
+    return conversation_key(name, owner=OWNER).id
 
 
 class HistoriesStore(DocumentChecks):
@@ -82,6 +83,10 @@ class HistoriesStore(DocumentChecks):
         self._names: BoundedDict[str, str] = BoundedDict(KNOWN)
         self._known: BoundedDict[str, tuple[bytes, Log]] = BoundedDict(KNOWN)
         self._locks: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
+
+    @property
+    def owner(self) -> str:
+        return OWNER
 
     def now(self) -> datetime:
         return self._clock()
