@@ -83,6 +83,10 @@ class FailingStore(ConversationStore):
         self._backend = backend
         self._inner = inner
 
+    @property
+    def owner(self) -> str:
+        return self._inner.owner
+
     def now(self) -> datetime:
         return self._inner.now()
 
