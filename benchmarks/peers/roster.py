@@ -1,4 +1,4 @@
-"""Who takes part: ours, the floors, the peers; how each is driven, and what it promises by its defaults."""
+"""The entrants: ours, the floors, the peers; how each is called, and its durability by default."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ Place = Literal["folder", "redis", "postgres"]
 
 
 class Entrant(Struct, frozen=True, kw_only=True):
-    """A memory in the race."""
+    """A memory in the comparison."""
 
     name: str
     adapter: str
@@ -111,7 +111,7 @@ ENTRANTS = (
         longest=10_000,  # to grow it further takes minutes
         environment="google-adk",
         durable=FULL,
-        driven="two `append_event` on a session that the application holds",
+        driven="two `append_event` on a session held by the application",
     ),
     Entrant(
         name="Google ADK, session read",
@@ -130,7 +130,7 @@ ENTRANTS = (
         environment="strands",
         blocking=True,
         durable="kill (nothing is flushed)",
-        driven="the session manager's hooks for both messages, on an agent that the application holds",
+        driven="the session manager's hooks for both messages, on an agent held by the application",
     ),
     Entrant(
         name="Strands, agent restored",
@@ -141,7 +141,7 @@ ENTRANTS = (
         fresh=True,
         is_variant=True,
         durable="kill (nothing is flushed)",
-        driven="the agent is restored from its session first, as a service does that keeps nothing",
+        driven="the agent is first restored from its session, as in a stateless service",
     ),
     Entrant(
         name="Aforesaid on Redis",

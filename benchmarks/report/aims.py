@@ -1,4 +1,4 @@
-"""What was aimed at, and what came out. Below: numbers."""
+"""Compare the results with the aims."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,37 +15,35 @@ NOT_DURABLE = "Strands"
 
 
 REASONS = {
-    "W1: a turn beside the floor": (
-        "a turn wakes a thread on another core, the floor none; below are other ways to measure it"
+    "W1: a turn relative to the floor": (
+        "a turn wakes up a thread on another core, the floor does not; see the other measurements"
     ),
-    "W1, flushes free": (
-        "it appends rows as they stand; ours counts tokens, indexes words and hands the work to a thread"
-    ),
+    "W1, flushes free": ("it only appends rows; ours also counts tokens, indexes words and uses a thread"),
     "W1: faster than OpenAI SQLiteSession": (
-        "both write one commit, mostly the disk's flush; ours also counts tokens and keeps an index"
+        "both spend most time in one disk flush; ours also counts tokens and writes an index"
     ),
     "W1: faster than OpenAI AdvancedSQLiteSession": (
-        "a tenth of its time is the floor, one flush of the disk; below is what it is where flushes are free"
+        "a tenth of its time is the floor, one disk flush; compare with free flushes"
     ),
     "W1: faster than LangChain": (
-        "a tenth of its time is less than one flush of the disk, which every durable turn waits for"
+        "a tenth of its time is less than one disk flush, which every durable turn needs"
     ),
-    "W1: faster than Strands": "it never flushes: what it acknowledged is lost in a power cut",
+    "W1: faster than Strands": "it never flushes: acknowledged turns are lost in a power cut",
     "W2: faster than OpenAI SQLiteSession": (
-        "it hands over the last rows as they stand; ours groups calls with their results, looks for notes "
+        "it returns the last rows unchanged; ours groups calls with their results, reads notes "
         "and reports what it left out"
     ),
-    "W2: faster than Google": "it reads the last 20 events by an index, as they stand",
+    "W2: faster than Google": "it reads the last 20 events by an index, unchanged",
     "W3": (
-        "one interpreter makes ready, counts and hands over all turns; every turn here has two words that "
+        "one interpreter prepares and counts all turns; every turn here has two words that "
         "were never counted before"
     ),
 }
-"""Why an aim may be missed, by how the aim begins."""
+"""Reasons for missed aims, by the prefix of the aim."""
 
 
 class Aim(Struct, frozen=True, kw_only=True):
-    """A sentence, the figure, and whether it holds."""
+    """An aim, its target, the measured value, and whether it is met."""
 
     what: str
     wanted: str
@@ -54,7 +52,7 @@ class Aim(Struct, frozen=True, kw_only=True):
 
 
 def aims(results: dict[str, Results]) -> str:
-    """All that the results at hand say something about."""
+    """Return the table of all aims that the available results cover."""
     found = [*_growth(results), *_together(results), *_safe(results), *_cold(results), *_windows(results)]
     return table(["aim", "wanted", "measured", "met"], [_row(one) for one in found])
 
@@ -66,7 +64,7 @@ def _row(aim: Aim) -> list[str]:
 
 
 def _at(one: Results, step: str, length: int = MARK) -> float | None:
-    """The median at a length, or at the longest that there was."""
+    """Return the median at a length, or None."""
     rows = {row["size"]: row for row in one.get("rows", [])}
     row = rows.get(length)
     return None if row is None else float(row[step]["p50"])
@@ -77,7 +75,7 @@ def _growth(results: dict[str, Results]) -> Iterator[Aim]:
         return
     floor = results["growth"]["floor"]["full"]["ratio"]
     yield Aim(
-        what="W1: a turn beside the floor, `FULL`", wanted="1.8 ×", found=times(floor), met=floor <= 1.8
+        what="W1: a turn relative to the floor, `FULL`", wanted="1.8 ×", found=times(floor), met=floor <= 1.8
     )
     entrants = results["growth"]["entrants"]
     flushes = entrants[OURS].get("flushes")
@@ -97,7 +95,7 @@ def _flat(ours: Results) -> Iterator[Aim]:
             length = ours["rows"][-1]["size"]
             found = times(ratio)
             yield Aim(
-                what=f"{what} at {length:,} messages beside 10",
+                what=f"{what} at {length:,} messages relative to 10",
                 wanted="flat (1.3 ×)",
                 found=found,
                 met=ratio <= 1.3,
@@ -105,8 +103,10 @@ def _flat(ours: Results) -> Iterator[Aim]:
 
 
 def _faster(entrants: Results, step: str, what: str) -> Iterator[Aim]:
-    """Turns each by its neighbour's measure: the yardstick of its own process says how fast the disk was just
-    then. Windows as they are: they wait for no disk."""
+    """Compare turns by their ratio to the yardstick of the same process, which measures the disk.
+
+    Compare windows directly, because they do not flush.
+    """
     ours = _scaled(entrants[OURS], step)
     for name, one in entrants.items():
         if name.startswith(("Aforesaid", "floor")) or _is_server(name):
@@ -124,12 +124,12 @@ def _faster(entrants: Results, step: str, what: str) -> Iterator[Aim]:
 
 
 def _is_server(name: str) -> bool:
-    """Compared with ours on the same server, in the table, and not with ours on a file."""
+    """Return whether the entrant uses a server: the tables compare it with ours on the same server."""
     return "Redis" in name or "Postgres" in name
 
 
 def _faster_free(entrants: Results) -> Iterator[Aim]:
-    """The work itself, where flushing is free: everybody's p50 at the same length."""
+    """Compare the p50 at the same length where flushes are free."""
     ours = (entrants[OURS].get("free") or {}).get("turn")
     for name, one in entrants.items():
         theirs = (one.get("free") or {}).get("turn")
@@ -166,7 +166,7 @@ def _together(results: dict[str, Results]) -> Iterator[Aim]:
     best = max(peers, key=lambda name: peers[name])
     ratio = entrants[OURS]["turns_a_second"] / peers[best]
     yield Aim(
-        what=f"W3: turns a second beside the best durable peer ({best})",
+        what=f"W3: turns a second relative to the best durable peer ({best})",
         wanted="5 ×",
         found=times(ratio),
         met=ratio >= 5,
@@ -178,7 +178,7 @@ def _safe(results: dict[str, Results]) -> Iterator[Aim]:
         if file in results:
             bad = sum(_harm(one) for name, one in results[file]["entrants"].items() if name.startswith(OURS))
             yield Aim(
-                what=f"{what}: lost, doubled, split, refused, on three stores",
+                what=f"{what}: lost, duplicated, split, refused, on three stores",
                 wanted="0",
                 found=str(bad),
                 met=bad == 0,
@@ -211,4 +211,4 @@ def _cold(results: dict[str, Results]) -> Iterator[Aim]:
 def _windows(results: dict[str, Results]) -> Iterator[Aim]:
     if "windows" in results:
         refused = sum(one["refused_per_1000"] for one in results["windows"]["states"].values())
-        yield Aim(what="W8: windows that are refused", wanted="0", found=f"{refused:.1f}", met=refused == 0)
+        yield Aim(what="W8: refused windows", wanted="0", found=f"{refused:.1f}", met=refused == 0)

@@ -1,4 +1,4 @@
-"""A section for each workload, from the results of it. Below: numbers."""
+"""Write the section of each workload from its results."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from benchmarks.report.numbers import many, size, span, table, times
 
 Results = dict[str, Any]
 MARK = 10_000
-"""Messages at which everybody is compared."""
+"""Messages at which all entrants are compared."""
 
 
 def growth(results: Results) -> str:
@@ -56,7 +56,7 @@ def _turn_row(name: str, one: Results, lengths: list[int]) -> list[str]:
 
 
 def _free(row: Results | None) -> list[str]:
-    """A turn where flushing costs nothing."""
+    """Return the cells of a turn with free flushes."""
     if not row:
         return ["–", "–"]
     return [span(row["turn"]["p50"]), times(row["turn"]["p50"] / row["yardstick"]["p50"])]
@@ -132,7 +132,7 @@ def sharing(results: Results) -> str:
         "16 tasks or 4 processes",
         "acknowledged",
         "lost",
-        "doubled",
+        "duplicated",
         "split",
         "refused",
     ]
@@ -158,7 +158,7 @@ def kills(results: Results) -> str:
         ]
         for name, one in results["entrants"].items()
     ]
-    head = ["killed in the middle", "acknowledged", "lost", "doubled", "split", "opened and read again in"]
+    head = ["killed during writes", "acknowledged", "lost", "duplicated", "split", "reopened and read in"]
     return f"### W5: the process is killed\n\n{table(head, rows)}"
 
 
@@ -179,7 +179,7 @@ def cold(results: Results) -> str:
         if "error" not in one
     ]
     head = [
-        "a process that starts",
+        "new process",
         "conversations",
         "on disk",
         "import",
@@ -219,9 +219,9 @@ def _search(results: Results) -> Iterator[str]:
     search = results["search"]
     if search:
         yield (
-            f"Among {search['messages']:,} messages of one owner, by words: the first question of a process "
+            f"Among {search['messages']:,} messages of one owner, by words: the first query of a process "
             f"{span(search['first'])}, then p50 {span(search['p50'])}, p95 {span(search['p95'])} over "
-            f"{search['samples']} questions. None of the peers searches what was said."
+            f"{search['samples']} queries. None of the peers has a search."
         )
 
 
@@ -232,7 +232,7 @@ def windows(results: Results) -> str:
         "windows",
         "requests",
         "refused per 1,000",
-        "the last messages as they stand",
+        "last messages, unchanged",
     ]
     rows = [
         [
@@ -260,9 +260,9 @@ def _peers_windows(results: Results) -> Iterator[str]:
             if "error" not in one
         ]
         yield (
-            "Windows of at most eight messages, by those that have a way to cut one: over histories that a "
-            "provider takes as a whole, and over histories in which results are missing, come twice or "
-            "answer nothing. For peers the time includes reading the log."
+            "Windows of at most eight messages, for peers that can cut one. A provider accepts sound "
+            "histories as a whole. Flawed histories have missing, duplicate or unmatched results. For peers "
+            "the time includes reading the log."
         )
         yield table(["windows of at most 8 messages", "windows", "refused per 1,000", "p50"], rows)
 
@@ -288,12 +288,12 @@ def costs(results: Results) -> str:
     prices = results["prices"]
     stated = (
         f"Prices: {prices['input_tokens']:.2f} dollars for a million prompt tokens, "
-        f"{prices['cached_tokens']:.2f} where the provider's cache serves them, {prices['storage']:.2f} "
-        f"for a gigabyte of disk a month. A message takes {size(results['bytes_a_message'])} on the disk, "
-        "its share of the search index included."
+        f"{prices['cached_tokens']:.2f} from the provider's cache, {prices['storage']:.2f} "
+        f"for a gigabyte of disk a month. A message takes {size(results['bytes_a_message'])} on disk, "
+        "including its share of the search index."
     )
     return "\n\n".join(
-        ["### W10: a year", stated, *(_scenario(one) for one in results["scenarios"].values())]
+        ["### W10: cost of a year", stated, *(_scenario(one) for one in results["scenarios"].values())]
     )
 
 
@@ -307,7 +307,7 @@ def _scenario(one: Results) -> str:
         [name, many(prompt["tokens"]), f"{100 * prompt['cached'] / prompt['tokens']:.0f} %", _dollars(prompt)]
         for name, prompt in one["prompts"].items()
     ]
-    return table([about, "prompt tokens", "served by the cache", "dollars"], rows)
+    return table([about, "prompt tokens", "from the cache", "dollars"], rows)
 
 
 def _dollars(prompt: Results) -> str:

@@ -1,4 +1,4 @@
-"""Putting the sections and plots into the page. Below: tables, aims, plots."""
+"""Write the sections and plots into the pages."""
 
 import json
 from pathlib import Path
@@ -13,28 +13,30 @@ from benchmarks.report.tables import SECTIONS
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 Results = dict[str, Any]
 
+DETAILS = ("sharing", "kills", "windows", "serving", "costs")
+"""Workloads on the page of details; the others are on the main page."""
+
 
 def read_results(folder: Path) -> dict[str, Results]:
-    """What was measured so far, by workload, in the order of the workloads."""
+    """Return the stored results by workload, in the order of the workloads."""
     files = {name: folder / f"{name}.json" for name in SECTIONS}
     return {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
 
 
 def page(results: dict[str, Results]) -> str:
-    """The part of the page that is made anew by each run."""
-    sections = [SECTIONS[name](one) for name, one in results.items()]
-    parts = [
-        _about(results),
-        "### Aims",
-        aims(results),
-        *sections,
-        "### How each is driven",
-        _driven(results),
-    ]
+    """Return the generated part of `performance.md`."""
+    parts = [_about(results), "### Aims", aims(results)]
     if "growth" in results:
-        at = parts.index(aims(results)) + 1
-        parts[at:at] = ["![A turn as the conversation grows](bench-turns.svg)"]
-        parts[at + 1 : at + 1] = ["![A window as the conversation grows](bench-windows.svg)"]
+        parts.append("![A turn as the conversation grows](bench-turns.svg)")
+        parts.append("![A window as the conversation grows](bench-windows.svg)")
+    sections = [SECTIONS[name](one) for name, one in results.items() if name not in DETAILS]
+    return "\n\n".join(part for part in [*parts, *sections] if part)
+
+
+def details(results: dict[str, Results]) -> str:
+    """Return the generated part of `internals/measurements.md`."""
+    sections = [SECTIONS[name](one) for name, one in results.items() if name in DETAILS]
+    parts = [_about(results), *sections, "### Entrants", _driven(results)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -42,14 +44,14 @@ def _about(results: dict[str, Results]) -> str:
     machines = sorted({one["about"]["machine"] for one in results.values()})
     dates = sorted({one["about"]["date"] for one in results.values()})
     loads = [one["about"]["load"] for one in results.values()]
-    busy = f"load average {min(loads):.1f} to {max(loads):.1f}, the benchmarks themselves included"
+    busy = f"load average {min(loads):.1f} to {max(loads):.1f}, including the benchmarks"
     return f"Measured {' and '.join(dates)} on {'; '.join(machines)}; {busy}."
 
 
 def _driven(results: dict[str, Results]) -> str:
     versions = _versions(results)
     rows = [[one.name, versions.get(one.name, ""), one.driven, one.durable] for one in ENTRANTS]
-    return table(["", "version", "how", "an acknowledged turn survives a"], rows)
+    return table(["", "version", "calls", "an acknowledged turn survives a"], rows)
 
 
 def _versions(results: dict[str, Results]) -> dict[str, str]:
@@ -61,7 +63,7 @@ def _versions(results: dict[str, Results]) -> dict[str, str]:
 
 
 def plots(results: dict[str, Results]) -> dict[str, str]:
-    """Pictures by file name."""
+    """Return the plots by file name."""
     made = {}
     if "growth" in results:
         entrants = {name: one for name, one in results["growth"]["entrants"].items() if "rows" in one}
@@ -85,7 +87,7 @@ def _points(one: Results, step: str) -> list[tuple[float, float]]:
 
 
 def put_into(text: str, part: str) -> str:
-    """The page with this part between its marks."""
+    """Return the page with this part between its marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     if not after:
@@ -94,7 +96,8 @@ def put_into(text: str, part: str) -> str:
 
 
 def write(docs: Path, results: dict[str, Results]) -> None:
-    document = docs / "performance.md"
-    document.write_text(put_into(document.read_text("utf-8"), page(results)), "utf-8")
-    for name, picture in plots(results).items():
-        (docs / name).write_text(picture, "utf-8")
+    for name, part in (("performance.md", page(results)), ("internals/measurements.md", details(results))):
+        document = docs / name
+        document.write_text(put_into(document.read_text("utf-8"), part), "utf-8")
+    for file, picture in plots(results).items():
+        (docs / file).write_text(picture, "utf-8")

@@ -1,4 +1,4 @@
-"""The figures as a table and as a plot."""
+"""Write the figures as a table and a plot."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,7 +10,7 @@ from benchmarks.search_eval.figures import Figures, interval, mean, percentile
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """A set, asked by every method."""
+    """The answers of every method to one set."""
 
     name: str
     turns: int
@@ -18,7 +18,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 def table(results: Sequence[Result]) -> str:
-    """Markdown: overall and by category, methods side by side."""
+    """Return Markdown: overall and by category, methods side by side."""
     return "\n\n".join(part for result in results for part in (_overall(result), _by_category(result)))
 
 
@@ -67,7 +67,7 @@ def _by_category(result: Result) -> str:
     for apart, category in categories:
         cells = [_category_cell(answers, category) for answers in result.answers.values()]
         count = sum(one.question.category == category for one in first)
-        lines.append(f"| {category}{' (apart)' if apart else ''} | {count} | {' | '.join(cells)} |")
+        lines.append(f"| {category}{' (separate)' if apart else ''} | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -83,7 +83,7 @@ _COLOURS = ("#9aa5b1", "#c8b48a", "#6f8fb0", "#2f6f4f")
 
 
 def plot(results: Sequence[Result]) -> str:
-    """SVG: recall@10 and nDCG@10 as bars, each with its interval as a line."""
+    """Return an SVG: recall@10 and nDCG@10 as bars, each with its interval as a line."""
     parts: list[str] = []
     y = 14
     for result in results:
