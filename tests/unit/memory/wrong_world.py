@@ -153,6 +153,7 @@ class World:
             "text": "likes tea",
             "tool": Tool(name="t", description="d", parameters={"type": "object"}, run=_ran),
             "transcriber": EmbeddedTranscriber(),
+            "turn_id": "m9",
             "updated_at": now,
             "usage": 5,
             "user_input": ConversationInput(text="hello"),
