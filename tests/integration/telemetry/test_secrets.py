@@ -151,13 +151,15 @@ async def test_what_goes_wrong_by_the_callers_doing(memory: aforesaid.Memory, se
     conversation = await erin.get_or_create_conversation("kitchen")
     message = new_id()
     await erin.add_message(conversation.id, "user", SECRET, message_id=message)
+    await erin.add_message(f"named {SECRET}", "user", SECRET)
     for wrong in (
         lambda: erin.add_message(conversation.id, "user", f"not {SECRET}", message_id=message),
         lambda: erin.add_message(conversation.id, SECRET, "x"),  # type: ignore[arg-type]
         lambda: erin.add_message(conversation.id, "user", {SECRET: object()}),
         lambda: erin.add_message(conversation.id, "user", SECRET, timestamp=SECRET),
         lambda: erin.add_message(conversation.id, "user", SECRET, expected_revision=99),
-        lambda: erin.add_message(SECRET, "user", SECRET),
+        lambda: erin.add_message(f"{SECRET}\0", "user", SECRET),
+        lambda: erin.get_conversation(f"never {SECRET}"),
         lambda: erin.update_metadata(conversation.id, status=SECRET),  # type: ignore[arg-type]
         lambda: erin.update_metadata(conversation.id, clear=[SECRET]),
         lambda: erin.list(after=SECRET),

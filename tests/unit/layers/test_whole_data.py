@@ -438,11 +438,11 @@ PARTIAL: dict[type | Any, set[str]] = {
     ConversationManager: {
         # One conversation, message, session or note; an answer that says so where it is degraded.
         "add_message", "append", "append_to_session", "archives", "associate_client", "clear_history",
-        "delete_conversation", "delete_session", "entries", "first_context", "forget", "get_conversation",
+        "delete_conversation", "delete_session", "discard_turn", "entries", "first_context", "forget", "get_conversation",
         "get_note", "get_or_create_conversation", "interrupted", "leave_session", "lifetime", "list",
-        "load_context", "load_request", "mark_read", "messages", "notes", "recall", "redact", "remember",
-        "retention", "search", "search_conversations", "search_history", "session", "similar", "summarize",
-        "summary", "update_metadata",
+        "load_context", "load_request", "mark_read", "messages", "notes", "open_turn", "recall", "redact",
+        "remember", "retention", "search", "search_conversations", "search_history", "session", "similar",
+        "summarize", "summary", "unanswered", "update_metadata",
         # Sets rules for one owner, then does what `apply_retention` does.
         "set_retention",
     },
