@@ -70,12 +70,12 @@ fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and ch
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
 
-bench: setup ## Measure, beside others and the floor, and write docs/performance.md (a quarter of an hour)
+bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
 	$(BIN)/python -m benchmarks
 
 DATA ?= ../shared/data
 CASES ?= 5000
-fuzz: setup ## Play made-up requests on a server, and check that every answer is as documented
+fuzz: setup ## Send generated requests to a server; check every response against the OpenAPI document
 	$(BIN)/python -m tests.integration.server.fuzz --cases $(CASES)
 
 eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md

@@ -1,9 +1,10 @@
-"""`python -m benchmarks`: everybody beside the floor, and the page about it.
+"""`python -m benchmarks`: measure all entrants and the floors, and write the pages.
 
     python -m benchmarks [--only W1,W3] [--quick] [--peers Aforesaid,OpenAI] [--page]
 
-Results go to `benchmarks/results/`, one file for each workload, and into `docs/performance.md`. What is not
-asked for stays as it was measured last. A quick run leaves both alone and prints the page.
+Results go to `benchmarks/results/`, one file for each workload, into `docs/performance.md` and
+into `docs/internals/measurements.md`. Workloads that are not selected keep their last results. A quick run
+changes no file and prints the pages.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from typing import Any
 from benchmarks.peers.driving import Race
 from benchmarks.peers.environments import BENCH, ROOT, python_of
 from benchmarks.peers.roster import ENTRANTS, Entrant
-from benchmarks.report.writing import page, read_results, write
+from benchmarks.report.writing import details, page, read_results, write
 from benchmarks.workloads import Workload, workloads
 from benchmarks.workloads.size import FULL, QUICK, Size
 
@@ -35,7 +36,7 @@ def main() -> None:
     failed = [] if given.page else _measure(_chosen(given.only), size, entrants, folder)
     results = read_results(folder)
     if given.quick:
-        print(page(results))
+        print(page(results), details(results), sep="\n\n")
     else:
         write(ROOT / "docs", results)
     if failed:
