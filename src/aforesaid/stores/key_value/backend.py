@@ -11,11 +11,14 @@ from aforesaid._internal.loops import PerLoop
 from aforesaid.contracts import Backend
 from aforesaid.errors import StoreClosed
 from aforesaid.model.clock import Clock, parse_moment, system_clock
-from aforesaid.model.ids import parse_name
+from aforesaid.model.ids import LONGEST_NAME, parse_name
 from aforesaid.stores.key_value.rows import Rows
 from aforesaid.stores.key_value.store import KeyValueStore
 
 T = TypeVar("T")
+
+_AFTER_ALL_KEYS = "\U0010ffff" * (LONGEST_NAME + 1)
+"""Sorts after every key: a key starts with an owner's name, which may consist of the last code point."""
 
 
 class KeyValueBackend(Backend):
@@ -69,9 +72,10 @@ class KeyValueBackend(Backend):
         return KeyValueStore(self, parse_name(owner, field="owner"))
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
+        self.check_open()
         after = ""
         # The first row names the owner; the next scan skips the owner's other rows.
-        while rows := await self.scan(after, "\U0010ffff", limit=1):
+        while rows := await self.scan(after, _AFTER_ALL_KEYS, limit=1):
             owner = next(iter(rows)).partition("\0")[0]
             if await self.of(owner).holds_anything(ignored_kinds=ignored_kinds):
                 yield owner

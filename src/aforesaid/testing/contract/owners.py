@@ -98,6 +98,7 @@ class OwnersContract(Contract):
 
     async def test_a_backend_lists_its_owners(self, backend: Backend) -> None:
         names = {f"listed-{number}-{new_id()}" for number in range(3)}
+        names |= {f" {new_id()}", f"\U0010ffff\U0010ffff{new_id()}"}  # at both ends of any order
         for name in names:
             store = backend.of(name)
             await store.create(new_conversation(store))
