@@ -89,6 +89,7 @@ CASES: dict[str, Case] = {
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
+    "discard_turn": lambda m, n, f: m.discard_turn(n.conversation, n.message),
     "entries": lambda m, n, f: m.entries(n.conversation),
     "erase": lambda m, n, f: m.erase(n.conversation),
     "expiring": lambda m, n, f: m.expiring(),
@@ -108,6 +109,9 @@ CASES: dict[str, Case] = {
     "mark_read": lambda m, n, f: m.mark_read(n.conversation),
     "messages": lambda m, n, f: m.messages(n.conversation),
     "notes": lambda m, n, f: m.notes(history=True),
+    "open_turn": lambda m, n, f: m.open_turn(
+        n.conversation, [Message(role="user", content="x", message_id=n.message)]
+    ),
     "purge_expired": lambda m, n, f: m.purge_expired(),
     "recall": lambda m, n, f: m.recall(SECRET),
     "redact": lambda m, n, f: m.redact(n.conversation, n.message),
@@ -125,6 +129,7 @@ CASES: dict[str, Case] = {
     "summarize": lambda m, n, f: m.summarize(n.conversation),
     "summary": lambda m, n, f: m.summary(n.conversation),
     "turn": _turn,
+    "unanswered": lambda m, n, f: m.unanswered(n.conversation),
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }

@@ -78,13 +78,14 @@ class Background:
             await ended(self._task)
 
     async def _run(self, moment: Moment) -> None:
+        own = asyncio.current_task()  # read now: the garbage collector may end this coroutine without a loop
         try:
             await self._wait_for(moment)
             await self._work()
         finally:
             # In the same step as the last check for work: whatever is queued next starts a new task. The task
             # of an abandoned loop must not hide its successor.
-            if self._task is asyncio.current_task():
+            if self._task is own:
                 self._task = None
 
     async def _wait_for(self, moment: Moment) -> None:

@@ -56,7 +56,6 @@ def _translating(
         if not by_place and PARAMETER not in named:
             return _Translated(given, named)
         value = given[place] if by_place else named[PARAMETER]
-        # Every call of every layer passes here, nearly always with a UUID.
         if (type(value) is str and is_uuid(value)) or (value is None and is_optional):
             return _Translated(given, named)
         key, name = conversation_key(value, owner=owner_of(self))
@@ -65,7 +64,7 @@ def _translating(
             return _Translated((*given[:place], key, *given[place + 1 :]), named, shown)
         return _Translated(given, {**named, PARAMETER: key}, shown)
 
-    return _wrapped(method, translated)
+    return _wrapped(method, translated, place)
 
 
 class _Translated(NamedTuple):
@@ -76,11 +75,16 @@ class _Translated(NamedTuple):
     name: str | None = None
 
 
-def _wrapped(method: Callable[..., Any], translated: Callable[..., _Translated]) -> Callable[..., Any]:
+def _wrapped(
+    method: Callable[..., Any], translated: Callable[..., _Translated], place: int
+) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(method):
 
         @wraps(method)
         async def call_async(self: Any, *given: Any, **named: Any) -> Any:
+            # Every call of every layer passes here, nearly always with a UUID by position.
+            if len(given) > place and type(given[place]) is str and is_uuid(given[place]):
+                return await method(self, *given, **named)
             call = translated(self, given, named)
             try:
                 return await method(self, *call.given, **call.named)

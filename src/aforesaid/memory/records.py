@@ -21,7 +21,7 @@ from aforesaid.model.conversations import (
     Status,
     started,
 )
-from aforesaid.model.ids import IdSource, conversation_key, parse_uuid
+from aforesaid.model.ids import IdSource, conversation_key, is_uuid, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message, parse_tags
 from aforesaid.retention.rules import Lifetimes
@@ -106,6 +106,8 @@ class Records:
 
         A new conversation has revision 0, so nothing is created for a write that expects another one.
         """
+        if type(conversation_id) is str and is_uuid(conversation_id):
+            return conversation_id
         key, name = conversation_key(conversation_id, owner=self.store.owner)
         if name is not None and not expected_revision:
             await self._create_if_missing(key, name)

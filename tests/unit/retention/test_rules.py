@@ -83,7 +83,7 @@ class TestTheRule:
             {"owner": timedelta(0)},
             {"channels": {"smoke": DAY}},
             {"tags": {"x": 7}},
-            {"conversations": {"../x": DAY}},
+            {"conversations": {"a\0b": DAY}},
             {"tags": ["x"]},
         ],
     )
