@@ -34,11 +34,11 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 run: setup ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
 	@$(BIN)/aforesaid serve
 
-test: check ## Run all checks and tests that a change must pass (under 8 minutes on two idle cores)
+test: check ## Run all checks and tests that a change must pass (about 10 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
 
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
-test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (under 45 seconds)
+test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about a minute)
 	$(PYTEST) -n 2 --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
 
 test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
