@@ -30,6 +30,7 @@ from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.settings import ConversationConfig as _Settings
 from aforesaid.windows import WindowPolicy
+from aforesaid.windows.sliding import ConversationWindow
 
 __all__ = [
     "AgenticLoop",
@@ -44,6 +45,7 @@ __all__ = [
     "ConversationMemoryManager",
     "ConversationResult",
     "ConversationStore",
+    "ConversationWindow",
     "S2SSessionManager",
     "SupervisorAgent",
     "ToolRegistry",

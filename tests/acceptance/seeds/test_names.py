@@ -16,10 +16,10 @@ DOCUMENTED = (
     "ConversationMemoryManager",
     "ConversationResult",
     "ConversationStore",
+    "ConversationWindow",
     "S2SSessionManager",
     "SupervisorAgent",
     "ToolRegistry",
-    pytest.param("ConversationWindow", marks=pytest.mark.xfail(strict=True, reason="002-028")),
 )
 
 
