@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -26,12 +26,12 @@ from aforesaid.cli.runtime import (
     store_url,
 )
 from aforesaid.errors import InvalidInput, StoreUnavailable
+from aforesaid.importers import FORMATS, ImportReport, import_history
 from aforesaid.settings import Settings
 from aforesaid.transfer import CopyReport, ExportReport, count
 from aforesaid.transfer import copy as copy_all
 from aforesaid.transfer import export as export_all
 from aforesaid.transfer import import_ as import_all
-from aforesaid.transfer.conversations import Progress as ProgressCallback
 from aforesaid.transfer.folders import Manifest, read_manifest
 
 
@@ -72,7 +72,7 @@ def copy(
 
 
 @contextmanager
-def progress_bar(label: str, *, total: int | None) -> Iterator[ProgressCallback]:
+def progress_bar(label: str, *, total: int | None) -> Iterator[Callable[[CopyReport | ImportReport], None]]:
     """Show a progress bar on stderr while conversations are copied; yield its callback."""
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("conversations"))
     with Progress(*columns, TimeRemainingColumn(), console=errors_console(), transient=True) as bar:
@@ -229,17 +229,40 @@ def _discard(file: BinaryIO, unfinished: Path) -> None:
 
 
 def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="An export file or an owner's folder; - is standard input.")
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FORMAT] FILE",
+            help="An export file or an owner's folder; - is standard input. With FORMAT, the file of another "
+            f"program: {', '.join(FORMATS)}.",
+        ),
     ],
     url: UrlOption = None,
     owner: Annotated[
         str | None,
-        typer.Option("--owner", "-o", help="The new owner of a folder. Default: its original owner."),
+        typer.Option(
+            "--owner", "-o", help="The owner of a foreign file. For a folder, default: its original owner."
+        ),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With FORMAT: report what would be imported; store nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Import an export into a store, created if missing. Repeating the import adds nothing."""
+    """Import an export, or the history of another program, into a store, created if missing. Repeating the
+    import adds nothing.
+    """
+    if len(source) > 2:
+        raise typer.BadParameter("give a format and a file, or an export file", param_hint="SOURCE")
+    if len(source) == 2:
+        _import_foreign(source[0], source[1], url, owner, dry_run=dry_run, as_json=as_json)
+        return
+    if dry_run:
+        raise typer.BadParameter("only the file of another program has a dry run", param_hint="--dry-run")
+    _import_export(source[0], url, owner, as_json=as_json)
+
+
+def _import_export(file: str, url: str | None, owner: str | None, *, as_json: bool) -> None:
     if Path(file).is_dir():
         manifest = run(lambda: _import_folder(url, owner, file))
         if as_json:
@@ -260,6 +283,39 @@ def import_(
         print_json(report)
     else:
         print_report(report)
+
+
+def _import_foreign(
+    name: str, file: str, url: str | None, owner: str | None, *, dry_run: bool, as_json: bool
+) -> None:
+    async def work() -> ImportReport:
+        if name not in FORMATS:
+            raise InvalidInput.not_in("FORMAT", name, FORMATS)
+        if owner is None:
+            raise InvalidInput("--owner is needed: the owner of the imported history", field="owner")
+        async with memory_at(store_url(url), create=True) as memory:
+            manager = memory.of(owner)
+            if as_json:
+                return await import_history(manager, FORMATS[name], file, dry_run=dry_run)
+            with progress_bar("importing", total=None) as progress:
+                return await import_history(manager, FORMATS[name], file, dry_run=dry_run, progress=progress)
+
+    report = run(work)
+    if as_json:
+        print_json(report)
+    else:
+        _print_import(report, dry_run=dry_run)
+
+
+def _print_import(report: ImportReport, *, dry_run: bool) -> None:
+    found = f"{counted(report.conversations, 'conversation')}, {counted(report.messages, 'message')} new"
+    known = f", {report.known:,} known already" if report.known else ""
+    done = "would be imported" if dry_run else "imported"
+    console().print(f"{found}{known}: {done}", soft_wrap=True)
+    for one in report.skipped:
+        console().print(f"[yellow]! {escape(one.place)}: {escape(one.reason)}[/]", soft_wrap=True)
+    if report.skipped:
+        console().print(f"[yellow]! {counted(len(report.skipped), 'part')} skipped[/]")
 
 
 async def _import_folder(url: str | None, owner: str | None, folder: str) -> Manifest:

@@ -220,3 +220,31 @@ class TestDistribute:
 
     def test_another_store_cannot_be(self, run: Run) -> None:
         assert "only a postgresql: store" in run("postgres", "distribute", code=2).output
+
+
+class TestForeignFiles:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        turn = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello!"}]
+        told = {"last_active": "2026-03-01T09:20:00", "turns": [{"messages": turn}]}
+        path = tmp_path / "chats.json"
+        path.write_text(json.dumps({"+15550100": told, "+15550101": {}}))
+        return str(path)
+
+    def test_a_chat_memory_is_imported_once(self, run: Run, file: str, target: str) -> None:
+        place = ("--url", target, "--owner", "household")
+        dry = run("import", "chat-memory", file, *place, "--dry-run").stdout
+        assert dry.startswith("1 conversation, 2 messages new: would be imported\n")
+        words = run("import", "chat-memory", file, *place).stdout
+        assert words == (
+            "1 conversation, 2 messages new: imported\n! +15550101: turns must be a list\n! 1 part skipped\n"
+        )
+        again = json.loads(run("import", "chat-memory", file, *place, "--json").stdout)
+        assert (again["messages"], again["known"]) == (0, 2)
+        assert len(shown(run, target)["messages"]) == 2
+
+    def test_what_is_missing_is_named(self, run: Run, file: str) -> None:
+        assert "FORMAT must be one of chat-memory" in run("import", "diary", file, "-o", "me", code=2).output
+        assert "--owner is needed" in run("import", "chat-memory", file, code=2).output
+        assert "dry run" in run("import", file, "--dry-run", code=2).output
+        run("import", "chat-memory", file, file, "-o", "me", code=2)
