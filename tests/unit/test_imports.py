@@ -2,8 +2,10 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple
 
 import aforesaid
 
@@ -22,50 +24,64 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-def for_types_only(tree: ast.Module) -> set[int]:
+class Found(NamedTuple):
+    """What one module imports of ours, at its top and inside functions, and the functions that it calls."""
+
+    imports: frozenset[str]
+    called: frozenset[str]
+
+
+@cache
+def found() -> dict[str, Found]:
+    """Walk each module once: parsing all of them takes longer than the tests."""
+    return {name: walked(ast.parse(path.read_bytes())) for name, path in MODULES.items()}
+
+
+def walked(tree: ast.Module) -> Found:
+    nodes = list(ast.walk(tree))
+    skipped = for_types_only(nodes)
+    imports = {name for node in nodes if id(node) not in skipped for name in imported(node)}
+    return Found(
+        frozenset(imports), frozenset(called(node.func) for node in nodes if isinstance(node, ast.Call))
+    )
+
+
+def for_types_only(nodes: list[ast.AST]) -> set[int]:
     """The nodes below `if TYPE_CHECKING:`, which never run."""
-    blocks = [node for node in ast.walk(tree) if isinstance(node, ast.If)]
+    blocks = [node for node in nodes if isinstance(node, ast.If)]
     only = [block for block in blocks if "TYPE_CHECKING" in ast.unparse(block.test)]
     return {id(node) for block in only for child in block.body for node in ast.walk(child)}
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    """The own modules that a module imports, at its top and inside functions."""
-    skipped = for_types_only(tree)
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in MODULES else node.module
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        for alias in node.names:
+            whole = f"{node.module}.{alias.name}"
+            yield whole if whole in MODULES else node.module
 
 
-def trees() -> dict[str, ast.Module]:
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+def called(function: ast.expr) -> str:
+    """The last part of a called function's name, if it has one."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
 
 
 def test_there_is_no_import_cycle() -> None:
-    graph = {name: {one for one in imported(tree) if one in MODULES} for name, tree in trees().items()}
+    graph = {name: module.imports & MODULES.keys() for name, module in found().items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a cycle
 
 
 def test_own_modules_are_not_imported_by_name() -> None:
     """`import_module` would hide an import from the layers."""
-    found = [
-        name
-        for name, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__"))
-    ]
-    assert found == []
+    assert [name for name, module in found().items() if module.called & {"import_module", "__import__"}] == []
 
 
 def test_no_module_imports_the_root_package() -> None:
     """The root package imports everything, so a module that imports it would depend on every layer."""
-    found = [
-        name for name, tree in trees().items() if "aforesaid" in set(imported(tree)) and name != "aforesaid"
-    ]
-    assert found == []
+    assert [name for name, module in found().items() if "aforesaid" in module.imports] == []

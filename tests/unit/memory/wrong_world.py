@@ -25,8 +25,6 @@ from aforesaid.notes.records import Source
 from aforesaid.voice import EmbeddedTranscriber, VoiceAssistant
 from tests.doubles import Scripted
 
-OWNERS = ("erin", "bob")
-
 RECEIVERS: dict[str, type] = {
     "memory": aforesaid.Memory,
     "manager": ConversationManager,
@@ -61,17 +59,22 @@ class World:
         """The id of a conversation of another owner."""
         self._agent = agent
         self._folder = folder
+        self._stored: dict[str, list[Any]] = {}
 
     async def fill(self) -> None:
-        """Put back what successful calls have removed."""
-        for owner in OWNERS:
-            await _fill(self.memory.of(owner))
-        self.of_bob = (await self.memory.of("bob").get_or_create_conversation("s")).id
+        """Put back what successful calls have removed of erin's data. No call may change bob's."""
+        if not self.of_bob:
+            bob = self.memory.of("bob")
+            await _fill(bob)
+            self.of_bob = (await bob.get_or_create_conversation("s")).id
+            self._stored["bob"] = await self._stored_of("bob")
+        await _fill(self.erin)
         conversation = await self.erin.get_or_create_conversation("s")
         (contact, *_) = (await self.erin.clients.list()).contacts
         (note, *_) = await self.erin.notes()
         self.valid = self._valid(conversation.id, contact.id, note.id) | self.more
         self.valid["context"] = await self.erin.load_context(conversation.id)
+        self._stored["erin"] = await self._stored_of("erin")
 
     def receiver(self, name: str) -> Any:
         """The object whose methods are called."""
@@ -162,9 +165,9 @@ class World:
             "what": "tea",
         }
 
-    async def stored(self) -> list[Any]:
-        """Everything that the owners have in the store."""
-        return [await self._stored_of(owner) for owner in OWNERS]
+    async def is_changed(self, owner: str) -> bool:
+        """Whether the owner's data differs from what `fill` has left."""
+        return await self._stored_of(owner) != self._stored[owner]
 
     async def _stored_of(self, owner: str) -> list[Any]:
         store = self.memory.backend.of(owner)
