@@ -15,11 +15,10 @@ from typing import Any
 from msgspec import Struct
 
 from aforesaid.contacts.identification import identify
-from aforesaid.contacts.matches import ClientMatch
 from aforesaid.contacts.name_index import NameIndex
 from aforesaid.contacts.words import names
 from aforesaid.model.clock import system_clock
-from aforesaid.model.contacts import Contact
+from aforesaid.model.contacts import ClientMatch, Contact
 from aforesaid.model.ids import new_id
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "clients"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aforesaid
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id

@@ -46,11 +46,9 @@ MUTATIONS = [
     Mutation("_internal/bounded.py", "self.used > self.limit", "self.used >= self.limit", "unit/internal"),
     Mutation("agents/loop.py", "may_call=step < self._max_steps", "may_call=True", "unit/agents"),
     Mutation("agents/stored_turns.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
+    Mutation("audit/chain.py", "elif line.prev != self._last:", "elif False:", "unit/audit/test_trail.py"),
     Mutation(
-        "audit/verification.py", "elif line.prev != self._last:", "elif False:", "unit/audit/test_trail.py"
-    ),
-    Mutation(
-        "cli/archive.py",
+        "cli/retention.py",
         "(conversation_id is None) == (older_than is None)",
         "False",
         "integration/cli/test_retention.py",
@@ -63,7 +61,7 @@ MUTATIONS = [
         "unit/contacts/test_identification.py",
     ),
     Mutation(
-        "contexts/loader.py",
+        "contexts.py",
         "len(snapshot.documents) == FIRST_PAGE.limit",
         "False",
         "unit/notes/test_contexts.py",
@@ -74,7 +72,7 @@ MUTATIONS = [
         "False",
         "contract/stores/test_memory.py",
     ),
-    Mutation("dialects/call_ids.py", 'while f"{stem}_{number}" in taken:', "while False:", "unit/dialects"),
+    Mutation("dialects/edits.py", 'while f"{stem}_{number}" in taken:', "while False:", "unit/dialects"),
     Mutation(
         "dialects/tombstones.py",
         "tags=tags, speech=None, tokens={}",
@@ -82,12 +80,14 @@ MUTATIONS = [
         "unit/dialects/test_tombstones.py",
     ),
     Mutation(
-        "encryption/sealers.py",
+        "encryption.py",
         "encrypt(nonce, data, bound)",
         'encrypt(nonce, data, b"")',
         "unit/retention/test_archives.py unit/layers",
     ),
-    Mutation("intake/images.py", 'self._images != "placeholder" or', "True or", "unit/memory/test_images.py"),
+    Mutation(
+        "intake/messages.py", 'self._images != "placeholder" or', "True or", "unit/memory/test_images.py"
+    ),
     Mutation(
         "layers/audited.py",
         '"denied" if isinstance(error, NotFound) else "failed"',

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from aforesaid.contracts import Backend
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted
 from aforesaid.model.clock import Clock
 from aforesaid.stores.urls import backend_for

@@ -22,7 +22,7 @@ from aforesaid.agents import (
 from aforesaid.agents import ConversationEntity as ChatterboxConversationEntity
 from aforesaid.agents.tools import ToolRegistry
 from aforesaid.contacts import ClientAssociationService
-from aforesaid.contracts.histories import HistoryStore as ConversationStore
+from aforesaid.contracts.plugins import HistoryStore as ConversationStore
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager as S2SSessionManager

@@ -13,14 +13,15 @@ from typing import Any, Self, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid._internal.setting_values import (
+from aforesaid._internal.arguments import (
+    CheckedFields,
     parse_bool,
     parse_choice,
     parse_count,
     parse_counts,
     parse_optional_text,
     parse_text,
+    validated,
 )
 from aforesaid.errors import InvalidSetting, MissingExtra, shown
 from aforesaid.model.conversations import LONGEST_TTL

@@ -32,7 +32,7 @@ from msgspec import Struct, field
 
 import aforesaid
 from aforesaid.contracts.listing import all_records
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, rotation
 from aforesaid.layers.resilient import Resilience, ResilientBackend
 from aforesaid.memory.opening import Memory

@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 import aforesaid
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import RevisionConflict, StoreUnavailable
 from aforesaid.layers.encrypted import EncryptedBackend, rotation
 from aforesaid.layers.resilient import Resilience, ResilientBackend

@@ -1,12 +1,4 @@
-"""Validate the arguments of public calls against their annotations.
-
-    @validated                          a class: its constructor and public methods; or a function
-    class Options(CheckedFields): ...   a struct: its fields, on creation
-
-An argument of another type raises `InvalidInput`, which names the argument. The code that uses a value checks
-its range and format. Ids are excluded, because they have errors of their own, and so are annotations that
-cannot be resolved at run time.
-"""
+"""Validate the arguments of public calls against their annotations, and parse the values of settings."""
 
 import inspect
 import math
@@ -22,6 +14,16 @@ from typing import Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_arg
 from msgspec import UNSET, Struct, UnsetType
 
 from aforesaid.errors import InvalidInput, InvalidSetting, shown
+
+# Validate the arguments of public calls against their annotations.
+#
+#     @validated                          a class: its constructor and public methods; or a function
+#     class Options(CheckedFields): ...   a struct: its fields, on creation
+#
+# An argument of another type raises `InvalidInput`, which names the argument. The code that uses a value
+# checks its range and format. Ids are excluded, because they have errors of their own, and so are
+# annotations that cannot be resolved at run time.
+
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -336,3 +338,77 @@ _SIMPLE: dict[Any, Kind] = {
     list: Kind(frozenset((list,)), lambda value: isinstance(value, list), "a list"),
     dict: Kind(frozenset((dict,)), lambda value: isinstance(value, dict), "a dict"),
 }
+
+
+# Parse the values of settings from environment variables and YAML. Errors complete the sentence "NAME …".
+
+
+def parse_choice(allowed: tuple[str, ...], value: Any) -> str:
+    """Return one of the allowed words."""
+    word = str(value).strip().lower()
+    if value is False:  # YAML parses `off` as False
+        word = "off"
+    if word not in allowed:
+        raise ValueError(f"must be one of {', '.join(allowed)}")
+    return word
+
+
+def parse_bool(value: Any) -> bool:
+    """Return a truth value of YAML or text."""
+    words = {
+        "true": True,
+        "1": True,
+        "yes": True,
+        "on": True,
+        "false": False,
+        "0": False,
+        "no": False,
+        "off": False,
+    }
+    if isinstance(value, bool):
+        return value
+    try:
+        return words[str(value).strip().lower()]
+    except KeyError:
+        raise ValueError("must be true or false") from None
+
+
+def parse_count(value: Any) -> int:
+    """Return a whole number, zero or more."""
+    message = "must be a whole number, zero or more"
+    try:
+        number = int(str(value).strip())
+    except ValueError:
+        raise ValueError(message) from None
+    if number < 0 or isinstance(value, bool):
+        raise ValueError(message)
+    return number
+
+
+def parse_counts(value: Any) -> dict[str, int]:
+    """Return whole numbers by name, from a mapping or text such as `voice=7,email=365`."""
+    if isinstance(value, Mapping):
+        return {str(name): parse_count(number) for name, number in value.items()}
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be names and whole numbers, as in voice=7,email=365")
+    counts: dict[str, int] = {}
+    for pair in filter(str.strip, value.split(",")):
+        name, equals, number = pair.rpartition("=")
+        if not equals or not name.strip():
+            raise ValueError("must be names and whole numbers, as in voice=7,email=365")
+        counts[name.strip()] = parse_count(number)
+    return counts
+
+
+def parse_optional_text(value: Any) -> str:
+    """Return stripped text, which may be empty."""
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # noqa: TRY004
+    return value.strip()
+
+
+def parse_text(value: Any) -> str:
+    """Return stripped text, which must not be empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be text")
+    return value.strip()

@@ -25,14 +25,12 @@ from aforesaid.agents.entity import (
 )
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.providers.anthropic import AnthropicAgent
-from aforesaid.agents.providers.openai_chat import OpenAIChatAgent
-from aforesaid.agents.providers.openai_responses import OpenAIResponsesAgent
+from aforesaid.agents.providers.openai import OpenAIChatAgent, OpenAIResponsesAgent
 from aforesaid.agents.providers.strands import StrandsAgent
 from aforesaid.agents.recall import RecallAgent
-from aforesaid.agents.routing import ModelRouter, Router, RuleRouter
 from aforesaid.agents.stored_turns import Specialist, answer_turn
-from aforesaid.agents.summarizer import AgentSummarizer
-from aforesaid.agents.supervisor import Apology, SupervisorAgent, apology_for
+from aforesaid.agents.supervisor import Apology, ModelRouter, Router, RuleRouter, SupervisorAgent, apology_for
+from aforesaid.summaries.summarizers import AgentSummarizer
 
 __all__ = [
     "AgentSummarizer",

@@ -9,8 +9,7 @@ from datetime import tzinfo
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.loop import AgenticLoop
 from aforesaid.agents.providers.anthropic import AnthropicAgent
-from aforesaid.agents.providers.openai_chat import OpenAIChatAgent
-from aforesaid.agents.providers.openai_responses import OpenAIResponsesAgent
+from aforesaid.agents.providers.openai import OpenAIChatAgent, OpenAIResponsesAgent
 from aforesaid.agents.providers.strands import StrandsAgent
 from aforesaid.agents.recall import RecallAgent
 from aforesaid.agents.stored_turns import Specialist

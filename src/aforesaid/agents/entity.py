@@ -17,12 +17,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid.agents.loop import AgenticLoop, Answer, Tools, as_question, as_registry
-from aforesaid.agents.runners import HistoryLoop, TurnRunner
+from aforesaid.agents.loop import (
+    AgenticLoop,
+    Answer,
+    HistoryLoop,
+    Tools,
+    TurnRunner,
+    as_question,
+    as_registry,
+)
 from aforesaid.agents.stored_turns import Specialist, answer_turn, remove_if_unchanged, running_turn
 from aforesaid.agents.supervisor import apology_for
-from aforesaid.contracts.histories import HistoryStore
 from aforesaid.contracts.listing import check_complete
+from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import (
     AforesaidError,
     InvalidInput,

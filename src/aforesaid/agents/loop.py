@@ -8,17 +8,16 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.tools import Tool, ToolRegistry
 from aforesaid.contracts import Agent, Appended, Ask, OnText, Reply, Usage
-from aforesaid.dialects import ToolCall, meaning_of, read, tool_result
-from aforesaid.dialects.call_ids import with_unique_call_ids
-from aforesaid.dialects.meaning import Text, is_blank
-from aforesaid.dialects.parse import parts_of
+from aforesaid.dialects import ToolCall, meaning_of, read, tool_result, write
+from aforesaid.dialects.edits import with_unique_call_ids
+from aforesaid.dialects.parse import Text, is_blank, parts_of
 from aforesaid.errors import InvalidInput, TooManySteps, shown
 from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.model.contexts import Context
@@ -272,3 +271,46 @@ def read_history(history: History) -> tuple[Message, ...]:
 
 def as_registry(tools: Tools) -> ToolRegistry:
     return tools if isinstance(tools, ToolRegistry) else ToolRegistry(tuple(tools or ()))
+
+
+# Loops of other projects: anything with `run(user_text, chat_history, tools)`.
+
+
+@runtime_checkable
+class TurnRunner(Protocol):
+    """A loop that answers a user's text after a history."""
+
+    async def run(self, user_text: Any, chat_history: Any, tools: Any) -> Any:
+        """Return the answer as text, or as an `Answer` with the messages of the turn."""
+        ...
+
+
+class HistoryLoop(AgenticLoop):
+    """A loop that calls `run` of another one, with the window as `chat_history`."""
+
+    def __init__(self, runner: TurnRunner, *, ids: IdSource = new_id) -> None:
+        self._runner = runner
+        self._ids = ids
+
+    async def run_in(
+        self,
+        window: Window,
+        question: Message,
+        tools: ToolRegistry,
+        *,
+        instructions: str | None = None,
+        on_text: OnText | None = None,
+    ) -> Answer:
+        *history, last = await window([question])
+        answer = await self._run(history, last, tools)
+        if isinstance(answer, Answer):
+            return answer
+        reply = Message(role="assistant", content=str(answer), message_id=self._ids())
+        return Answer(text=str(answer), messages=(question, reply), steps=1)
+
+    async def _run(self, history: Sequence[Message], question: Message, tools: ToolRegistry) -> Any:
+        runner = self._runner
+        if isinstance(runner, AgenticLoop):
+            return await runner.run(question, chat_history=history, tools=tools)
+        documents = write(history, "openai_chat").messages
+        return await runner.run(user_text=meaning_of(question).text, chat_history=documents, tools=tools)

@@ -27,7 +27,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid._internal.deadlines import within
+from aforesaid._internal.tasks import within
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
 from aforesaid.contracts import Appended, Entry, OnText

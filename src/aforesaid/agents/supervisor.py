@@ -1,13 +1,13 @@
 """Supervisor: route a query to a specialist and store the turn."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents.loop import Answer, as_question
-from aforesaid.agents.routing import Router
 from aforesaid.agents.stored_turns import (
     Specialist,
     Undo,
@@ -17,7 +17,8 @@ from aforesaid.agents.stored_turns import (
     running_turn,
     visible_messages,
 )
-from aforesaid.contracts import OnText
+from aforesaid.agents.tools import Tool, ToolRegistry, validate_arguments
+from aforesaid.contracts import Agent, Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import (
     AforesaidError,
@@ -36,6 +37,111 @@ from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.model.messages import ContentType, Message
 from aforesaid.telemetry import describe
 
+# Routers choose the agent that answers: by rule or with a model.
+
+
+log = logging.getLogger("aforesaid.agents")
+
+Recent = Callable[[], Awaitable[Sequence[Message]]]
+"""Loads the conversation so far, ending with the question. Rules do not need it and do not pay for it."""
+
+
+class Router(Protocol):
+    """Chooses one of several agents."""
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        """Return the name of one agent, or None for the default. `agents` maps names to descriptions."""
+        ...
+
+
+@validated
+class RuleRouter:
+    """Chooses by regular expressions, searched case-insensitively in the query. The first match wins."""
+
+    def __init__(self, rules: Mapping[str, str]) -> None:
+        self._rules = [(_pattern(pattern), name) for pattern, name in rules.items()]
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        return next((name for pattern, name in self._rules if pattern.search(query)), None)
+
+
+@validated
+class ModelRouter:
+    """Lets a model choose by the agents' descriptions. An error or an unknown name selects the default."""
+
+    def __init__(self, agent: Agent, *, instructions: str = "") -> None:
+        self._agent = agent
+        self._instructions = instructions or _INSTRUCTIONS
+
+    async def choose(self, query: str, recent: Recent, agents: Mapping[str, str]) -> str | None:
+        tool = _route_to(agents)
+        definitions = ToolRegistry([tool]).definitions(self._agent.dialect)
+        lines = [f"- {name}: {description}" for name, description in agents.items()]
+        ask = Ask(
+            messages=_words_only(await recent()),
+            system="\n".join([self._instructions, *lines]),
+            tools=tuple(definitions),
+        )
+        try:
+            return _chosen(await self._agent.reply(ask), tool, agents)
+        except Exception as error:  # noqa: BLE001  a plug-in may raise anything; fall back to the default
+            log.warning("the router failed, the default agent answers: %s", describe(error))
+            return None
+
+
+_INSTRUCTIONS = (
+    "You decide which agent answers the user's last message. Do not answer it yourself: "
+    "call route_to with the name of the agent. The agents:"
+)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise InvalidInput(
+            f"a rule must be a regular expression ({error}); got {shown(text)}", field="rules", value=text
+        ) from None
+
+
+def _route_to(agents: Mapping[str, str]) -> Tool:
+    async def run(agent_name: str) -> str:
+        return agent_name
+
+    return Tool(
+        name="route_to",
+        description="Choose the agent that answers.",
+        parameters={
+            "type": "object",
+            "properties": {"agent_name": {"type": "string", "enum": list(agents)}},
+            "required": ["agent_name"],
+            "additionalProperties": False,
+        },
+        run=run,
+    )
+
+
+def _words_only(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return only the texts of users and assistants: this model does not have the conversation's tools."""
+    texts = [(message.role, meaning_of(message).text.strip()) for message in messages]
+    return tuple(
+        Message(role=role, content=text) for role, text in texts if text and role in ("user", "assistant")
+    )
+
+
+def _chosen(reply: Reply, tool: Tool, agents: Mapping[str, str]) -> str | None:
+    meanings = [meaning_of(message) for message in reply.messages]
+    for call in (call for meaning in meanings for call in meaning.calls if call.name == tool.name):
+        try:
+            return str(validate_arguments(tool, call.arguments)["agent_name"])
+        except InvalidInput as error:
+            log.warning("the router's tool call is invalid: %s", describe(error))
+    # A model without tools names the agent in words.
+    words = " ".join(meaning.text for meaning in meanings)
+    named = [name for name in agents if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
+    return named[0] if len(named) == 1 else None
+
+
 _WORDS: tuple[tuple[type[BaseException], str], ...] = (
     (AgentRateLimited, "I'm sorry, I have too many requests right now. Please try again in a moment."),
     (AgentUnavailable, "I'm sorry, I can't reach the service that I need right now. Please try again."),
@@ -49,9 +155,6 @@ _DEFAULT = "I'm sorry, something went wrong. Please try again."
 def apology_for(error: BaseException) -> str:
     """Return an apology that tells the user what to do. Details of the error belong in the log."""
     return next((words for kind, words in _WORDS if isinstance(error, kind)), _DEFAULT)
-
-
-log = logging.getLogger("aforesaid.agents")
 
 
 class Sessions(Protocol):

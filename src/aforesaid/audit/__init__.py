@@ -5,9 +5,8 @@ trail          the files, which several processes append to
 verification   reading a trail, and detecting every change to it
 """
 
-from aforesaid.audit.events import Event, Outcome
+from aforesaid.audit.chain import Checked, Event, Outcome, check_trail, read_trail
 from aforesaid.audit.trail import AuditTrail, Sync, audit_key_from_env
-from aforesaid.audit.verification import Checked, check_trail, read_trail
 
 __all__ = [
     "AuditTrail",

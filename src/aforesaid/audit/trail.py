@@ -26,8 +26,8 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.files import locked, write_all
-from aforesaid.audit.events import HEAD_BYTES, Chain, Event, Head, read_line
-from aforesaid.encryption.master_keys import parse_key
+from aforesaid.audit.chain import HEAD_BYTES, Chain, Event, Head, read_line
+from aforesaid.encryption import parse_key
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
 

@@ -2,19 +2,16 @@
 
 import typer
 
-from aforesaid.cli.archive import archive, archives, restore
 from aforesaid.cli.audit import audit
 from aforesaid.cli.chat import chat
-from aforesaid.cli.clients import clients
-from aforesaid.cli.context import context
-from aforesaid.cli.conversations import conversations, show, stats
-from aforesaid.cli.demo import demo
+from aforesaid.cli.contacts import clients
+from aforesaid.cli.conversations import context, conversations, show, stats
+from aforesaid.cli.demo import demo, loadgen
 from aforesaid.cli.doctor import config, doctor
 from aforesaid.cli.keys import keys
-from aforesaid.cli.loadgen import loadgen
 from aforesaid.cli.migrate import migrate, postgres
 from aforesaid.cli.notes import notes
-from aforesaid.cli.retention import erase, purge, redact, retention
+from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
 from aforesaid.cli.search import reindex, search
 from aforesaid.cli.serve import serve
 from aforesaid.cli.transfer import copy, export, import_

@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from aforesaid.audit import AuditTrail, Checked, check_trail, read_trail
-from aforesaid.audit.events import Line
-from aforesaid.cli.render import console, counted, readable
-from aforesaid.cli.runtime import JsonOption, OwnerOption, print_json, run
+from aforesaid.audit.chain import Line
+from aforesaid.cli.runtime import JsonOption, OwnerOption, console, counted, print_json, readable, run
 from aforesaid.errors import InvalidSetting
 from aforesaid.layers.options import audit_key_in
 from aforesaid.settings import ProtectionConfig, Settings

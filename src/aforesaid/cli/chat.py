@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from aforesaid.cli.context import print_context
+from aforesaid.cli.conversations import print_context
 from aforesaid.cli.notes import notes_table
-from aforesaid.cli.render import console, readable
-from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, memory_at, run
+from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, console, memory_at, readable, run
 from aforesaid.errors import AforesaidError
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.clock import system_clock

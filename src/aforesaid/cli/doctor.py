@@ -14,8 +14,16 @@ from msgspec import Struct
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.render import console, readable
-from aforesaid.cli.runtime import ConfigOption, JsonOption, UrlOption, print_json, run, store_url
+from aforesaid.cli.runtime import (
+    ConfigOption,
+    JsonOption,
+    UrlOption,
+    console,
+    print_json,
+    readable,
+    run,
+    store_url,
+)
 from aforesaid.contracts import Backend, FileBacked, Migratable, capability
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder

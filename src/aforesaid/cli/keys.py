@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.archive import FolderOption
-from aforesaid.cli.render import console, counted
+from aforesaid.cli.retention import FolderOption
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
     UrlOption,
     check_exists,
+    console,
+    counted,
     memory_at,
     print_json,
     require_master_key,
@@ -46,7 +47,7 @@ def about_keys() -> None:
 @keys.command()
 def generate() -> None:
     """Print a new master key. Keep it apart from the store; without it, the data cannot be decrypted."""
-    from aforesaid.encryption.master_keys import generate_master_key
+    from aforesaid.encryption import generate_master_key
 
     typer.echo(generate_master_key())
 

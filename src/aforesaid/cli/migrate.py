@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
-from aforesaid.cli.render import console
-from aforesaid.cli.runtime import JsonOption, UrlOption, print_json, run, store_url
+from aforesaid.cli.runtime import JsonOption, UrlOption, console, print_json, run, store_url
 from aforesaid.contracts import Migratable, SchemaVersion, capability
 from aforesaid.errors import InvalidSetting
 from aforesaid.settings import masked_url

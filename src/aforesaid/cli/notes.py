@@ -6,16 +6,19 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.render import ago, console, counted, readable
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
     JsonOption,
     UrlOption,
     YesOption,
+    ago,
     confirm,
+    console,
+    counted,
     memory_at,
     print_json,
+    readable,
     run,
 )
 from aforesaid.notes.records import Note, meant

@@ -9,14 +9,18 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.text import Text
 
-from aforesaid.cli.render import ROLE_STYLES, console, counted, errors_console, readable
 from aforesaid.cli.runtime import (
+    ROLE_STYLES,
     JsonOption,
     OwnerOption,
     UrlOption,
+    console,
+    counted,
+    errors_console,
     managers,
     memory_at,
     print_json,
+    readable,
     refuse_through_server,
     run,
     store_url,

@@ -16,8 +16,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.cli.render import console
-from aforesaid.cli.runtime import ConfigOption, UrlOption, run
+from aforesaid.cli.runtime import ConfigOption, UrlOption, console, run
 from aforesaid.contracts import FileBacked, capability
 from aforesaid.errors import InvalidSetting, MissingExtra
 from aforesaid.settings import LOG_LEVELS, LOGS, Settings, masked_url

@@ -13,12 +13,14 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aforesaid._internal import files
-from aforesaid._internal.threads import opened
-from aforesaid.cli.render import console, counted, errors_console
+from aforesaid._internal.tasks import opened
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
     UrlOption,
+    console,
+    counted,
+    errors_console,
     memory_at,
     print_json,
     require_master_key,

@@ -2,7 +2,6 @@
 
 from aforesaid.contacts.association import ClientAssociationService
 from aforesaid.contacts.book import ContactPage, Contacts
-from aforesaid.contacts.matches import Candidate, ClientMatch
-from aforesaid.model.contacts import Contact
+from aforesaid.model.contacts import Candidate, ClientMatch, Contact
 
 __all__ = ["Candidate", "ClientAssociationService", "ClientMatch", "Contact", "ContactPage", "Contacts"]

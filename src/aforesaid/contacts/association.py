@@ -13,12 +13,11 @@ from typing import Protocol
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
-from aforesaid.contacts.matches import ClientMatch
 from aforesaid.contacts.resources import ContactResources
 from aforesaid.contracts import ConversationStore, same_content
 from aforesaid.dialects import meaning_of, resolve
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
-from aforesaid.model.contacts import Contact
+from aforesaid.model.contacts import ClientMatch, Contact
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results

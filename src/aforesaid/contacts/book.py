@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contacts.name_index import NameIndex
-from aforesaid.contacts.spelling import folded
+from aforesaid.contacts.names import folded
 from aforesaid.contracts import ConversationStore, Document
 from aforesaid.errors import ContactNotFound, ConversationNotFound, DocumentConflict, InvalidInput, shown
 from aforesaid.model.contacts import (

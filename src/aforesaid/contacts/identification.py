@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from aforesaid.contacts.matches import CERTAIN, REPORTED, Candidate, ClientMatch
 from aforesaid.contacts.name_index import NameIndex, Posting, is_other_name, number_key
-from aforesaid.contacts.names import Alias, ParsedName, vocabulary
+from aforesaid.contacts.names import EXACT, HOMOPHONE, Alias, ParsedName, folded, vocabulary
 from aforesaid.contacts.sentences import LONGEST_TEXT, AnalyzedText
-from aforesaid.contacts.spelling import EXACT, HOMOPHONE, folded
 from aforesaid.contacts.words import names
+from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
 NICKNAME, SINGLE, COMPANY, COMPANY_OF, PART_OF_COMPANY = 0.9, 0.9, 0.95, 0.85, 0.87

@@ -8,8 +8,19 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from aforesaid.contacts.names import ParsedName, parse_name, short_forms, vocabulary
-from aforesaid.contacts.spelling import HOMOPHONE, folded, near_keys, similarity, skeleton, sound, spellings
+from aforesaid.contacts.names import (
+    HOMOPHONE,
+    ParsedName,
+    folded,
+    near_keys,
+    parse_name,
+    short_forms,
+    similarity,
+    skeleton,
+    sound,
+    spellings,
+    vocabulary,
+)
 from aforesaid.model.contacts import Contact
 
 Slot = Literal["given", "family", "alias"]

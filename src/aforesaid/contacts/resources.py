@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from aforesaid._internal.background import Background
 from aforesaid._internal.bounded import BoundedDict
+from aforesaid._internal.tasks import Background
 from aforesaid.contacts.book import PAGE, contact_from_document
 from aforesaid.contracts import ConversationStore, Document
 from aforesaid.contracts.listing import document_pages

@@ -3,8 +3,7 @@
 import re
 from typing import NamedTuple
 
-from aforesaid.contacts.names import vocabulary
-from aforesaid.contacts.spelling import composed, folded, spellings, word_finder
+from aforesaid.contacts.names import composed, folded, spellings, vocabulary, word_finder
 from aforesaid.contacts.words import common, names
 
 LONGEST_TEXT = 20_000

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from aforesaid.dialects import anthropic, openai_chat, openai_responses, plain
-from aforesaid.dialects.call_ids import with_unique_call_ids
 from aforesaid.dialects.edits import (
     cut_at_interruption,
     narrate,
     only_results,
     with_result_text,
+    with_unique_call_ids,
     without_results,
     without_thinking,
 )
@@ -30,9 +30,8 @@ from aforesaid.dialects.intake import (
     unpack,
     with_detected_dialect,
 )
-from aforesaid.dialects.meaning import Meaning, Request, ToolCall, ToolResult
 from aforesaid.dialects.openai_responses import is_from_model
-from aforesaid.dialects.parse import meaning_of
+from aforesaid.dialects.parse import Meaning, Request, ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message

@@ -35,8 +35,17 @@ from aforesaid.dialects.conversion import (
     texts_in,
     verbatim,
 )
-from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
-from aforesaid.dialects.parse import THINKING_BLOCKS, parts_of
+from aforesaid.dialects.parse import (
+    THINKING_BLOCKS,
+    Image,
+    Part,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_blank,
+    parts_of,
+)
 from aforesaid.dialects.role_messages import results_after_calls
 from aforesaid.model.messages import Message, Role
 

@@ -18,8 +18,18 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from aforesaid.dialects.meaning import Image, Other, Part, Text, ToolCall, ToolResult, is_blank
-from aforesaid.dialects.parse import as_json, parts_in, parts_of
+from aforesaid.dialects.parse import (
+    Image,
+    Other,
+    Part,
+    Text,
+    ToolCall,
+    ToolResult,
+    as_json,
+    is_blank,
+    parts_in,
+    parts_of,
+)
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role, plain_text
 

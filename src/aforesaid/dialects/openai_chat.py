@@ -31,8 +31,7 @@ from aforesaid.dialects.conversion import (
     texts_in,
     with_error_prefix,
 )
-from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
-from aforesaid.dialects.parse import parts_of
+from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, parts_of
 from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role

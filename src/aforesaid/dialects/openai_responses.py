@@ -36,8 +36,7 @@ from aforesaid.dialects.conversion import (
     verbatim,
     with_error_prefix,
 )
-from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult, is_blank
-from aforesaid.dialects.parse import parts_of
+from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, is_blank, parts_of
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import Message, Role
 

@@ -23,8 +23,7 @@ from aforesaid.dialects.conversion import (
     results_in,
     texts_in,
 )
-from aforesaid.dialects.meaning import Image, Part, Request, Text, ToolCall, ToolResult
-from aforesaid.dialects.parse import parts_of
+from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, parts_of
 from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import ROLES, Message

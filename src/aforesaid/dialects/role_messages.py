@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from aforesaid.dialects.conversion import Draft, is_native, verbatim
 from aforesaid.dialects.edits import only_results, without_results
-from aforesaid.dialects.meaning import ToolCall, ToolResult
-from aforesaid.dialects.parse import parts_of
+from aforesaid.dialects.parse import ToolCall, ToolResult, parts_of
 from aforesaid.model.messages import Message
 
 

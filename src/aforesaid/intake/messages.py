@@ -1,27 +1,21 @@
-"""Prepare messages for storing.
-
-Every stored message passes here once: SDK objects become plain JSON, images leave the log, an id makes a
-repeated write idempotent, and tokens are counted.
-
-An application's redact function receives each message as it would be stored and returns it, changed or not,
-or None to omit it. It runs on the event loop, so it must not block. When it raises or returns anything else,
-nothing of the turn is stored.
-"""
+"""Prepare messages for storing, and move their images out of the log."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec.structs import force_setattr, replace
 
-from aforesaid.contracts import TokenCounter
-from aforesaid.dialects import read
-from aforesaid.errors import AforesaidError, InvalidMessage, shown
-from aforesaid.intake.images import OwnerImages, is_text_only
+from aforesaid.contracts import ConversationStore, Entry, LogSnapshot, Position, TokenCounter
+from aforesaid.dialects import read, references_in, resolve, split_images, without_images
+from aforesaid.errors import AforesaidError, InvalidMessage, InvalidSetting, StoreError, shown
+from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import IdSource, new_id
-from aforesaid.model.messages import ContentType, Message, Role, unchecked_copy
+from aforesaid.model.messages import ContentType, Message, Role, plain_text, starts_turn, unchecked_copy
+from aforesaid.stores.blobs import BlobStore, purge_blobs_of
 from aforesaid.tokens import (
     RoughCounter,
     characters_in,
@@ -31,6 +25,202 @@ from aforesaid.tokens import (
     ready,
     storable_counter,
 )
+from aforesaid.windows import LogEnds, ReadSizes
+
+# Images on their way into the log and out of it.
+#
+#     placeholder   text replaces the image; its bytes are not stored
+#     keep          the image stays in the log
+#     blobs         the log contains a reference, a blob store the bytes
+#
+# References never leave the memory. In a context the images of the current turn are back in place; text
+# replaces older ones, because the answer has described them by then.
+
+
+image_log = logging.getLogger("aforesaid.images")
+
+ImagePolicy = Literal["placeholder", "keep", "blobs"]
+
+
+class OwnerImages:
+    """One owner's images. `images` is the policy for new ones, `blobs` contains the bytes."""
+
+    def __init__(self, images: ImagePolicy = "placeholder", blobs: BlobStore | None = None) -> None:
+        check_images(images, has_blobs=blobs is not None)
+        self._images = images
+        self._blobs = blobs
+
+    def without(self, message: Message) -> Message:
+        """Return the message as it is counted: with text for its images where their bytes are not stored."""
+        return message if self._images != "placeholder" or is_text_only(message) else without_images(message)
+
+    async def store_images(self, conversation_id: str, messages: Sequence[Message]) -> list[Message]:
+        """Store the images as blobs before the log refers to them; return the messages for the log."""
+        if self._images != "blobs" or self._blobs is None or all(map(is_text_only, messages)):
+            return list(messages)
+        referring, blobs = await asyncio.to_thread(_split, messages)
+        for digest, data in blobs.items():
+            # Before the append: a crash in between leaves an unused blob, never a reference without its
+            # image.
+            await self._blobs.put(conversation_id, digest, data)
+        return referring
+
+    def view(self, store: ConversationStore, pending: Sequence[Message]) -> "LogView":
+        """Return the store's logs with images instead of references."""
+        return LogView(store, self._blobs, pending=pending)
+
+    async def forget(self, conversation_id: str) -> None:
+        """Remove the conversation's images."""
+        if self._blobs is not None:
+            await self._blobs.delete(conversation_id)
+
+    async def purge(self, store: ConversationStore) -> None:
+        """Remove the images of removed conversations."""
+        if self._blobs is not None:
+            await purge_blobs_of(self._blobs, store)
+
+
+class LogView:
+    """A log without references, read backwards: the input of a window."""
+
+    def __init__(
+        self, store: ConversationStore, blobs: BlobStore | None, *, pending: Sequence[Message]
+    ) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._in_turn = not any(map(starts_turn, pending))
+        self._warnings: list[str] = []
+        self.read_more = False
+        """Whether anything was read in addition to the snapshot."""
+
+    def as_store(self) -> ConversationStore:
+        """Return this view as a store; it has every method that reading a window needs."""
+        return cast(ConversationStore, self)
+
+    def reported(self, context: Context) -> Context:
+        """Return the context with missing images in its report."""
+        if not self._warnings:
+            return context
+        warnings = (*context.report.warnings, *self._warnings)
+        return replace(context, report=replace(context.report, warnings=warnings))
+
+    @property
+    def degraded(self) -> bool:
+        return self._store.degraded
+
+    async def recent(
+        self, conversation_id: str, *, limit: int, before: Position | None = None
+    ) -> list[Entry]:
+        self.read_more = True
+        return await self._all_shown(await self._store.recent(conversation_id, limit=limit, before=before))
+
+    async def ends(self, seen: LogSnapshot, look: ReadSizes) -> LogEnds:
+        """Return both ends of the log from a snapshot."""
+        tail = await self._all_shown(seen.tail)
+        return LogEnds(seen.message_count, _as_text(seen.front), tail, len(seen.tail) < look.tail)
+
+    async def _all_shown(self, entries: Sequence[Entry]) -> list[Entry]:
+        if all(is_text_only(entry.message) for entry in entries):
+            self._in_turn = self._in_turn and not any(starts_turn(entry.message) for entry in entries)
+            return list(entries)
+        # Backwards, because only the end of the log tells where the current turn starts.
+        newest_first = [await self._shown(entry) for entry in reversed(entries)]
+        return newest_first[::-1]
+
+    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
+        self.read_more = True
+        return _as_text(await self._store.page(conversation_id, limit=limit, offset=offset))
+
+    async def get(self, conversation_id: str) -> Conversation | None:
+        return await self._store.get(conversation_id)
+
+    def now(self) -> datetime:
+        return self._store.now()
+
+    async def _shown(self, entry: Entry) -> Entry:
+        is_current = self._in_turn
+        self._in_turn = self._in_turn and not starts_turn(entry.message)
+        if is_text_only(entry.message):
+            return entry
+        found = await self._fetched(entry, references_in(entry.message)) if is_current else {}
+        if not found:
+            return _with_message(entry, resolve(entry.message, {}))
+        return _with_message(entry, await asyncio.to_thread(resolve, entry.message, found))
+
+    async def _fetched(self, entry: Entry, digests: Sequence[str]) -> dict[str, bytes]:
+        fetched = {digest: await self._image(entry.conversation_id, digest) for digest in digests}
+        return {digest: data for digest, data in fetched.items() if data is not None}
+
+    async def _image(self, conversation_id: str, digest: str) -> bytes | None:
+        self.read_more = True
+        why = "this memory has no blobs" if self._blobs is None else "it is missing"
+        try:
+            data = None if self._blobs is None else await self._blobs.get(conversation_id, digest)
+        except StoreError as error:
+            data, why = None, str(error)
+        if data is None:
+            self._warn(f"the image {digest[:12]}… is replaced by text: {why}")
+        return data
+
+    def _warn(self, warning: str) -> None:
+        image_log.warning("%s", warning)
+        self._warnings.append(warning)
+
+
+def check_images(images: object, *, has_blobs: bool) -> None:
+    """Raise `InvalidSetting` for an unknown policy, and for blobs without a place for them."""
+    if images not in get_args(ImagePolicy):
+        raise InvalidSetting.not_in("images", images, get_args(ImagePolicy))
+    if images == "blobs" and not has_blobs:
+        raise InvalidSetting("images='blobs' needs a place for them: blobs='some/folder'", field="blobs")
+
+
+def _split(messages: Sequence[Message]) -> tuple[list[Message], dict[str, bytes]]:
+    blobs: dict[str, bytes] = {}
+    referring: list[Message] = []
+    for message in messages:
+        changed, found = split_images(message)
+        blobs |= found
+        # The count is that of the message with its images.
+        referring.append(replace(changed, tokens=message.tokens))
+    return referring, blobs
+
+
+def _as_text(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with text for all their images."""
+    return [
+        entry if is_text_only(entry.message) else _with_message(entry, resolve(entry.message, {}))
+        for entry in entries
+    ]
+
+
+def _with_message(entry: Entry, message: Message) -> Entry:
+    return entry if message is entry.message else replace(entry, message=message)
+
+
+def is_text_only(message: Message) -> bool:
+    """Whether the message is text alone, without images: most messages, and the text blocks of models."""
+    if plain_text(message) is not None:
+        return True
+    content = message.content
+    return not message.extra and isinstance(content, list) and all(map(_is_text_block, content))
+
+
+def _is_text_block(block: object) -> bool:
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return False
+    return all(value is None or isinstance(value, str) for value in block.values())
+
+
+# Prepare messages for storing.
+#
+# Every stored message passes here once: SDK objects become plain JSON, images leave the log, an id makes a
+# repeated write idempotent, and tokens are counted.
+#
+# An application's redact function receives each message as it would be stored and returns it, changed or
+# not, or None to omit it. It runs on the event loop, so it must not block. When it raises or returns
+# anything else, nothing of the turn is stored.
+
 
 Redactor: TypeAlias = Callable[[Message], Message | None]
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from aforesaid._internal.background import Background
-from aforesaid._internal.deadlines import within
+from aforesaid._internal.tasks import Background, within
 from aforesaid.contracts import Appended
 from aforesaid.errors import (
     AccessError,

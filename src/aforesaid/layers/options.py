@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from aforesaid._internal.arguments import is_path
 from aforesaid.audit import AuditTrail
-from aforesaid.encryption.master_keys import KeyProvider, master_keys_from, parse_key
+from aforesaid.encryption import KeyProvider, master_keys_from, parse_key
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.settings import ProtectionConfig

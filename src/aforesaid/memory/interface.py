@@ -20,8 +20,7 @@ from aforesaid.memory.turns import TurnInProgress
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
 from aforesaid.model.lifetimes import Applied, Archiving, RetentionRules
-from aforesaid.model.messages import ContentType, Message, Role
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import ContentType, Message, OpenTurn, Role
 from aforesaid.notes.records import Note, Source
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.settings import ConversationConfig

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.delegation import delegate
-from aforesaid.contexts.loader import ContextLoader
+from aforesaid.contexts import ContextLoader
 from aforesaid.contracts import (
     Appended,
     Change,
@@ -19,12 +19,11 @@ from aforesaid.contracts import (
     Entry,
     TokenCounter,
 )
-from aforesaid.contracts.histories import HistoryStore
 from aforesaid.contracts.names import accept_names
+from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.dialects import Request
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
-from aforesaid.intake.images import ImagePolicy, OwnerImages
-from aforesaid.intake.messages import Intake, Redactor
+from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.open_turns import OpenTurns
 from aforesaid.memory.records import Records, readable
@@ -42,8 +41,7 @@ from aforesaid.model.conversations import (
     check_span,
 )
 from aforesaid.model.ids import IdSource, conversation_key, new_id
-from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
 from aforesaid.retention.copies import OwnerCopies

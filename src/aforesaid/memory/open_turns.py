@@ -25,8 +25,7 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.messages import Intake
 from aforesaid.model.ids import parse_name, parse_uuid
-from aforesaid.model.messages import Message
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import Message, OpenTurn
 from aforesaid.model.wire import decode_message, encode_message
 
 

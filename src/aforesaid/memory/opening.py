@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -26,8 +26,7 @@ from aforesaid.errors import (
     StoreDamaged,
     shown,
 )
-from aforesaid.intake.images import ImagePolicy
-from aforesaid.intake.messages import Redactor
+from aforesaid.intake.messages import ImagePolicy, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import Layers, layered
 from aforesaid.memory.manager import ConversationManager

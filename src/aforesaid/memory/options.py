@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, is_path, validated
 from aforesaid.contracts import Embedder, Summarizer, TokenCounter
 from aforesaid.errors import InvalidSetting, shown
-from aforesaid.intake.images import ImagePolicy, check_images
+from aforesaid.intake.messages import ImagePolicy, check_images
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
@@ -112,7 +112,7 @@ class Models(CheckedFields, frozen=True, kw_only=True):
             return choice
         if choice != "extract":
             raise InvalidSetting.not_in("summarizer", choice, ("extract",))
-        from aforesaid.summaries.extractive import ExtractiveSummarizer
+        from aforesaid.summaries.summarizers import ExtractiveSummarizer
 
         return ExtractiveSummarizer()
 
@@ -144,7 +144,7 @@ def archives_at(
     folder = archives if isinstance(archives, ArchiveFolder) else ArchiveFolder(_path(archives, "archives"))
     if encryption is None or folder.sealer is not None:
         return folder
-    from aforesaid.encryption.sealers import ProviderSealer
+    from aforesaid.encryption import ProviderSealer
     from aforesaid.layers.options import encryption_of
 
     return ArchiveFolder(folder.folder, sealer=ProviderSealer(encryption_of(encryption).master))

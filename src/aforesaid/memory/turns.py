@@ -1,6 +1,6 @@
 """A turn in progress: collected in memory, stored completely or not at all.
 
-A turn may be opened first: its words are then durable before the answer exists (`memory/open_turns.py`).
+A turn may be opened first: its words are then durable before the answer exists (`OpenTurns`).
 """
 
 import logging
@@ -14,8 +14,7 @@ from aforesaid.dialects import Request
 from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context
-from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.telemetry import describe
 from aforesaid.windows import write_request
 

@@ -1,8 +1,4 @@
-"""Contacts: the clients that an owner knows.
-
-A contact is a document of the kind `contacts` under its id. `encode_body` is canonical: a store that keeps
-contacts in columns of its own can reproduce the same bytes.
-"""
+"""Contacts: the clients that an owner knows, and the results of identifying one in a text."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,6 +10,12 @@ from msgspec.structs import asdict, force_setattr
 
 from aforesaid.errors import InvalidInput, StoreDamaged, shown
 from aforesaid.model.ids import parse_uuid, storable_text
+
+# Contacts: the clients that an owner knows.
+#
+# A contact is a document of the kind `contacts` under its id. `encode_body` is canonical: a store that
+# keeps contacts in columns of its own can reproduce the same bytes.
+
 
 KIND = "contacts"
 """The kind of documents that contain contacts."""
@@ -165,3 +167,39 @@ def _parse_phone(text: str) -> str:
     if not any(character.isdigit() for character in text):
         raise InvalidInput(f"phone must have digits; got {shown(text)}", field="phone", value=text)
     return text
+
+
+# Results of client identification.
+
+
+CERTAIN = 0.75
+"""Confidence from which a client counts as named and a conversation is linked."""
+REPORTED = 0.5
+"""Confidence from which a contact is a candidate."""
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A contact that a text may name, with a confidence and the matching words."""
+
+    contact: Contact
+    confidence: float
+    words: str
+
+
+class ClientMatch(Struct, frozen=True, kw_only=True):
+    """The client that a text names, or candidates to choose from."""
+
+    client: Contact | None
+    """The named client; None if several are possible or none is certain enough."""
+    confidence: float
+    """The confidence of the client or of the best candidate."""
+    candidates: tuple[Candidate, ...]
+    """All possible contacts, most certain first."""
+
+    @property
+    def ambiguous(self) -> bool:
+        return self.client is None
+
+
+NO_MATCH = ClientMatch(client=None, confidence=0.0, candidates=())
+"""Stands for "no client" in interfaces that always return a match."""

@@ -340,3 +340,16 @@ def parse_text(value: object, *, field: str) -> str:
             f"{field} must be text, valid Unicode without NUL; got {shown(value)}", field=field, value=value
         )
     return value
+
+
+# Open turns: words of a user that have no answer yet.
+
+
+class OpenTurn(Struct, frozen=True, kw_only=True):
+    """The words of a turn without an answer. They are stored, and no part of the log."""
+
+    id: str
+    """The id of the first message. An answer that is stored with this message closes the turn."""
+    conversation_id: str
+    messages: tuple[Message, ...]
+    opened_at: datetime

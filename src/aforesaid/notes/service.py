@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.deadlines import within
 from aforesaid._internal.freshness import note_degraded
+from aforesaid._internal.tasks import within
 from aforesaid.contracts import ConversationStore, Document, TokenCounter, audit_action
 from aforesaid.errors import (
     EncoderFailed,

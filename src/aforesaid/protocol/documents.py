@@ -17,8 +17,7 @@ from aforesaid.errors import InvalidInput, Malformed, shown
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Conversation, Page
 from aforesaid.model.lifetimes import Applied, Lifetime, RetentionRules
-from aforesaid.model.messages import Message
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import Message, OpenTurn
 
 # JSON, including lone surrogates, which stores accept but UTF-8 cannot represent
 

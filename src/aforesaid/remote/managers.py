@@ -26,8 +26,7 @@ from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager, calibrated
 from aforesaid.memory.turns import TurnDraft, TurnInProgress
 from aforesaid.model.contexts import Context
-from aforesaid.model.messages import Message
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import Message, OpenTurn
 from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.remote.methods import AsyncFace, CallMethod, SyncFace
 from aforesaid.remote.requests import OwnerCalls

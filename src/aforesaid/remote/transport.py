@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 from msgspec import Struct
 
 from aforesaid._internal.arguments import CheckedFields
-from aforesaid._internal.loops import LoopEnd
 from aforesaid._internal.scratch import ScratchFolder, ScratchPath
+from aforesaid._internal.tasks import LoopEnd
 from aforesaid.errors import AforesaidError, MissingExtra, Overloaded, StoreClosed, StoreUnavailable
 from aforesaid.protocol import HEARTBEAT
 from aforesaid.remote.addresses import Server

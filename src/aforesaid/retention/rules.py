@@ -16,7 +16,7 @@ from aforesaid.errors import (
     StoreError,
     shown,
 )
-from aforesaid.intake.images import OwnerImages
+from aforesaid.intake.messages import OwnerImages
 from aforesaid.model.conversations import Changes, Conversation, check_span
 from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.lifetimes import (

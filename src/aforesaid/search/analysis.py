@@ -10,17 +10,42 @@ not content words in another of these languages. A lookup uses the word without 
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from aforesaid._internal.combining_marks import marks
 from aforesaid.dialects import Meaning, meaning_of
 from aforesaid.dialects.parse import text_of
 from aforesaid.model.messages import SEALED, Message
 from aforesaid.search.stemmer import stem
+
+# Combining marks: characters that modify the letter before them.
+
+
+@cache
+def marks() -> str:
+    """Return every combining mark of the planes with scripts, as the inside of a character class.
+
+    Computed on first use, because iterating over the planes is slow.
+    """
+    return "".join(_ranges(_is_mark))
+
+
+def _is_mark(point: int) -> bool:
+    return unicodedata.category(chr(point))[0] == "M"
+
+
+def _ranges(wanted: Callable[[int], bool]) -> Iterable[str]:
+    start = None
+    for point in range(0x300, 0x20000):
+        if wanted(point):
+            start = point if start is None else start
+        elif start is not None:
+            yield f"{chr(start)}-{chr(point - 1)}"
+            start = None
+
 
 _ENGLISH = """
 a about above after again against all am an and any are aren't as at be because been before being below

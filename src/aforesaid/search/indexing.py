@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid._internal.background import Background
 from aforesaid._internal.bounded import BoundedDict
+from aforesaid._internal.tasks import Background
 from aforesaid.contracts import ConversationStore, Embedder, Entry, Position, fingerprint
 from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.errors import Conflict, NotFound, StoreError

@@ -14,7 +14,7 @@ from heapq import nlargest
 from msgspec import Struct
 
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import ConversationStore, Entry, Match, Matches, Position
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound

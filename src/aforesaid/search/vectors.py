@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import ConversationStore, Document, Embedder, Position
 from aforesaid.contracts.listing import all_documents, known_records
 from aforesaid.errors import ConversationNotFound, StoreDamaged, StoreError

@@ -16,7 +16,7 @@ from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, ControllerRouterHandler, Guard, Middleware, Receive, Scope, Send
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.agents.configured import Assistants
 from aforesaid.contracts import Transcriber
 from aforesaid.errors import AforesaidError, NotAllowed

@@ -15,7 +15,7 @@ from msgspec import MsgspecError, json
 from msgspec.structs import replace
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import (
     Appended,
     ConversationStore,
@@ -29,7 +29,7 @@ from aforesaid.contracts import (
     entries_without_head,
     without_head,
 )
-from aforesaid.contracts.histories import HistoryStore
+from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import (
     AforesaidError,
     InvalidInput,

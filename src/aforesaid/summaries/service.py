@@ -9,8 +9,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aforesaid._internal.deadlines import ended
-from aforesaid._internal.loops import LoopWatch
+from aforesaid._internal.tasks import LoopWatch, ended
 from aforesaid.contracts import (
     ConversationStore,
     Entry,

@@ -9,7 +9,7 @@ whether a request may end with an assistant message.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from aforesaid.dialects.meaning import Request
+from aforesaid.dialects.parse import Request
 from aforesaid.errors import InvalidInput
 from aforesaid.testing.provider_rules import anthropic, openai_chat, openai_responses, plain
 from aforesaid.testing.provider_rules.common import Messages, shape_problems

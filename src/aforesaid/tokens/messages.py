@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import UNSET
 
 from aforesaid.contracts import TokenCounter
-from aforesaid.dialects.meaning import Meaning, ToolCall, ToolResult
+from aforesaid.dialects.parse import Meaning, ToolCall, ToolResult
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.messages import Message
 

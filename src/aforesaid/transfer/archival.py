@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from aforesaid._internal.threads import finished
+from aforesaid._internal.tasks import finished
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import (
     Conflict,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.files import Lock
-from aforesaid._internal.threads import to_the_end
+from aforesaid._internal.tasks import to_the_end
 from aforesaid.errors import (
     ArchiveNotFound,
     InvalidSetting,
@@ -278,7 +278,7 @@ def archive_folder(folder: str, key_file: str = "") -> ArchiveFolder:
     """Return the archive folder. With a key file, archives are sealed with the passphrase in it."""
     if not key_file:
         return ArchiveFolder(folder)
-    from aforesaid.encryption.sealers import PassphraseSealer
+    from aforesaid.encryption import PassphraseSealer
 
     try:
         passphrase = Path(key_file).read_text("utf-8").strip()

@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 from msgspec import Struct
 
 from aforesaid._internal.scratch import open_scratch
-from aforesaid._internal.threads import opened
+from aforesaid._internal.tasks import opened
 from aforesaid.contracts import JOURNAL, Backend, ConversationStore, audit_action
 from aforesaid.errors import ConversationNotFound, InvalidInput, StoreUnavailable
 from aforesaid.model.clock import system_clock

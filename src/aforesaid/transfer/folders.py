@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from aforesaid._internal.scratch import ScratchFolder, ScratchPath
-from aforesaid._internal.threads import opened, to_the_end
+from aforesaid._internal.tasks import opened, to_the_end
 from aforesaid.contracts import Backend, ConversationStore, audit_action
 from aforesaid.errors import (
     Conflict,

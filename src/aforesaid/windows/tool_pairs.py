@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from aforesaid.contracts import Entry
 from aforesaid.dialects import ToolCall, meaning_of, without_results
-from aforesaid.dialects.meaning import Meaning
+from aforesaid.dialects.parse import Meaning
 from aforesaid.model.contexts import Reason
 from aforesaid.model.messages import Message
 

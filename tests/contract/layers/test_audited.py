@@ -23,7 +23,7 @@ from aforesaid.contracts import (
     capability,
     parse_listing,
 )
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import ConversationNotFound, InvalidId, MessageConflict
 from aforesaid.layers.audited import AuditedBackend, audited
 from aforesaid.layers.build import layered

@@ -17,7 +17,7 @@ from aforesaid.agents import (
     OpenAIResponsesAgent,
     StrandsAgent,
 )
-from aforesaid.agents.providers.openai_chat import merge_delta
+from aforesaid.agents.providers.openai import merge_delta
 from aforesaid.agents.providers.sdk import without_secrets
 from aforesaid.contracts import Ask
 from aforesaid.errors import MissingExtra

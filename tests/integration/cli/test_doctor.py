@@ -12,7 +12,7 @@ import pytest
 
 import aforesaid
 from aforesaid.cli.doctor import Finding, checkup
-from aforesaid.encryption.master_keys import generate_master_key
+from aforesaid.encryption import generate_master_key
 from aforesaid.layers.build import Layers, spool_folder
 from aforesaid.layers.options import encryption_in
 from aforesaid.layers.resilient import resilient

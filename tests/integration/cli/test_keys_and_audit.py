@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aforesaid.encryption.master_keys import master_keys_from
+from aforesaid.encryption import master_keys_from
 from tests.integration.cli.conftest import Run
 
 DEMO = "sqlite:///aforesaid-demo.db"

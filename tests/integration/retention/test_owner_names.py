@@ -10,7 +10,7 @@ import pytest
 
 from aforesaid import ImageOptions, Models, Retention
 from aforesaid.contracts import JOURNAL
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.opening import Memory
 from aforesaid.retention.erasure import KIND, Intent, erase

@@ -12,7 +12,7 @@ import aforesaid
 from aforesaid import RetentionRules
 from aforesaid.contacts.association import UNLINKED_KIND
 from aforesaid.contracts import JOURNAL, Backend, Reindexable, Tally, capability
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import StoreUnavailable
 from aforesaid.layers.cached import Cache
 from aforesaid.layers.encrypted import Encryption

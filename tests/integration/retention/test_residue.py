@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aforesaid.contracts import JOURNAL
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import ConversationNotFound
 from aforesaid.layers.cached import Cache
 from aforesaid.retention.erasure import KIND

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from aforesaid import Models, Retention
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import AccessError, NotAuthenticated, StoreUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted
 from aforesaid.layers.resilient import ResilientBackend

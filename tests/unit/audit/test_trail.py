@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid.audit import AuditTrail, Event, audit_key_from_env, check_trail, read_trail, verification
-from aforesaid.audit.events import Chain
-from aforesaid.audit.verification import files_of
+from aforesaid.audit import AuditTrail, Event, audit_key_from_env, chain, check_trail, read_trail
+from aforesaid.audit.chain import Chain, files_of
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 from tests.examples import examples
 
@@ -154,7 +153,7 @@ def test_what_is_written_while_a_trail_is_checked_is_no_part_of_the_check(
                 write(path, count, largest_file=1)
             return super().is_signed(line)
 
-    monkeypatch.setattr(verification, "Chain", Interrupted)
+    monkeypatch.setattr(chain, "Chain", Interrupted)
     checked = check_trail(path)
     assert (checked.lines, checked.problems) == (3, ())
     checked = check_trail(path)

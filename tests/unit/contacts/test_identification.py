@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.contacts.identification import identify
-from aforesaid.contacts.matches import CERTAIN
 from aforesaid.contacts.name_index import NameIndex
-from aforesaid.contacts.spelling import distance, similarity, skeleton, sound
+from aforesaid.contacts.names import distance, similarity, skeleton, sound
+from aforesaid.model.contacts import CERTAIN
 from tests.examples import examples
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.dialects.meaning import Request
+from aforesaid.dialects.parse import Request
 from aforesaid.errors import InvalidInput
 from aforesaid.testing.validity import problems
 

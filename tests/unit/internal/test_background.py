@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from aforesaid._internal.background import Background
+from aforesaid._internal.tasks import Background
 
 
 class Notes:

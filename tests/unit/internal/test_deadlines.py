@@ -2,7 +2,7 @@
 
 import asyncio
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 
 
 async def test_a_task_that_misses_the_first_cancellation_ends_all_the_same() -> None:

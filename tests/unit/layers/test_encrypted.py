@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, Tally
-from aforesaid.encryption.master_keys import (
+from aforesaid.encryption import (
     MasterKeys,
     generate_master_key,
     master_key_id,

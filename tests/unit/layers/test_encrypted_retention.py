@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import aforesaid
-from aforesaid.encryption.master_keys import MasterKeys
-from aforesaid.encryption.sealers import ProviderSealer
+from aforesaid.encryption import MasterKeys, ProviderSealer
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id

@@ -7,7 +7,7 @@ import pytest
 
 import aforesaid
 from aforesaid.contracts import Searchable, capability
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id

@@ -13,7 +13,7 @@ import pytest
 import aforesaid
 from aforesaid.audit import AuditTrail
 from aforesaid.contracts import Backend, ConversationStore, Document, Entry
-from aforesaid.encryption.master_keys import MasterKeys, WrappedKey
+from aforesaid.encryption import MasterKeys, WrappedKey
 from aforesaid.errors import AforesaidError, KeyUnavailable, StoreError, StoreUnavailable
 from aforesaid.layers.audited import audited
 from aforesaid.layers.cached import Cache, cached

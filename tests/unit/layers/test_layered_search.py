@@ -8,7 +8,7 @@ import pytest
 
 import aforesaid
 from aforesaid.contracts import Searchable, capability
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.layers.cached import Cache
 from aforesaid.layers.encrypted import Encryption
 from aforesaid.layers.resilient import Resilience

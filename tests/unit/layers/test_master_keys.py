@@ -7,7 +7,7 @@ import pytest
 
 import aforesaid
 from aforesaid.cli.doctor import Finding, checkup
-from aforesaid.encryption.master_keys import MasterKeys, WrappedKey, generate_master_key
+from aforesaid.encryption import MasterKeys, WrappedKey, generate_master_key
 from aforesaid.errors import KeyUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted
 from aforesaid.layers.encrypted.keyring import KIND, SAMPLE

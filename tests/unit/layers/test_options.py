@@ -8,7 +8,7 @@ import pytest
 
 import aforesaid
 from aforesaid.audit import AuditTrail
-from aforesaid.encryption.master_keys import MasterKeys, generate_master_key
+from aforesaid.encryption import MasterKeys, generate_master_key
 from aforesaid.errors import InvalidSetting
 from aforesaid.layers.encrypted import Encryption
 from aforesaid.layers.options import encryption_in, encryption_of, trail_in, trail_of

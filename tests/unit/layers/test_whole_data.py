@@ -13,7 +13,7 @@ import pytest
 
 from aforesaid import Models, Retention, transfer
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import Conflict, StoreUnavailable
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted, rotation
 from aforesaid.layers.resilient import Resilience

@@ -12,7 +12,7 @@ from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import Contacts
 from aforesaid.contracts import AudioFormat
 from aforesaid.dialects import ToolCall
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager

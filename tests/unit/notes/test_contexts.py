@@ -53,7 +53,7 @@ async def test_a_note_is_in_the_context_of_every_later_conversation(erin: Conver
 async def test_all_notes_are_read_where_they_fill_more_than_a_page(
     erin: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aforesaid.contexts.loader.FIRST_PAGE", parse_listing(KIND, None, None, 2))
+    monkeypatch.setattr("aforesaid.contexts.FIRST_PAGE", parse_listing(KIND, None, None, 2))
     notes = [await erin.remember(f"Plant {number} stands in room {number}") for number in range(5)]
     report = (await erin.load_context(await conversation(erin))).report
     assert sorted(report.notes + report.notes_left_out) == sorted(note.id for note in notes)

@@ -228,7 +228,7 @@ async def test_what_the_redact_function_hides_stays_hidden(tmp_path: Path) -> No
 
 
 async def test_notes_are_sealed_where_the_store_is_encrypted(tmp_path: Path) -> None:
-    from aforesaid.encryption.master_keys import generate_master_key
+    from aforesaid.encryption import generate_master_key
 
     path = tmp_path / "memory.db"
     async with aforesaid.open(

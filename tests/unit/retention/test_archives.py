@@ -18,8 +18,7 @@ import pytest
 import aforesaid
 from aforesaid._internal.files import Lock
 from aforesaid.contracts import JOURNAL, ConversationStore
-from aforesaid.encryption.master_keys import MasterKeys
-from aforesaid.encryption.sealers import KeySealer, PassphraseSealer, ProviderSealer
+from aforesaid.encryption import KeySealer, MasterKeys, PassphraseSealer, ProviderSealer
 from aforesaid.errors import (
     ArchiveNotFound,
     ConversationNotFound,

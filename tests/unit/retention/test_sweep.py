@@ -12,7 +12,7 @@ import pytest
 
 import aforesaid
 from aforesaid.contracts import ConversationStore
-from aforesaid.encryption.master_keys import MasterKeys
+from aforesaid.encryption import MasterKeys
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
 from aforesaid.layers.encrypted import Encryption
 from aforesaid.memory.options import Retention

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.dialects.meaning import Meaning, ToolCall, ToolResult
+from aforesaid.dialects.parse import Meaning, ToolCall, ToolResult
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message
 from aforesaid.tokens import (

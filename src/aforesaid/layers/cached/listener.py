@@ -5,8 +5,7 @@ import logging
 from typing import cast
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.deadlines import ended
-from aforesaid._internal.loops import LoopWatch
+from aforesaid._internal.tasks import LoopWatch, ended
 from aforesaid.contracts import ConversationStore, Watchable
 from aforesaid.errors import StoreError
 from aforesaid.layers.cached.memory import ConversationCache

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded, noting_freshness
-from aforesaid._internal.loops import LoopWatch
+from aforesaid._internal.tasks import LoopWatch
 from aforesaid.contracts import Change, Entry
 from aforesaid.layers._sizes import OVERHEAD, size_of
 from aforesaid.model.conversations import Conversation, check_count, check_span, is_expired

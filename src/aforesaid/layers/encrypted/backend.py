@@ -7,8 +7,7 @@ from functools import partial
 
 from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.deadlines import within
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop, within
 from aforesaid.contracts import (
     Backend,
     Bounded,
@@ -18,7 +17,7 @@ from aforesaid.contracts import (
     Spooling,
     capability,
 )
-from aforesaid.encryption.master_keys import KeyProvider
+from aforesaid.encryption import KeyProvider
 from aforesaid.errors import KeyUnavailable, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper
 from aforesaid.layers.encrypted.entries import OpenedEntries

@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import Document
-from aforesaid.encryption.master_keys import KeyProvider, WrappedKey, master_key_errors
+from aforesaid.encryption import KeyProvider, WrappedKey, master_key_errors
 from aforesaid.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.encrypted.seals import DataKey, DataKeys
 

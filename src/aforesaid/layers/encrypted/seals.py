@@ -25,7 +25,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import force_setattr
 
 from aforesaid.contracts import Entry, unreadable_entry
-from aforesaid.encryption.master_keys import KEY_BYTES, NONCE_BYTES, aes_gcm
+from aforesaid.encryption import KEY_BYTES, NONCE_BYTES, aes_gcm
 from aforesaid.errors import MissingExtra, StoreDamaged
 from aforesaid.model.clock import to_micros
 from aforesaid.model.ids import MARK

@@ -10,9 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from aforesaid._internal.deadlines import ended
 from aforesaid._internal.freshness import note_degraded
-from aforesaid._internal.loops import LoopWatch
+from aforesaid._internal.tasks import LoopWatch, ended
 from aforesaid.contracts import (
     Backend,
     ConversationStore,

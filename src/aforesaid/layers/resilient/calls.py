@@ -11,7 +11,7 @@ from contextlib import suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aforesaid._internal.deadlines import promptly_within
+from aforesaid._internal.tasks import promptly_within
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
 from aforesaid.layers.resilient.connection import RetryPolicy, is_transient
 from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View

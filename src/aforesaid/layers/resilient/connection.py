@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from aforesaid._internal.deadlines import within
+from aforesaid._internal.tasks import within
 from aforesaid.contracts import Backend
 from aforesaid.errors import (
     AforesaidError,

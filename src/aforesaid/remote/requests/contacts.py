@@ -7,9 +7,8 @@ import msgspec
 
 from aforesaid.contacts.association import client_id_of
 from aforesaid.contacts.book import ContactPage, cleared_fields
-from aforesaid.contacts.matches import NO_MATCH, ClientMatch
 from aforesaid.errors import InvalidInput, shown
-from aforesaid.model.contacts import Contact, parse_fields
+from aforesaid.model.contacts import NO_MATCH, ClientMatch, Contact, parse_fields
 from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.protocol import conversation_of

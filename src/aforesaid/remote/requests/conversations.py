@@ -26,8 +26,7 @@ from aforesaid.model.conversations import (
     check_revision,
 )
 from aforesaid.model.ids import parse_name, parse_uuid
-from aforesaid.model.messages import ContentType, Message, Role, parse_tags
-from aforesaid.model.open_turns import OpenTurn
+from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.protocol import (
     appended_of,
     context_of,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.contracts import Appended, ConversationStore, Entry, Watchable, capability
 from aforesaid.errors import AforesaidError, ConversationNotFound
 from aforesaid.model.conversations import Conversation

@@ -13,7 +13,7 @@ from litestar import WebSocket, websocket
 from litestar.exceptions import WebSocketDisconnect
 from litestar.handlers import WebsocketRouteHandler
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.contracts import PCM, AudioFormat
 from aforesaid.errors import AccessError, AforesaidError, InvalidInput
 from aforesaid.memory.manager import ConversationManager

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.agents import Answer
 from aforesaid.agents.stored_turns import append_or_queue
 from aforesaid.contracts import Appended, Entry, OnText

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.contracts import Change
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.protocol import HEARTBEAT, to_json

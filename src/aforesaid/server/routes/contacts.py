@@ -5,9 +5,8 @@ from msgspec.structs import asdict
 
 from aforesaid.contacts.book import ContactPage
 from aforesaid.contacts.csv_import import Imported
-from aforesaid.contacts.matches import NO_MATCH, ClientMatch
 from aforesaid.errors import Malformed
-from aforesaid.model.contacts import Contact
+from aforesaid.model.contacts import NO_MATCH, ClientMatch, Contact
 from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
 from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import NO_CONTENT, json_response

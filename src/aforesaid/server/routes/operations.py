@@ -10,7 +10,7 @@ from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from aforesaid._internal.deadlines import within
+from aforesaid._internal.tasks import within
 from aforesaid.contracts import JOURNAL
 from aforesaid.errors import AccessError, AforesaidError, NotAllowed
 from aforesaid.layers.resilient import Health

@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from aforesaid._internal.scratch import ScratchFolder, open_scratch
-from aforesaid._internal.threads import to_the_end
+from aforesaid._internal.tasks import to_the_end
 from aforesaid.errors import StoreDamaged, StoreForeign
 from aforesaid.protocol import conversation_document, rules_document, rules_of
 from aforesaid.protocol.bodies import (

@@ -23,7 +23,7 @@ from aforesaid._internal.files import (
     sync_folder,
     write_new,
 )
-from aforesaid._internal.threads import to_the_end
+from aforesaid._internal.tasks import to_the_end
 from aforesaid.contracts import JOURNAL, Backend
 from aforesaid.errors import (
     AforesaidError,

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import Backend
 from aforesaid.errors import StoreClosed
 from aforesaid.model.clock import Clock, parse_moment, system_clock

@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg.rows import tuple_row
 
-from aforesaid._internal.loops import LoopEnd, LoopWatch, PerLoop, Underway
+from aforesaid._internal.tasks import LoopEnd, LoopWatch, PerLoop, Underway
 from aforesaid.contracts import JOURNAL, Backend, SchemaVersion
 from aforesaid.errors import InvalidSetting, StoreClosed
 from aforesaid.model.clock import Clock, system_clock

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.contracts import Change
 from aforesaid.errors import AforesaidError, StoreClosed, StoreUnavailable
 from aforesaid.stores.postgres.connections import SQL, Connection, translated

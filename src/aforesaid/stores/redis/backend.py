@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from functools import partial
 
-from aforesaid._internal.loops import PerLoop
+from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, shown
 from aforesaid.model.clock import Clock, system_clock

@@ -16,7 +16,7 @@ from msgspec import Struct
 from redis import exceptions as driver
 from redis.asyncio import Redis, RedisCluster
 
-from aforesaid._internal.loops import LoopEnd, LoopWatch
+from aforesaid._internal.tasks import LoopEnd, LoopWatch
 from aforesaid.errors import (
     AforesaidError,
     InvalidMessage,

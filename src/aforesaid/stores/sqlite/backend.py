@@ -12,8 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from aforesaid._internal.deadlines import ended
-from aforesaid._internal.threads import to_the_end
+from aforesaid._internal.tasks import ended, to_the_end
 from aforesaid.contracts import Backend, Progress, SchemaVersion
 from aforesaid.errors import AforesaidError, InvalidInput, StoreClosed
 from aforesaid.model.clock import Clock, parse_moment, system_clock, to_micros

@@ -8,7 +8,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from aforesaid.cli.render import console, counted, readable
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
@@ -16,8 +15,11 @@ from aforesaid.cli.runtime import (
     UrlOption,
     YesOption,
     confirm,
+    console,
+    counted,
     memory_at,
     print_json,
+    readable,
     run,
 )
 from aforesaid.contacts import ClientAssociationService, ClientMatch, Contact

@@ -1,1 +1,0 @@
-"""Add notes and the summary to a window."""

@@ -1,1 +1,0 @@
-"""Master keys, and sealers for archives."""
