@@ -32,9 +32,11 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.addresses import make_client, parse_target
 from aforesaid.stores.urls import backend_for
+from tests.chaos.proxy import Proxy
 from tests.servers.ports import free_port
 from tests.servers.redis import client, running
 
+CONNECTIONS = 8
 TURN = [Message(role="user", content="hello"), Message(role="assistant", content="hi")]
 
 
@@ -344,6 +346,19 @@ class TestLosses:
                     await store.append(record.id, turn)
             assert len((await store.append(record.id, turn)).known) == 1
             await store.delete(record.id)
+
+    async def test_a_reset_of_all_connections_fails_one_command_at_most(self) -> None:
+        with running() as port:
+            proxy = Proxy(port)
+            await proxy.start()
+            async with opened(f"redis://127.0.0.1:{proxy.port}") as backend:
+                store = backend.of("ann")
+                await asyncio.gather(*(store.get(new_id()) for _ in range(CONNECTIONS)))
+                proxy.become("reset")
+                with contextlib.suppress(StoreUnavailable):
+                    await store.get(new_id())
+                assert await asyncio.gather(*(store.get(new_id()) for _ in range(CONNECTIONS)))
+            await proxy.stop()
 
     async def test_a_server_that_hangs_is_given_up(self) -> None:
         with running() as port, client(port) as admin:

@@ -280,6 +280,11 @@ class ServerConnections(Connections):
         connection = await pool.get_connection()
         try:
             yield connection
+        except (driver.ConnectionError, OSError):
+            # An outage ends all idle connections at once. The driver does not notice a reset of an idle one,
+            # so each of them would fail one command after the server is back.
+            await pool.disconnect(inuse_connections=False)
+            raise
         finally:
             # The driver disconnects a connection with an unread reply, as after a cancellation.
             await pool.release(connection)
