@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast test-adapters test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,11 @@ test: check ## Run all checks and tests that a change must pass (about 10 minute
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
 test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about a minute)
 	$(PYTEST) -n 2 --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
+
+# One framework: `make test-adapters ADAPTERS=langgraph`.
+ADAPTERS ?=
+test-adapters: setup ## Test each framework's adapter in an environment of its own; the last lines say what could not run
+	$(BIN)/python -m scripts.adapter_environments $(ADAPTERS)
 
 test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
 	AFORESAID_TEST_MATRIX=1 $(PYTEST) --randomly-seed $(ORDER)
@@ -83,7 +88,8 @@ eval: setup ## Score search on labelled conversations in DATA, and write docs/se
 
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
-		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
+		--extra all --extra testing --group dev --output-file requirements/dev.txt pyproject.toml
+	$(PYTHON) -m scripts.adapter_environments --lock
 
 clean: ## Remove what was made
-	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .adapters .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

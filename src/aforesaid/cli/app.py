@@ -9,6 +9,7 @@ from aforesaid.cli.conversations import context, conversations, show, stats
 from aforesaid.cli.demo import demo, loadgen
 from aforesaid.cli.doctor import config, doctor
 from aforesaid.cli.keys import keys
+from aforesaid.cli.mcp import mcp
 from aforesaid.cli.migrate import migrate, postgres
 from aforesaid.cli.notes import notes
 from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
@@ -27,6 +28,7 @@ app = typer.Typer(
 COMMANDS = (
     demo,
     serve,
+    mcp,
     chat,
     conversations,
     show,

@@ -30,6 +30,7 @@ from aforesaid.server.instrumentation import Instrumentation
 from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
 from aforesaid.server.live.handler import ServerServices, live_handler
 from aforesaid.server.live.hub import Hub
+from aforesaid.server.mcp import McpEndpoint, mcp_handlers
 from aforesaid.server.openapi import VERSION, openapi_document
 from aforesaid.server.pages import RenderedDocument, pages, render
 from aforesaid.server.requests import route_handler
@@ -133,9 +134,14 @@ def create_app(
     )
     live = _hub(service, live_limits)
     metrics = SharedNumbers(folder_from_environment())
-    closing = [assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
+    mcp = McpEndpoint(service)
+    closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(
-        route_handlers=[*_handlers(service, live, metrics), *route_handlers],
+        route_handlers=[
+            *_handlers(service, live, metrics),
+            *mcp_handlers(service, mcp),
+            *route_handlers,
+        ],
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
         lifespan=[_lifespan(live, metrics, closing), *lifespan],

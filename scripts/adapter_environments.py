@@ -1,0 +1,168 @@
+"""Test every adapter in its framework, each in an environment of its own.
+
+    python -m scripts.adapter_environments [NAME …]     create missing environments and run the tests
+    python -m scripts.adapter_environments --create     create the environments only
+    python -m scripts.adapter_environments --lock       renew requirements/adapters/*.txt (needs uv)
+
+Environments are cached in `.adapters/`, or in the folder that AFORESAID_ADAPTERS names. An environment is
+created again when its requirements change.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ROOT / "requirements" / "adapters"
+ENVIRONMENTS = Path(os.environ.get("AFORESAID_ADAPTERS") or ROOT / ".adapters")
+TESTS = ROOT / "tests" / "adapters"
+
+NAMES = (
+    "langgraph",
+    "openai-agents",
+    "pydantic-ai",
+    "claude-agent-sdk",
+    "strands",
+    "google-adk",
+    "llama-index",
+    "agent-framework",
+    "langchain",
+    "livekit",
+    "pipecat",
+)
+"""The frameworks: an extra of the package, a file of requirements, and a folder of tests each."""
+
+SUITES = {"openai-agents": "openai-agents", "strands": "strands-agents"}
+"""Packages whose source distribution contains the framework's own tests of stores."""
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments ask; return the exit code."""
+    if arguments == ["--lock"]:
+        for name in NAMES:
+            _lock(name)
+        return 0
+    create_only = arguments == ["--create"]
+    names = NAMES if create_only or not arguments else tuple(arguments)
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"unknown: {', '.join(unknown)}; choose from {', '.join(NAMES)}")
+        return 2
+    missing = {name: reason for name in names if (reason := _create(name)) is not None}
+    failed = [] if create_only else [name for name in names if name not in missing and not _passes(name)]
+    return _report(names, missing, failed)
+
+
+def _report(names: tuple[str, ...], missing: dict[str, str], failed: list[str]) -> int:
+    """Print what passed, failed and could not run. Only a failed test fails the run: without a registry no
+    environment can be created.
+    """
+    passed = [name for name in names if name not in missing and name not in failed]
+    print(f"\nadapters: {len(passed)} of {len(names)} frameworks passed: {', '.join(passed) or 'none'}")
+    for name in failed:
+        print(f"adapters: {name} FAILED")
+    for name, reason in missing.items():
+        print(f"adapters: {name} could not run: {reason}")
+    return 1 if failed else 0
+
+
+def python_of(name: str) -> Path:
+    """Return the interpreter of a framework's environment."""
+    return ENVIRONMENTS / name / "bin" / "python"
+
+
+def _create(name: str) -> str | None:
+    """Create the environment unless it is current; return why that was impossible, or None."""
+    requirements, folder = REQUIREMENTS / f"{name}.txt", ENVIRONMENTS / name
+    stamp = folder / "made-of"
+    wanted = f"{sys.version} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return None
+    print(f"creating the environment of {name}", flush=True)
+    venv.create(folder, with_pip=True, clear=True)
+    command = [str(python_of(name)), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*command, "install", "--require-hashes", "-r", str(requirements)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0 and name in SUITES:
+        done = _download_suite(command, name, requirements, folder)
+    if done.returncode != 0:
+        return (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+    stamp.write_text(wanted)
+    return None
+
+
+def _download_suite(
+    command: list[str], name: str, requirements: Path, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Unpack the source distribution of the locked version: it contains the framework's own tests."""
+    package = SUITES[name]
+    lines = requirements.read_text().splitlines()
+    pinned = next(line.split()[0] for line in lines if line.startswith(f"{package}=="))
+    target = folder / "suite"
+    download = ["download", "--no-deps", "--no-build-isolation", "--no-binary", package, "-d", str(target)]
+    done = subprocess.run([*command, *download, pinned], check=False, capture_output=True, text=True)
+    for archive in target.glob("*.tar.gz"):
+        with tarfile.open(archive) as packed:
+            packed.extractall(target, filter="data")
+    return done if not list(target.glob("*/tests")) else subprocess.CompletedProcess(done.args, 0, "", "")
+
+
+def _passes(name: str) -> bool:
+    """Run the tests of one adapter in its environment."""
+    print(f"\n== {name}", flush=True)
+    folder = TESTS / name.replace("-", "_")
+    command = [str(python_of(name)), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+    return subprocess.run(command, cwd=ROOT, env=environment(name), check=False).returncode == 0
+
+
+def environment(name: str) -> dict[str, str]:
+    """Return the variables of a test run: it finds our sources, and sends nothing anywhere."""
+    return {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "PYTHONUTF8": "1",
+        "AFORESAID_PYTHON": sys.executable,
+        "AFORESAID_SUITE": str(ENVIRONMENTS / name / "suite"),
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "LANGSMITH_TRACING": "false",
+        "OTEL_SDK_DISABLED": "true",
+        "ANONYMIZED_TELEMETRY": "false",
+    }
+
+
+def _lock(name: str) -> None:
+    """Resolve the newest releases that the extra allows."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    own_group = ["--group", f"adapters-{name}"] if f"adapters-{name}" in groups else []
+    options = ["--universal", "--generate-hashes", "--no-header", "--python-version", "3.11", "--quiet"]
+    extras = [
+        "--extra",
+        name,
+        "--extra",
+        "client",
+        "--extra",
+        "encryption",
+        "--group",
+        "adapters",
+        *own_group,
+    ]
+    target = f"requirements/adapters/{name}.txt"
+    subprocess.run(
+        ["uv", "pip", "compile", *options, *extras, "--output-file", target, "pyproject.toml"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
