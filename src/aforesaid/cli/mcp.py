@@ -5,8 +5,14 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from aforesaid.cli.render import errors_console
-from aforesaid.cli.runtime import DEFAULT_OWNER, DefaultedOwnerOption, UrlOption, memory_at, run
+from aforesaid.cli.runtime import (
+    DEFAULT_OWNER,
+    DefaultedOwnerOption,
+    UrlOption,
+    errors_console,
+    memory_at,
+    run,
+)
 from aforesaid.errors import MissingExtra
 
 ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Offer no tool that changes anything.")]

@@ -11,7 +11,7 @@ from litestar import Request, asgi, get
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from aforesaid._internal.deadlines import ended
+from aforesaid._internal.tasks import ended
 from aforesaid.errors import AccessError, AforesaidError, MissingExtra, NotAuthenticated
 from aforesaid.server.auth.authenticator import wanted_owner
 from aforesaid.server.auth.callers import SCOPES, Caller
