@@ -29,12 +29,12 @@ def mcp(
     async def work() -> None:
         try:
             from aforesaid.mcp.server import create_server
-            from aforesaid.mcp.tools import Access
+            from aforesaid.mcp.tools import Access, Scope
         except ImportError as error:
             if (error.name or "").startswith("aforesaid"):
                 raise
             raise MissingExtra("the MCP server", extra="mcp") from None
-        scope = "read" if read_only else "write"
+        scope: Scope = "read" if read_only else "write"
         async with memory_at(url, create=True) as memory:
             access = Access(manager=memory.of(owner), scope=scope)
             # Stdout is the protocol's: a line of anything else would end the connection.

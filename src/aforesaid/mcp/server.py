@@ -74,12 +74,16 @@ def _new_server() -> "MCPServer[Any]":
 
 
 def _reads(title: str) -> ToolAnnotations:
-    return ToolAnnotations(title=title, readOnlyHint=True, idempotentHint=True, openWorldHint=False)
+    return ToolAnnotations(title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
 def _writes(title: str, *, destructive: bool) -> ToolAnnotations:
     return ToolAnnotations(
-        title=title, readOnlyHint=False, destructiveHint=destructive, idempotentHint=True, openWorldHint=False
+        title=title,
+        read_only_hint=False,
+        destructive_hint=destructive,
+        idempotent_hint=True,
+        open_world_hint=False,
     )
 
 

@@ -45,7 +45,7 @@ async def manager() -> AsyncIterator[ConversationManager]:
 async def test_tools_schemas_and_annotations_are_those_of_the_snapshot(manager: ConversationManager) -> None:
     async with client_of(manager) as client:
         listed = (await client.list_tools()).tools
-    found = {
+    found: dict[str, dict[str, Any]] = {
         tool.name: {
             "description": tool.description,
             "input": tool.input_schema,
@@ -189,7 +189,8 @@ async def test_resources_and_prompts_have_descriptions(manager: ConversationMana
     assert [one.uri_template for one in templates] == ["aforesaid://conversations/{conversation_id}"]
     assert [str(one.uri) for one in resources] == ["aforesaid://notes"]
     assert [one.name for one in prompts] == ["recall_topic", "continue_conversation"]
-    assert all(one.description for one in (*templates, *resources, *prompts))
+    described: list[Any] = [*templates, *resources, *prompts]
+    assert all(one.description for one in described)
     assert "We fly to Lisbon" in text
     assert "Lisbon" in str(prompt.messages)
 
