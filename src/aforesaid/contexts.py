@@ -5,7 +5,7 @@ from asyncio import gather
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from aforesaid._internal.freshness import Freshness, noting_freshness
 from aforesaid._internal.tasks import promptly_within, within
 from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader, capability
+from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, StoreError
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context, Report
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import conversation_key
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, NotesShown
 from aforesaid.notes.service import Notes
@@ -24,8 +25,9 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.summaries.records import message_of
 from aforesaid.summaries.service import Summaries
 from aforesaid.telemetry import describe
-from aforesaid.tokens import NotCounted, costs_by, is_ready, ready
+from aforesaid.tokens import NotCounted, budget_for, costs_by, is_ready, ready
 from aforesaid.windows import (
+    RequestParts,
     TokenEstimates,
     WindowPolicy,
     initial_read_sizes,
@@ -124,6 +126,16 @@ class ContextRequest(Struct, frozen=True, kw_only=True):
     pending: Sequence[Message] = ()
 
 
+def default_policy(
+    config: ConversationConfig, *, for_request: bool, model: str | None = None
+) -> WindowPolicy:
+    """Return the policy of the settings: a token budget for a request, otherwise a number of messages."""
+    if not for_request:
+        return WindowPolicy(max_messages=config.context_window_size)
+    budget = budget_for(model) if config.request_tokens is None else config.request_tokens
+    return WindowPolicy(max_tokens=budget or None, for_request=True)
+
+
 class Counting(NamedTuple):
     """The cost of a message, and the name of the counter for the report."""
 
@@ -149,21 +161,39 @@ class ContextLoader:
         config: ConversationConfig,
         notes: Notes,
         summaries: Summaries,
+        default: WindowPolicy | None = None,
     ) -> None:
         self.store = store
         self.intake = intake
         self.config = config
         self._notes = notes
         self._summaries = summaries
+        self._default = default
         self._snapshots = capability(store, SnapshotReader)
 
-    def policy(self, requested: WindowPolicy | None, *, for_request: bool = False) -> WindowPolicy:
-        """Return the effective policy: the caller's, or the one of the settings."""
+    def policy(
+        self, requested: WindowPolicy | None, *, for_request: bool = False, model: str | None = None
+    ) -> WindowPolicy:
+        """Return the effective policy: the caller's, the handle's, or the one of the settings."""
+        requested = requested or self._default
         if requested is not None:
             return replace(requested, for_request=True) if for_request else requested
-        if for_request:
-            return WindowPolicy(max_tokens=self.config.request_tokens or None, for_request=True)
-        return WindowPolicy(max_messages=self.config.context_window_size)
+        return default_policy(self.config, for_request=for_request, model=model)
+
+    async def load_request(
+        self,
+        conversation_id: str,
+        dialect: DialectName,
+        parts: RequestParts,
+        policy: WindowPolicy,
+        pending: Sequence[Message],
+    ) -> tuple[Context, dict[str, Any]]:
+        """Return the context, and the request with the parts that are not in the log."""
+        if policy.max_tokens is not None and (parts.system or parts.tools):
+            await ready(self.intake.counter)
+            policy = parts.reserved_in(policy, self.intake.counter)
+        context = await self.load(conversation_id, policy, pending)
+        return context, parts.arguments(context, dialect)
 
     async def before_window(self, conversation_id: str, policy: WindowPolicy | None) -> int:
         """Count the messages before the window, without notes or a summary in it."""
@@ -172,14 +202,18 @@ class ContextLoader:
 
     async def load(self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]) -> Context:
         """Build the context. Degrade instead of failing: an agent must not wait for a store."""
-        name = parse_uuid(conversation_id, field="conversation_id")
-        request = ContextRequest(conversation_id=name, policy=policy, pending=pending)
+        key = conversation_key(conversation_id, owner=self.store.owner)
+        request = ContextRequest(conversation_id=key.id, policy=policy, pending=pending)
         with noting_freshness() as freshness:
             try:
                 loading = self._load_with_retry(request)
                 bounded = within if self._snapshots is None else promptly_within
                 context = await bounded(self.config.context_deadline or None, loading)
-            except ConversationNotFound as error:
+            except ConversationNotFound as missing:
+                if key.name is not None and pending:
+                    # The first turn under a new name creates the conversation.
+                    return await self._load_new(pending, policy)
+                error = missing if key.name is None else ConversationNotFound(key.name)
                 return Context(report=Report(warnings=(str(error),), nothing_to_send=str(error)))
             except TimeoutError:
                 why = f"the store did not answer within {self.config.context_deadline} s"
@@ -280,7 +314,9 @@ class ContextLoader:
 
     async def load_first(self, pending: Sequence[Message], policy: WindowPolicy | None) -> Context:
         """Build the request of a conversation that does not exist yet: notes and pending messages."""
-        policy = self.policy(policy, for_request=True)
+        return await self._load_new(pending, self.policy(policy, for_request=True))
+
+    async def _load_new(self, pending: Sequence[Message], policy: WindowPolicy) -> Context:
         cost, _ = await self._counting(policy)
         extras = await self._extras(policy, cost)
         request = ContextRequest(

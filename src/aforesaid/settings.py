@@ -84,9 +84,9 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
 
     context_window_size: int = 20
     """Messages in a context: ten exchanges; 0 means all."""
-    request_tokens: int = 6000
-    """Token budget of a request's messages; 0 means no limit. The default leaves room for instructions and an
-    answer in a model with a window of 8,192 tokens.
+    request_tokens: int | None = None
+    """Token budget of a request; 0 means no limit. Unset: three quarters of the model's window, at most
+    96,000, and 6,000 without a model.
     """
     context_deadline: int = 3
     """Maximum seconds to wait for a context; 0 means no limit."""
@@ -492,4 +492,4 @@ def _parser_for(name: str, default: Any) -> Callable[[Any], Any]:
         return parse_counts
     if default == "":
         return parse_optional_text
-    return parse_count if isinstance(default, int) else parse_text
+    return parse_count if default is None or isinstance(default, int) else parse_text

@@ -66,7 +66,7 @@ def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any
         await say(erin, conversation.id, said)
         async with erin.turn(conversation.id) as turn:
             turn.user(question)
-            given_to_agent = [message["content"] for message in await turn.context()]
+            given_to_agent = [message["content"] for message in (await turn.request("plain"))["messages"]]
             turn.assistant("answer")
         assert given_to_agent == [content for _, content, _ in said] + [question]
 

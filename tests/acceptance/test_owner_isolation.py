@@ -62,7 +62,7 @@ Case = Callable[[ConversationManager, Names, Path], Awaitable[Any]]
 async def _turn(manager: ConversationManager, names: Names, folder: Path) -> Any:
     async with manager.turn(names.conversation) as turn:
         turn.user("x", message_id=names.message)
-        seen = await turn.context()
+        seen = (await turn.request("plain"))["messages"]
         assert SECRET not in str(seen)
     return turn.stored
 
@@ -133,7 +133,7 @@ CASES: dict[str, Case] = {
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
-WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now"}
+WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now", "with_policy"}
 """Calls that give another handle to the same owner, or that concern no data."""
 LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
 """Calls after which an attacker has something of their own: what comes next must not find it."""

@@ -30,6 +30,7 @@ from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid._internal.tasks import within
 from aforesaid.agents.loop import AgenticLoop, Answer
 from aforesaid.agents.tools import ToolRegistry
+from aforesaid.contexts import default_policy
 from aforesaid.contracts import Appended, Entry, OnText
 from aforesaid.dialects import meaning_of, narrate, without_results
 from aforesaid.errors import (
@@ -239,7 +240,7 @@ async def visible_messages(
     own = specialist.name if specialist.view == "own" else None
     policy = policy or specialist.policy
     if specialist.view == "narrated":
-        policy = policy or WindowPolicy(max_tokens=manager.config.request_tokens or None)
+        policy = policy or default_policy(manager.config, for_request=True)
         policy = replace(policy, told_to=specialist.name)
     queued = manager.unstored.messages(manager.owner, conversation_id)
     # The queue of unstored turns may store one while the context is built; then it would be in it twice.

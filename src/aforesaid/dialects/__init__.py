@@ -31,13 +31,14 @@ from aforesaid.dialects.intake import (
     with_detected_dialect,
 )
 from aforesaid.dialects.openai_responses import is_from_model
-from aforesaid.dialects.parse import Meaning, Request, ToolCall, ToolResult, meaning_of
+from aforesaid.dialects.parse import DialectName, Meaning, Request, ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message
 
 __all__ = [
     "DIALECTS",
+    "DialectName",
     "Meaning",
     "Request",
     "ToolCall",

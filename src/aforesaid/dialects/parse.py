@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
@@ -13,6 +13,10 @@ from aforesaid.model.messages import Message, plain_text
 #
 # A message consists of parts. `Part` lists the kinds that can be converted between dialects. Anything else
 # is an `Other`: kept in its own dialect and described as text in others.
+
+
+DialectName = Literal["plain", "anthropic", "openai_chat", "openai_responses"]
+"""The names of the dialects."""
 
 
 def is_blank(text: str) -> bool:

@@ -4,7 +4,7 @@
 Code that works with both annotates these protocols.
 """
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Entry, TokenCounter
-from aforesaid.dialects import Request
+from aforesaid.dialects import DialectName
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
@@ -73,6 +73,9 @@ class ManagerProtocol(Protocol):
 
     def counting_with(self, counter: TokenCounter) -> Self:
         """Return this manager with another token counter."""
+
+    def with_policy(self, policy: WindowPolicy | None) -> Self:
+        """Return this manager with a window policy for all contexts and requests that name none."""
 
     def idling_after(self, idle_after: timedelta | None) -> Self:
         """Return this manager with another session timeout."""
@@ -180,6 +183,7 @@ class ManagerProtocol(Protocol):
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> TurnInProgress:
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
 
@@ -354,13 +358,16 @@ class ManagerProtocol(Protocol):
     async def load_request(
         self,
         conversation_id: str,
-        dialect: str,
+        dialect: DialectName,
         agent_name: str | None = None,
         *,
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
-    ) -> Request:
-        """Return the context as a valid request in a provider's dialect, with a separate system prompt."""
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> dict[str, Any]:
+        """Return a valid request as keyword arguments of the SDK's call."""
 
     def calibrate(self, context: Context, usage: Any) -> float | None:
         """Calibrate the token estimator with the usage that a provider reported for this context."""

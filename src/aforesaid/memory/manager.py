@@ -1,7 +1,7 @@
 """`ConversationManager`: one owner's conversations. It composes the parts and delegates to them."""
 
 import logging
-from collections.abc import AsyncIterator, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ from aforesaid.contracts import (
 )
 from aforesaid.contracts.names import accept_names
 from aforesaid.contracts.plugins import HistoryStore
-from aforesaid.dialects import Request
+from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
@@ -58,10 +58,7 @@ from aforesaid.telemetry import events
 from aforesaid.telemetry.instrumentation import watched
 from aforesaid.tokens import Estimator
 from aforesaid.transfer.owner_scope import OwnerScope
-from aforesaid.windows import (
-    WindowPolicy,
-    write_request,
-)
+from aforesaid.windows import RequestParts, WindowPolicy
 
 if TYPE_CHECKING:
     from aforesaid.contacts.association import AssociationProtocol
@@ -71,12 +68,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.manager")
 M = TypeVar("M")
+_BY_NAME = frozenset(
+    ("append", "add_message", "turn", "update_metadata", "associate_client", "load_context", "load_request")
+)
 
 
 def _accepting_names(kind: type[M]) -> type[M]:
     """Make every method accept the name of a conversation. Methods that create a missing one get the name."""
-    creating = ("append", "add_message", "turn", "update_metadata", "associate_client")
-    return accept_names(kind, lambda manager: manager.store.owner, untranslated=creating, in_errors=True)
+    return accept_names(kind, lambda manager: manager.store.owner, untranslated=_BY_NAME, in_errors=True)
 
 
 @validated
@@ -111,6 +110,7 @@ class ConversationManager:
         notes_cache: NotesCache | None = None,
         session_sweeps: MutableMapping[str, datetime] | None = None,
         unstored: UnstoredTurns | None = None,
+        policy: WindowPolicy | None = None,
     ) -> None:
         self.scope = scope or _scope(store, blobs)
         self.unstored = UnstoredTurns() if unstored is None else unstored
@@ -127,6 +127,7 @@ class ConversationManager:
         self._ttl = check_span(ttl, field="ttl")
         self._idle_after = check_span(idle_after, field="idle_after")
         self._summary_resources = summaries or SummaryResources()
+        self._policy = policy
         self._compose()
 
     def _compose(self) -> None:
@@ -134,7 +135,7 @@ class ConversationManager:
         store, intake, config = self.store, self.intake, self.config
         self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
-        self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries)
+        self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries, self._policy)
         self._open_turns = OpenTurns(store, intake)
         self._searches = Search(self.searcher, intake, config)
         self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
@@ -164,6 +165,13 @@ class ConversationManager:
         """Return this manager with another token counter."""
         other = copy(self)
         other.intake = self.intake.counting_with(counter)
+        other._compose()
+        return other
+
+    def with_policy(self, policy: WindowPolicy | None) -> Self:
+        """Return this manager with a window policy for all contexts and requests that name none."""
+        other = copy(self)
+        other._policy = policy
         other._compose()
         return other
 
@@ -201,7 +209,7 @@ class ConversationManager:
         return Association(self.store, self.scope.owner, self.contact_resources, self._records.for_writing)
 
     async def _link_to_client(self, conversation_id: str, messages: Sequence[Message]) -> None:
-        """Link the conversation to the client that the messages name. The queue calls this after the turn."""
+        """Link the conversation to the client that the messages name, after the turn."""
         from aforesaid.contacts.association import Association
 
         association = Association(self.store, self.scope.owner, self.contact_resources)
@@ -304,12 +312,16 @@ class ConversationManager:
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> TurnInProgress:
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise.
 
         `await turn.open()` stores the user's words before the answer. `answering` continues an open turn.
+        `policy` limits the turn's contexts and requests.
         """
-        return TurnInProgress(self, conversation_id, expected_revision=expected_revision, answering=answering)
+        return TurnInProgress(
+            self, conversation_id, expected_revision=expected_revision, answering=answering, policy=policy
+        )
 
     async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
         """Return a page of the log, counted from the oldest message, without unreadable messages."""
@@ -405,20 +417,20 @@ class ConversationManager:
         - `pending` messages are not stored yet; the context ends with them, whatever their times.
         - The owner's notes follow the leading system messages, within `policy.notes_tokens`. The summary of
           messages outside the window follows the notes, where the memory has a summarizer.
-        - An unknown conversation gives an empty context.
-        - While the store is unavailable, the resilient layer provides the last known state. A store that
-          fails twice, or exceeds the setting `context_deadline`, gives a context with `pending` alone. Both
-          are degraded, and the report contains the reason.
+        - An unknown conversation gives an empty context; a new name gives that of its first turn, `pending`.
+        - While the store is unavailable, the context is the last known state, or `pending` alone. The report
+          says so and gives the reason.
         - Where no user or assistant message is left, `report.nothing_to_send` gives the reason.
         """
-        if policy is not None and not isinstance(policy, WindowPolicy):
-            raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
-        policy = self._contexts.policy(policy, for_request=for_request)
-        if agent_name is not None and self.config.enable_agent_filtering:
-            policy = replace(policy, agent_name=agent_name)
+        policy = self._agent_view(self._contexts.policy(policy, for_request=for_request), agent_name)
         context = await self._contexts.load(conversation_id, policy, pending)
         events.context_loaded(conversation_id, context)
         return context
+
+    def _agent_view(self, policy: WindowPolicy, agent_name: str | None) -> WindowPolicy:
+        if agent_name is None or not self.config.enable_agent_filtering:
+            return policy
+        return replace(policy, agent_name=agent_name)
 
     async def first_context(
         self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
@@ -429,27 +441,29 @@ class ConversationManager:
     async def load_request(
         self,
         conversation_id: str,
-        dialect: str,
+        dialect: DialectName,
         agent_name: str | None = None,
         *,
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
-    ) -> Request:
-        """Return the context as a valid request in a provider's dialect, with a separate system prompt.
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> dict[str, Any]:
+        """Return a valid request as keyword arguments of the SDK's call, with the options of `turn.request`.
 
-        Raise `NothingToSend` where the context has no user message, as in a new conversation: providers
-        refuse such a request. Pass the first question in `pending`, or use a `turn`.
+        Raise `NothingToSend` without a user message, as in a new conversation: pass it in `pending`.
         """
-        context = await self.load_context(
-            conversation_id, agent_name, policy=policy, pending=pending, for_request=True
-        )
-        return write_request(context, dialect)
+        parts = RequestParts(system=system, tools=tools, model=model)
+        window = self._agent_view(self._contexts.policy(policy, for_request=True, model=model), agent_name)
+        context, request = await self._contexts.load_request(conversation_id, dialect, parts, window, pending)
+        events.context_loaded(conversation_id, context)
+        return request
 
     def calibrate(self, context: Context, usage: Any) -> float | None:
         """Calibrate the token estimator with the usage that a provider reported for this context.
 
-        `usage` is a response's usage, or the number of its prompt tokens. Return the new factor of the
-        estimator; None where tokens are counted exactly.
+        `usage` is a response's usage or its prompt tokens. Return the new factor; None for exact counts.
         """
         return calibrated(self.intake.counter, context, usage)
 

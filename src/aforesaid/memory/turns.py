@@ -4,21 +4,40 @@ A turn may be opened first: its words are then durable before the answer exists 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
 from aforesaid.contracts import Appended
-from aforesaid.dialects import Request
+from aforesaid.dialects import DialectName
 from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.telemetry import describe
-from aforesaid.windows import write_request
+from aforesaid.windows import (
+    AnthropicModelRequest,
+    AnthropicRequest,
+    MessagesModelRequest,
+    MessagesRequest,
+    RequestOptions,
+    ResponsesModelRequest,
+    ResponsesRequest,
+    WindowPolicy,
+)
 
 log = logging.getLogger("aforesaid.turns")
+
+
+class MessageFields(TypedDict, total=False):
+    """The optional fields of a message in a turn."""
+
+    agent_name: str | None
+    content_type: ContentType
+    message_id: str | None
+    tags: Sequence[str]
+    timestamp: datetime | None
 
 
 class TurnTarget(Protocol):
@@ -33,10 +52,25 @@ class TurnTarget(Protocol):
         conversation_id: str,
         agent_name: str | None = None,
         *,
+        policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
         for_request: bool = False,
     ) -> Context:
         """Build the context of the conversation and the pending messages."""
+
+    async def load_request(
+        self,
+        conversation_id: str,
+        dialect: DialectName,
+        agent_name: str | None = None,
+        *,
+        policy: WindowPolicy | None = None,
+        pending: Sequence[Message] = (),
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> dict[str, Any]:
+        """Build a request of the conversation and the pending messages."""
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -70,6 +104,7 @@ class TurnDraft:
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> None:
         if answering is not None and answering.conversation_id != conversation_id:
             raise InvalidInput(
@@ -81,6 +116,7 @@ class TurnDraft:
         self._conversation_id = conversation_id
         self._expected_revision = expected_revision
         self._open_turn = answering
+        self._policy = policy
         self._messages: list[Message] = [] if answering is None else list(answering.messages)
         self._is_over = False
         self.stored: Appended | None = None
@@ -90,19 +126,19 @@ class TurnDraft:
         """The messages of this turn so far."""
         return tuple(self._messages)
 
-    def user(self, content: Any, **fields: Any) -> Message:
+    def user(self, content: Any, **fields: Unpack[MessageFields]) -> Message:
         """Add a user message."""
         return self.say("user", content, **fields)
 
-    def assistant(self, content: Any, **fields: Any) -> Message:
+    def assistant(self, content: Any, **fields: Unpack[MessageFields]) -> Message:
         """Add an assistant message."""
         return self.say("assistant", content, **fields)
 
-    def tool(self, content: Any, **fields: Any) -> Message:
+    def tool(self, content: Any, **fields: Unpack[MessageFields]) -> Message:
         """Add a tool result."""
         return self.say("tool", content, **fields)
 
-    def system(self, content: Any, **fields: Any) -> Message:
+    def system(self, content: Any, **fields: Unpack[MessageFields]) -> Message:
         """Add a system message."""
         return self.say("system", content, **fields)
 
@@ -158,9 +194,14 @@ class TurnInProgress(TurnDraft):
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> None:
         super().__init__(
-            manager.intake, conversation_id, expected_revision=expected_revision, answering=answering
+            manager.intake,
+            conversation_id,
+            expected_revision=expected_revision,
+            answering=answering,
+            policy=policy,
         )
         self._manager = manager
 
@@ -170,22 +211,80 @@ class TurnInProgress(TurnDraft):
         self._open_turn = await self._manager.open_turn(self._conversation_id, self._messages)
         return self._open_turn
 
-    async def load_context(self, agent_name: str | None = None) -> Context:
+    async def load_context(
+        self, agent_name: str | None = None, *, policy: WindowPolicy | None = None
+    ) -> Context:
         """Build the context of the conversation and this turn, with a report: always a valid request."""
         return await self._manager.load_context(
-            self._conversation_id, agent_name=agent_name, pending=self._messages, for_request=True
+            self._conversation_id,
+            agent_name=agent_name,
+            policy=policy or self._policy,
+            pending=self._messages,
+            for_request=True,
         )
 
-    async def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
-        """Return the context as messages in a provider's dialect, ready to send."""
-        return (await self.request(dialect, agent_name=agent_name)).messages
+    @overload
+    async def request(
+        self, dialect: Literal["anthropic"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> AnthropicModelRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["anthropic"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> AnthropicRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["openai_responses"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> ResponsesModelRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["openai_responses"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> ResponsesRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> MessagesModelRequest: ...
+    @overload
+    async def request(
+        self,
+        dialect: Literal["openai_chat", "plain"],
+        *,
+        model: None = None,
+        **options: Unpack[RequestOptions],
+    ) -> MessagesRequest: ...
+    async def request(
+        self,
+        dialect: DialectName,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+        policy: WindowPolicy | None = None,
+        agent_name: str | None = None,
+    ) -> Any:
+        """Return the whole request as keyword arguments of the SDK's call:
+        `client.messages.create(max_tokens=1024, **await turn.request("anthropic", model=…))`.
 
-    async def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
-        """Return the context as a request with a separate system prompt.
+        It contains the conversation and this turn within the token budget, the owner's notes, the summary,
+        and these options:
+
+        - `model`: the model's name. It is part of the request, and the token budget follows from it.
+        - `system`: the assistant's instructions. They are not stored.
+        - `tools`: tool definitions in the provider's format.
+        - `policy`: other limits of the window.
+        - `agent_name`: include only this agent's messages and the user's.
 
         Raise `NothingToSend` while there is no user message.
         """
-        return write_request(await self.load_context(agent_name), dialect)
+        return await self._manager.load_request(
+            self._conversation_id,
+            dialect,
+            agent_name,
+            policy=policy or self._policy,
+            pending=self._messages,
+            model=model,
+            system=system,
+            tools=tools,
+        )
 
     async def __aenter__(self) -> Self:
         return self

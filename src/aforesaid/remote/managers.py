@@ -4,7 +4,7 @@
 written for it works with a local manager and with one behind a server.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -15,11 +15,11 @@ from contextlib import (
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self, Unpack, overload
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Appended, Change, ConversationStore, TokenCounter
-from aforesaid.dialects import Request
+from aforesaid.dialects import DialectName
 from aforesaid.errors import AforesaidError, InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
@@ -33,7 +33,16 @@ from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.transport import AsyncSender, SyncSender
 from aforesaid.settings import ConversationConfig
 from aforesaid.transfer.owner_scope import OwnerScope
-from aforesaid.windows import write_request
+from aforesaid.windows import (
+    AnthropicModelRequest,
+    AnthropicRequest,
+    MessagesModelRequest,
+    MessagesRequest,
+    RequestOptions,
+    ResponsesModelRequest,
+    ResponsesRequest,
+    WindowPolicy,
+)
 
 
 class ManagerMethods:
@@ -127,6 +136,12 @@ class OwnerHandle:
         other.calls = self.calls.counting_with(counter)
         return other
 
+    def with_policy(self, policy: WindowPolicy | None) -> Self:
+        """Return this manager with a window policy for all contexts and requests that name none."""
+        other = copy(self)
+        other.calls = self.calls.with_policy(policy)
+        return other
+
     def idling_after(self, idle_after: timedelta | None) -> Self:
         """Return this manager with another idle time after which a session starts a new conversation."""
         other = copy(self)
@@ -204,9 +219,12 @@ class RemoteManager(AsyncFace, ManagerMethods, OwnerHandle):
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> TurnInProgress:
         """Return a turn that is stored when its `async with` block ends normally, and discarded otherwise."""
-        return TurnInProgress(self, conversation_id, expected_revision=expected_revision, answering=answering)
+        return TurnInProgress(
+            self, conversation_id, expected_revision=expected_revision, answering=answering, policy=policy
+        )
 
 
 @validated
@@ -223,9 +241,12 @@ class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> "SyncTurn":
         """Return a turn that is stored when its `with` block ends without an error."""
-        return SyncTurn(self, conversation_id, expected_revision=expected_revision, answering=answering)
+        return SyncTurn(
+            self, conversation_id, expected_revision=expected_revision, answering=answering, policy=policy
+        )
 
     @property
     def clients(self) -> SyncContacts:
@@ -268,9 +289,14 @@ class SyncTurn(TurnDraft):
         *,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
+        policy: WindowPolicy | None = None,
     ) -> None:
         super().__init__(
-            manager.intake, conversation_id, expected_revision=expected_revision, answering=answering
+            manager.intake,
+            conversation_id,
+            expected_revision=expected_revision,
+            answering=answering,
+            policy=policy,
         )
         self._manager = manager
 
@@ -280,19 +306,69 @@ class SyncTurn(TurnDraft):
         self._open_turn = opened = self._manager.open_turn(self._conversation_id, self._messages)
         return opened
 
-    def load_context(self, agent_name: str | None = None) -> Context:
-        """Return the context of the conversation and this turn, with a report: always a valid request."""
+    def load_context(self, agent_name: str | None = None, *, policy: WindowPolicy | None = None) -> Context:
+        """Build the context of the conversation and this turn, with a report: always a valid request."""
         return self._manager.load_context(
-            self._conversation_id, agent_name=agent_name, pending=self._messages, for_request=True
+            self._conversation_id,
+            agent_name=agent_name,
+            policy=policy or self._policy,
+            pending=self._messages,
+            for_request=True,
         )
 
-    def context(self, dialect: str = "plain", *, agent_name: str | None = None) -> list[dict[str, Any]]:
-        """Return the context as messages in a provider's dialect."""
-        return self.request(dialect, agent_name=agent_name).messages
+    @overload
+    def request(
+        self, dialect: Literal["anthropic"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> AnthropicModelRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["anthropic"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> AnthropicRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["openai_responses"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> ResponsesModelRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["openai_responses"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> ResponsesRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> MessagesModelRequest: ...
+    @overload
+    def request(
+        self,
+        dialect: Literal["openai_chat", "plain"],
+        *,
+        model: None = None,
+        **options: Unpack[RequestOptions],
+    ) -> MessagesRequest: ...
+    def request(
+        self,
+        dialect: DialectName,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+        policy: WindowPolicy | None = None,
+        agent_name: str | None = None,
+    ) -> Any:
+        """Return the whole request as keyword arguments of the SDK's call:
+        `client.messages.create(max_tokens=1024, **turn.request("anthropic", model=…))`.
 
-    def request(self, dialect: str = "plain", *, agent_name: str | None = None) -> Request:
-        """Return the messages and the separate system prompt. Raise `NothingToSend` if there are none."""
-        return write_request(self.load_context(agent_name), dialect)
+        `TurnInProgress.request` describes the options. Raise `NothingToSend` while there is no user message.
+        """
+        return self._manager.load_request(
+            self._conversation_id,
+            dialect,
+            agent_name,
+            policy=policy or self._policy,
+            pending=self._messages,
+            model=model,
+            system=system,
+            tools=tools,
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -24,16 +24,23 @@ _RULES: Mapping[str, Rules] = {
 }
 
 
-def problems(request: Request | Sequence[Any], dialect: str) -> list[str]:
+def problems(request: Request | Mapping[str, Any] | Sequence[Any], dialect: str) -> list[str]:
     """Return what the provider would reject in this request, one sentence each; empty for a valid request."""
     if dialect not in _RULES:
         raise InvalidInput.not_in("dialect", dialect, _RULES)
-    messages = request.messages if isinstance(request, Request) else request
-    system = request.system if isinstance(request, Request) else None
+    messages, system = _parts(request)
     found = list(_system_problems(system, dialect))
     shape = list(shape_problems(messages))
     # The rules assume a valid shape, so report only the shape if it is broken.
     return [*found, *shape] if shape else [*found, *_RULES[dialect](messages)]
+
+
+def _parts(request: Request | Mapping[str, Any] | Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    if isinstance(request, Request):
+        return request.messages, request.system
+    if isinstance(request, Mapping):
+        return request["input"] if "input" in request else request["messages"], request.get("system")
+    return request, None
 
 
 def _system_problems(system: Any, dialect: str) -> Iterator[str]:

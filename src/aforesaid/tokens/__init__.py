@@ -20,7 +20,15 @@ from aforesaid.tokens.messages import (
     count_system,
     count_tools,
 )
-from aforesaid.tokens.models import counter_for, counter_named, default_counter, encoding_for, is_ready, ready
+from aforesaid.tokens.models import (
+    budget_for,
+    counter_for,
+    counter_named,
+    default_counter,
+    encoding_for,
+    is_ready,
+    ready,
+)
 
 __all__ = [
     "PER_REQUEST",
@@ -28,6 +36,7 @@ __all__ = [
     "ExactCounter",
     "NotCounted",
     "RoughCounter",
+    "budget_for",
     "characters_in",
     "costs_by",
     "count",

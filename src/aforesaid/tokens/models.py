@@ -16,6 +16,26 @@ from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, Ex
 _O200K = re.compile(r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|o[134](?![^-:]))")
 _CL100K = re.compile(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5|(davinci|babbage)-002)|text-embedding-(ada-002|3-)")
 
+# The context windows of models: the first match applies. Strings, because `re` compiles on first use and the
+# import stays fast.
+_WINDOWS = (
+    (r"(ft:)?gpt-4\.1", 1_047_576),
+    (r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.5|gpt-4-(turbo|0125|1106)|gpt-oss|o1-(mini|preview))", 128_000),
+    (r"(ft:)?gpt-4-32k", 32_768),
+    (r"(ft:)?gpt-4", 8_192),
+    (r"(ft:)?gpt-[5-9]", 400_000),
+    (r"(ft:)?gpt-3\.?5", 16_385),
+    (r"(ft:)?o[134](?![^-:])", 200_000),
+    (r"([a-z]+\.)*claude-", 200_000),
+    (r"gemini-", 1_048_576),
+    (r"mistral-(large|medium|small)|llama-?[34]|qwen-?[23]|deepseek-", 128_000),
+)
+
+DEFAULT_BUDGET = 6_000
+"""Tokens of a request without a known model: it leaves room for an answer in a window of 8,192 tokens."""
+LARGEST_BUDGET = 96_000
+"""Tokens of a request to a model with a larger window: longer requests cost more and answer no better."""
+
 _exact: dict[EncodingName, ExactCounter] = {name: ExactCounter(name) for name in ENCODINGS}
 
 
@@ -60,6 +80,24 @@ def encoding_for(model: str) -> EncodingName | None:
     if _O200K.match(name):
         return "o200k_base"
     return "cl100k_base" if _CL100K.match(name) else None
+
+
+def window_of(model: str) -> int | None:
+    """Return the size of a model's context window in tokens, or None if it is unknown."""
+    name = model.strip().lower().rpartition("/")[2]
+    return next((size for pattern, size in _WINDOWS if re.match(pattern, name)), None)
+
+
+def budget_for(model: str | None) -> int:
+    """Return the token budget of a request: three quarters of the model's window, so that the answer fits.
+
+    It is half of the window where tokens are estimated, because an estimate may be a third too low.
+    """
+    window = None if model is None else window_of(model)
+    if model is None or window is None:
+        return DEFAULT_BUDGET
+    share = 0.5 if encoding_for(model) is None else 0.75
+    return min(int(window * share), LARGEST_BUDGET)
 
 
 _ready: WeakSet[TokenCounter] = WeakSet()

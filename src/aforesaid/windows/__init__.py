@@ -26,16 +26,34 @@ from aforesaid.windows.reader import (
     read_window,
 )
 from aforesaid.windows.report import stats_of
-from aforesaid.windows.request import write_request
+from aforesaid.windows.request import (
+    AnthropicModelRequest,
+    AnthropicRequest,
+    MessagesModelRequest,
+    MessagesRequest,
+    RequestOptions,
+    RequestParts,
+    ResponsesModelRequest,
+    ResponsesRequest,
+    write_request,
+)
 from aforesaid.windows.sliding import ConversationWindow, SlidingLimits
 
 __all__ = [
     "EPHEMERAL",
     "IMPORTANT",
     "INTERRUPTED",
+    "AnthropicModelRequest",
+    "AnthropicRequest",
     "ConversationWindow",
     "LogEnds",
+    "MessagesModelRequest",
+    "MessagesRequest",
     "ReadSizes",
+    "RequestOptions",
+    "RequestParts",
+    "ResponsesModelRequest",
+    "ResponsesRequest",
     "SlidingLimits",
     "TokenEstimates",
     "WindowPolicy",

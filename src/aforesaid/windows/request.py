@@ -3,17 +3,121 @@
 A window is a valid request with two exceptions. First, the filters pass no message, or the conversation
 has none; the report says so. Second, the provider rejects blank messages, and without them no message
 remains to be answered; only the rendered request shows that.
+
+A request is a dict of the keyword arguments of the SDK's call. The types describe its keys; the values of the
+keys are typed as the SDKs accept them without importing the SDKs.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
 
-from aforesaid.dialects import Request, is_from_model, write
-from aforesaid.errors import NothingToSend
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aforesaid.contracts import TokenCounter
+from aforesaid.dialects import DialectName, Request, is_from_model, write
+from aforesaid.errors import InvalidInput, NothingToSend, shown
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
+from aforesaid.tokens import count_system, count_tools
+from aforesaid.windows.policies import WindowPolicy
 
 BLANK = "the newest message is blank"
+
+
+class RequestOptions(TypedDict, total=False):
+    """The options of a request, besides its dialect and model.
+
+    - `system`: the assistant's instructions. They are not stored.
+    - `tools`: tool definitions in the provider's format.
+    - `policy`: limits of the window. By default the budget follows from the model.
+    - `agent_name`: include only this agent's messages and the user's.
+    """
+
+    system: str | None
+    tools: Sequence[Mapping[str, object]]
+    policy: WindowPolicy | None
+    agent_name: str | None
+
+
+class MessagesRequest(TypedDict):
+    """Arguments of OpenAI's `chat.completions.create`; also the form of plain requests."""
+
+    messages: list[Any]
+    tools: NotRequired[list[Any]]
+
+
+class MessagesModelRequest(MessagesRequest):
+    """The same with the model."""
+
+    model: str
+
+
+class AnthropicRequest(TypedDict):
+    """Arguments of Anthropic's `messages.create`."""
+
+    messages: list[Any]
+    system: NotRequired[str | list[Any]]
+    tools: NotRequired[list[Any]]
+
+
+class AnthropicModelRequest(AnthropicRequest):
+    """The same with the model."""
+
+    model: str
+
+
+class ResponsesRequest(TypedDict):
+    """Arguments of OpenAI's `responses.create`."""
+
+    input: list[Any]
+    tools: NotRequired[list[Any]]
+
+
+class ResponsesModelRequest(ResponsesRequest):
+    """The same with the model."""
+
+    model: str
+
+
+class RequestParts(Struct, frozen=True, kw_only=True):
+    """The parts of a request that are not in the log: instructions, tools and the model's name."""
+
+    system: str | None = None
+    tools: Sequence[Mapping[str, object]] = ()
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("system", "model"):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                raise InvalidInput(f"{field} must be text; got {shown(value)}", field=field, value=value)
+        if isinstance(self.tools, str | Mapping) or not all(isinstance(each, Mapping) for each in self.tools):
+            raise InvalidInput(f"tools must be a list of definitions; got {shown(self.tools)}", field="tools")
+
+    def reserved_in(self, policy: WindowPolicy, counter: TokenCounter) -> WindowPolicy:
+        """Return the policy with the tokens of the instructions and tools subtracted from the budget."""
+        if policy.max_tokens is None or not (self.system or self.tools):
+            return policy
+        return replace(
+            policy,
+            prompt_tokens=policy.prompt_tokens + count_system(counter, self.system),
+            tools_tokens=policy.tools_tokens + count_tools(counter, self.tools),
+        )
+
+    def arguments(self, context: Context, dialect: DialectName) -> dict[str, Any]:
+        """Return the whole request. Raise `NothingToSend` without a question."""
+        if self.system is not None:
+            instructions = Message(role="system", content=self.system)
+            context = replace(context, messages=(instructions, *context.messages))
+        request = write_request(context, dialect)
+        arguments: dict[str, Any] = {} if self.model is None else {"model": self.model}
+        if request.system is not None:
+            arguments["system"] = request.system
+        arguments["input" if dialect == "openai_responses" else "messages"] = request.messages
+        if self.tools:
+            arguments["tools"] = list(self.tools)
+        return arguments
 
 
 def write_request(context: Context, dialect: str) -> Request:

@@ -1,12 +1,13 @@
 """Every provider, through its SDK and a server of its kind, streamed and not: what is stored stays valid."""
 
 import logging
+from typing import get_args
 
 import pytest
 
 from aforesaid.agents import AgenticLoop, Specialist, answer_turn
 from aforesaid.contracts import Agent, OnText
-from aforesaid.dialects import meaning_of
+from aforesaid.dialects import DialectName, meaning_of
 from aforesaid.errors import (
     AgentError,
     AgentRateLimited,
@@ -25,7 +26,7 @@ from tests.servers.providers import DIALECTS, KEY, Make
 from tests.unit.agents.tools import meeting, registry
 
 LIGHTS = Called("call_1", "lights", {"room": "kitchen"})
-ALL_DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
+ALL_DIALECTS: tuple[DialectName, ...] = get_args(DialectName)
 
 
 async def conversation(erin: ConversationManager) -> str:

@@ -70,7 +70,10 @@ class TestCodeThatDoesNotAwait:
             erin.add_message(kitchen.id, "user", "hello")
             with erin.turn(kitchen.id) as turn:
                 turn.user("is it raining?")
-                assert turn.context("openai_chat")[-1] == {"role": "user", "content": "is it raining?"}
+                assert turn.request("openai_chat")["messages"][-1] == {
+                    "role": "user",
+                    "content": "is it raining?",
+                }
                 turn.assistant("No.")
             assert turn.stored is not None
             assert len(turn.stored.new) == 2

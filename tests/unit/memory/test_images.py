@@ -118,7 +118,7 @@ async def test_a_turn_under_way_shows_its_pictures_and_words_for_all_before(albu
     conversation_id = await begun(erin, sent(1))
     async with erin.turn(conversation_id) as turn:
         turn.user([image(2)])
-        question, _, now = await turn.context("anthropic")
+        question, _, now = (await turn.request("anthropic"))["messages"]
         assert question["content"][0] == text(WORDS)
         assert now["content"] == [image(2)]
         turn.assistant("nice")

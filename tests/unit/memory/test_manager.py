@@ -113,7 +113,7 @@ class TestTurns:
         await erin.add_message(kitchen.id, "assistant", "yes?")
         async with erin.turn(kitchen.id) as turn:
             turn.user("now")
-            assert await turn.context("openai_chat") == [
+            assert (await turn.request("openai_chat"))["messages"] == [
                 {"role": "user", "content": "earlier"},
                 {"role": "assistant", "content": "yes?"},
                 {"role": "user", "content": "now"},
@@ -312,7 +312,7 @@ class TestContexts:
         pending += erin.intake.messages([{"role": "assistant", "content": [call]}], dialect="anthropic")
         request = await erin.load_request(conversation.id, "anthropic", pending=pending)
         assert problems(request, "anthropic") == []
-        assert request.messages[0] == {"role": "user", "content": "lights on"}
+        assert request["messages"][0] == {"role": "user", "content": "lights on"}
 
     async def test_a_request_without_anybodys_words_is_refused_before_it_is_sent(
         self, erin: ConversationManager, kitchen: Conversation
@@ -321,7 +321,7 @@ class TestContexts:
             await erin.load_request(kitchen.id, "anthropic")
         question = erin.intake.message("user", "is anybody there?")
         request = await erin.load_request(kitchen.id, "anthropic", pending=[question])
-        assert request.messages == [{"role": "user", "content": "is anybody there?"}]
+        assert request["messages"] == [{"role": "user", "content": "is anybody there?"}]
         await erin.append(kitchen.id, [question])
         policy = WindowPolicy(tags=("rare",))
         assert len(await erin.load_context(kitchen.id, policy=policy)) == 0
@@ -336,9 +336,9 @@ class TestContexts:
         turn = erin.turn(kitchen.id)
         turn.system("be kind")
         with pytest.raises(NothingToSend):
-            await turn.context("anthropic")
+            await turn.request("anthropic")
         turn.user("hello")
-        assert await turn.context("anthropic") == [{"role": "user", "content": "hello"}]
+        assert (await turn.request("anthropic"))["messages"] == [{"role": "user", "content": "hello"}]
 
     @pytest.mark.parametrize("policy", [WindowPolicy(max_messages=5), WindowPolicy(max_tokens=50)])
     async def test_what_was_counted_when_it_was_stored_needs_no_counter(self, policy: WindowPolicy) -> None:

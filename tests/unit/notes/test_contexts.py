@@ -8,6 +8,7 @@ import aforesaid
 from aforesaid.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, answer_turn
 from aforesaid.agents.toolbox import note_tools, owner_tools
 from aforesaid.contracts import ConversationStore, parse_listing
+from aforesaid.dialects import DialectName
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
@@ -67,7 +68,7 @@ async def test_without_notes_nothing_is_added(erin: ConversationManager) -> None
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_notes_are_part_of_the_system_prompt_in_every_dialect(
-    erin: ConversationManager, dialect: str
+    erin: ConversationManager, dialect: DialectName
 ) -> None:
     await erin.remember(DIM)
     conversation_id = await conversation(erin)
@@ -75,11 +76,12 @@ async def test_notes_are_part_of_the_system_prompt_in_every_dialect(
     request = await erin.load_request(conversation_id, dialect)
     assert problems(request, dialect) == []
     if dialect == "anthropic":
-        assert isinstance(request.system, str)
-        assert DIM in request.system
+        assert isinstance(request["system"], str)
+        assert DIM in request["system"]
     else:
-        assert request.messages[0]["role"] == "system"
-        assert DIM in str(request.messages[0]["content"])
+        messages = request.get("messages") or request["input"]
+        assert messages[0]["role"] == "system"
+        assert DIM in str(messages[0]["content"])
 
 
 async def test_notes_stand_behind_the_prompt_of_the_log(erin: ConversationManager) -> None:

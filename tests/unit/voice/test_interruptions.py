@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import aforesaid
 from aforesaid.contracts import Entry
-from aforesaid.dialects import DIALECTS, cut_at_interruption, meaning_of, read
+from aforesaid.dialects import DIALECTS, DialectName, cut_at_interruption, meaning_of, read
 from aforesaid.dialects.edits import INTERRUPTION_MARK
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound
 from aforesaid.memory.manager import ConversationManager
@@ -181,7 +181,7 @@ BLOCKS: dict[str, Any] = {
 
 @pytest.mark.parametrize("source", BLOCKS)
 @pytest.mark.parametrize("target", DIALECTS)
-async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str, target: str) -> None:
+async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str, target: DialectName) -> None:
     erin = ConversationManager()
     (answer,) = read(BLOCKS[source], dialect=source)
     conversation_id = await answered(erin, answer.with_(message_id="a"))
@@ -189,7 +189,7 @@ async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str,
     pending = [Message(role="user", content="go on")]
     request = await erin.load_request(conversation_id, target, pending=pending)
     assert problems(request, target) == []
-    text = str(request.messages)
+    text = str(request)
     assert f"The Johnson house is in progress. {INTERRUPTION_MARK}" in text
     assert "Monday" not in text
 

@@ -181,11 +181,14 @@ async def test_a_blank_turn_has_no_request(erin: ConversationManager, kitchen: C
     turn = erin.turn(kitchen.id)
     turn.user("  ")
     with pytest.raises(NothingToSend):
-        await turn.context("anthropic")
+        await turn.request("anthropic")
     async with erin.turn(kitchen.id) as first:
         first.user("hi")
         first.assistant("hello")
     with pytest.raises(NothingToSend):
-        await turn.context("anthropic")
+        await turn.request("anthropic")
     turn.user("what is for dinner?")
-    assert (await turn.context("anthropic"))[-1] == {"role": "user", "content": "what is for dinner?"}
+    assert (await turn.request("anthropic"))["messages"][-1] == {
+        "role": "user",
+        "content": "what is for dinner?",
+    }

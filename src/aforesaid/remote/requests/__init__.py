@@ -26,6 +26,7 @@ from aforesaid.remote.requests.retention import RetentionCalls
 from aforesaid.remote.requests.search import SearchCalls
 from aforesaid.remote.responses import EVENT_STREAM, expect_empty
 from aforesaid.tokens import counter_named
+from aforesaid.windows import WindowPolicy
 
 __all__ = ["CallSequence", "OwnerCalls"]
 
@@ -52,12 +53,17 @@ class OwnerCalls(ConversationCalls, SearchCalls, RetentionCalls, NoteCalls):
         counter_named(counter.name)
         return self._with(counter=counter, intake=self.intake.counting_with(counter))
 
+    def with_policy(self, policy: WindowPolicy | None) -> "OwnerCalls":
+        """Return these calls with a window policy for contexts and requests that name none."""
+        return self._with(policy=policy)
+
     def _with(self, **changes: Any) -> "OwnerCalls":
         options = {
             "intake": self.intake,
             "config": self.client_config,
             "idle_after": self.idle_after,
             "counter": self.counter,
+            "policy": self.policy,
         }
         return OwnerCalls(self.owner, **options | changes)
 

@@ -14,6 +14,7 @@ from aforesaid.protocol import OWNER_HEADER, to_json
 from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of
 from aforesaid.remote.responses import reader
 from aforesaid.settings import ConversationConfig
+from aforesaid.windows import WindowPolicy
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ class Calls:
         config: ConversationConfig | None = None,
         idle_after: timedelta | None = None,
         counter: TokenCounter | None = None,
+        policy: WindowPolicy | None = None,
     ) -> None:
         if owner == JOURNAL:
             raise InvalidId(
@@ -59,6 +61,8 @@ class Calls:
         self.idle_after = check_span(idle_after, field="idle_after")
         self.counter = counter
         """The token counter of contexts; None uses the server's."""
+        self.policy = policy
+        """The policy of contexts that name none; None uses the settings."""
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
 
     def _call(

@@ -1,14 +1,15 @@
 """Calls for conversations, messages and contexts. The signatures are the manager's."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from aforesaid.contexts import default_policy
 from aforesaid.contracts import Appended, Entry, unreadable_reason
-from aforesaid.dialects import Request
+from aforesaid.dialects import DialectName
 from aforesaid.errors import InvalidInput, StoreError, shown
 from aforesaid.intake.messages import redacted
 from aforesaid.model.clock import parse_moment
@@ -46,8 +47,8 @@ from aforesaid.remote.requests.base import (
     idempotency_header,
     none_if_absent,
 )
-from aforesaid.tokens import characters_in
-from aforesaid.windows import WindowPolicy, pending_window, write_request
+from aforesaid.tokens import Estimator, RoughCounter, characters_in
+from aforesaid.windows import RequestParts, WindowPolicy, pending_window
 
 
 class ConversationCalls(Calls):
@@ -360,8 +361,6 @@ class ConversationCalls(Calls):
         pending: Sequence[Message] = (),
         for_request: bool = False,
     ) -> Call[Context]:
-        if policy is not None and not isinstance(policy, WindowPolicy):
-            raise InvalidInput(f"policy must be a WindowPolicy; got {shown(policy)}", field="policy")
         wanted = self._effective_policy(policy, for_request=for_request)
         body = {
             "for_request": for_request,
@@ -378,7 +377,7 @@ class ConversationCalls(Calls):
             deadline=float(self.config.context_deadline) or None,
             fallback=lambda error: self._degraded(
                 conversation_id,
-                wanted or self._default_policy(for_request=for_request),
+                wanted or default_policy(self.config, for_request=for_request),
                 agent_name,
                 pending,
                 error,
@@ -405,17 +404,13 @@ class ConversationCalls(Calls):
     def _effective_policy(self, policy: WindowPolicy | None, *, for_request: bool) -> WindowPolicy | None:
         """Complete the policy from the caller's settings; without settings the server completes it."""
         config = self.client_config
+        policy = policy or self.policy
         if config is None:
             return policy
-        wanted = policy or self._default_policy(for_request=for_request)
+        wanted = policy or default_policy(config, for_request=for_request)
         return (
             wanted if wanted.notes_tokens is not None else replace(wanted, notes_tokens=config.notes_tokens)
         )
-
-    def _default_policy(self, *, for_request: bool) -> WindowPolicy:
-        if for_request:
-            return WindowPolicy(max_tokens=self.config.request_tokens or None, for_request=True)
-        return WindowPolicy(max_messages=self.config.context_window_size)
 
     def _degraded(
         self,
@@ -436,16 +431,26 @@ class ConversationCalls(Calls):
     def load_request(
         self,
         conversation_id: str,
-        dialect: str,
+        dialect: DialectName,
         agent_name: str | None = None,
         *,
         policy: WindowPolicy | None = None,
         pending: Sequence[Message] = (),
-    ) -> Call[Request]:
+        model: str | None = None,
+        system: str | None = None,
+        tools: Sequence[Mapping[str, object]] = (),
+    ) -> Call[dict[str, Any]]:
+        parts = RequestParts(system=system, tools=tools, model=model)
+        policy = policy or self.policy
+        if policy is None and parts != RequestParts():
+            # The server does not see these parts, so the client reserves tokens for them.
+            policy = default_policy(self.config, for_request=True, model=model)
+        if policy is not None:
+            policy = parts.reserved_in(policy, self.counter or Estimator(RoughCounter()))
         context = self.load_context(
             conversation_id, agent_name, policy=policy, pending=pending, for_request=True
         )
-        return context.map(lambda loaded: write_request(loaded, dialect))
+        return context.map(lambda loaded: parts.arguments(loaded, dialect))
 
 
 list_ = list

@@ -23,7 +23,7 @@ from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
 from aforesaid.summaries.records import Summary
 from aforesaid.tokens import counter_named
-from aforesaid.windows import WindowPolicy
+from aforesaid.windows import WindowPolicy, write_request
 
 routes = Routes("context")
 summaries = Routes("summaries")
@@ -91,7 +91,8 @@ async def _context(
     manager = _with_counter(call, counter)
     if dialect is None:
         return json_response(context_document(await manager.load_context(call.conversation_id, **options)))
-    request = await manager.load_request(call.conversation_id, dialect, **options)
+    context = await manager.load_context(call.conversation_id, **options, for_request=True)
+    request = write_request(context, dialect)
     return json_response({"messages": request.messages, "system": request.system})
 
 
