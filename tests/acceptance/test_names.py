@@ -108,7 +108,9 @@ def test_writing_to_an_unknown_name_creates_the_conversation(world: World) -> No
 
 def test_reading_an_unknown_name_creates_nothing(world: World) -> None:
     async def play(erin: ConversationManager) -> None:
-        for method in USES.keys() - set(CREATING):
+        # A new name with a question is a request: that of the conversation's first turn.
+        assert (await erin.load_request("nowhere", "openai_chat", pending=[SAID]))["messages"] != []
+        for method in USES.keys() - {*CREATING, "load_request"}:
             by_name = await _outcome(USES[method], erin, "nowhere")
             assert by_name == await _outcome(USES[method], erin, new_id()), method
         with pytest.raises(ConversationNotFound, match="nowhere"):
