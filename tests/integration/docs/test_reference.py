@@ -22,6 +22,7 @@ def test_the_settings_page_names_every_setting_once_with_its_default() -> None:
     page = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     for setting in every_setting(environ={}):
         value = str(setting.value).lower() if isinstance(setting.value, bool) else str(setting.value)
+        value = "unset" if setting.value is None else value
         (row,) = (line for line in page.splitlines() if line.startswith(f"| `{setting.name}` |"))
         assert f"`{ENVIRONMENT[setting.name]}`" in row
         assert value in row
