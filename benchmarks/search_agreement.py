@@ -18,8 +18,8 @@ from msgspec import Struct
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
-from aforesaid.search.encoders import installed_encoder
 from aforesaid.search.searcher import Findings
+from aforesaid.search.vectors import installed_encoder
 from benchmarks.search_eval.labelled import Person, read_sets
 from benchmarks.search_speed import RandomVectors, Speech, fill
 

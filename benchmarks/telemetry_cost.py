@@ -14,7 +14,7 @@ from typing import Any
 from aforesaid.layers.timed import StoreMetrics, TimedStore
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import Telemetry, events
-from aforesaid.telemetry.instrumentation import watched
+from aforesaid.telemetry.events import watched
 from aforesaid.telemetry.tracing import Request, answering
 
 ROUNDS, CALLS = 400, 500

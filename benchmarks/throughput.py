@@ -19,7 +19,7 @@ from unittest.mock import patch
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.stores.sqlite import SQLiteBackend, workers
-from aforesaid.stores.sqlite.search_index import MAX_WAITING
+from aforesaid.stores.sqlite.search import MAX_WAITING
 from benchmarks.floors import Floor
 from benchmarks.measuring import middle_half
 from benchmarks.settings import ALONE, DEFAULT, OWNER, opened

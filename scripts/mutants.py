@@ -107,7 +107,7 @@ MUTATIONS = [
         "unit/layers/test_sealed_order.py",
     ),
     Mutation(
-        "layers/resilient/breaker.py",
+        "layers/resilient/connection.py",
         "self._failures >= self._threshold",
         "self._failures > self._threshold",
         "unit/layers/test_breaker.py",
@@ -159,20 +159,20 @@ MUTATIONS = [
         "integration/server/test_tokens.py",
     ),
     Mutation(
-        "server/idempotency.py",
+        "server/routes/messages.py",
         "found.data[:_DIGEST] != digest",
         "False",
         "integration/server/test_idempotency.py",
     ),
     Mutation("settings.py", "self.ttl_days > LONGEST_TTL.days", "False", "unit/test_settings.py"),
     Mutation(
-        "speech/interruptions.py",
+        "spoken_answers.py",
         "word_end(spoken, heard) if heard < len(spoken) else heard",
         "heard",
         "unit/voice",
     ),
     Mutation(
-        "stores/postgres/keys.py", "len(encoded) <= LONGEST_KEY and", "", "contract/stores/test_postgres.py"
+        "stores/postgres/rows.py", "len(encoded) <= LONGEST_KEY and", "", "contract/stores/test_postgres.py"
     ),
     Mutation(
         "stores/redis/lua/append.lua",
@@ -187,8 +187,8 @@ MUTATIONS = [
         "unit/stores/test_sqlite_search.py unit/search",
     ),
     Mutation("summaries/service.py", "until + AHEAD - start", "until - start", "unit/summaries"),
-    Mutation("telemetry/aggregation.py", 'if family.across == "max":', "if False:", "integration/telemetry"),
-    Mutation("tokens/estimate.py", "LOWEST <= correction <= HIGHEST", "True", "unit/tokens/test_estimate.py"),
+    Mutation("telemetry/exposition.py", 'if family.across == "max":', "if False:", "integration/telemetry"),
+    Mutation("tokens/counters.py", "LOWEST <= correction <= HIGHEST", "True", "unit/tokens/test_estimate.py"),
     Mutation("transfer/archive_files.py", "sha256_of(payload) != archive.sha256 or", "", "unit/retention"),
     Mutation("windows/build.py", 'if piece.part != "rest":', "if True:", "unit/windows"),
 ]

@@ -15,8 +15,7 @@ from types import FunctionType
 
 from tiktoken_ext import openai_public  # type: ignore[import-untyped]
 
-from aforesaid.tokens.exact import ENCODINGS
-from aforesaid.tokens.rank_files import as_tiktoken_file, pack, unpack
+from aforesaid.tokens.exact import ENCODINGS, as_tiktoken_file, pack, unpack
 
 RANKS = Path(__file__).parent.parent / "src" / "aforesaid" / "tokens" / "ranks"
 

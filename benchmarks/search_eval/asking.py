@@ -13,8 +13,8 @@ from msgspec.structs import replace
 import aforesaid
 from aforesaid.contracts import Embedder
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.search.encoders import installed_encoder
 from aforesaid.search.ranking import WEIGHTS, Weights
+from aforesaid.search.vectors import installed_encoder
 from benchmarks.search_eval.figures import Figures, judged
 from benchmarks.search_eval.labelled import LabelledSet, Person, Question, Spot
 

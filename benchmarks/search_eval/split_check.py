@@ -8,8 +8,8 @@ from statistics import fmean
 
 from msgspec.structs import asdict, replace
 
-from aforesaid.search.encoders import installed_encoder
 from aforesaid.search.ranking import WEIGHTS, Weights
+from aforesaid.search.vectors import installed_encoder
 from benchmarks.search_eval.__main__ import ROOT
 from benchmarks.search_eval.asking import Asking, asking
 from benchmarks.search_eval.figures import mean

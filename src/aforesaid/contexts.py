@@ -22,8 +22,7 @@ from aforesaid.model.messages import Message
 from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, NotesShown
 from aforesaid.notes.service import Notes
 from aforesaid.settings import ConversationConfig
-from aforesaid.summaries.records import message_of
-from aforesaid.summaries.service import Summaries
+from aforesaid.summaries.service import Summaries, message_of
 from aforesaid.telemetry import describe
 from aforesaid.tokens import NotCounted, budget_for, costs_by, is_ready, ready
 from aforesaid.windows import (
@@ -35,7 +34,7 @@ from aforesaid.windows import (
     read_ends,
     read_window,
 )
-from aforesaid.windows.truncation import Cost
+from aforesaid.windows.policies import Cost
 
 # Notes and summary in a context, inserted after the leading system messages.
 #

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.aggregation import SharedNumbers, folder_from_environment
+from aforesaid.telemetry.exposition import SharedNumbers, folder_from_environment
 
 
 async def main(retries: int) -> None:

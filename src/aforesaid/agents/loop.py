@@ -24,7 +24,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.instrumentation import error_kind, timed
+from aforesaid.telemetry.events import error_kind, timed
 
 log = logging.getLogger("aforesaid.agents")
 

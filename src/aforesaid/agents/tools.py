@@ -24,7 +24,7 @@ from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.search.queries import first_moment, last_moment, local_zone
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.instrumentation import timed
+from aforesaid.telemetry.events import timed
 
 log = logging.getLogger("aforesaid.tools")
 

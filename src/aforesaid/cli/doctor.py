@@ -28,8 +28,8 @@ from aforesaid.contracts import Backend, FileBacked, Migratable, capability
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
-from aforesaid.layers.resilient.inspect import SpoolState, spool_state
-from aforesaid.layers.resilient.options import why_not_writable
+from aforesaid.layers.resilient.connection import why_not_writable
+from aforesaid.layers.resilient.dead_letters import SpoolState, spool_state
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import CLOCK_SKEW, Query
 from aforesaid.settings import ENVIRONMENT, SECRETS, Setting, Settings, every_setting, masked_url
@@ -190,7 +190,7 @@ async def _master_key(sealed: "EncryptedBackend") -> Finding:
 
 async def _sealed_logs(sealed: "EncryptedBackend") -> Finding:
     """Verify a sample of the encrypted logs. Verifying all of them may take hours."""
-    from aforesaid.layers.encrypted.verification import verify_sample
+    from aforesaid.layers.encrypted.rotation import verify_sample
 
     done = await verify_sample(sealed, owners=OWNERS_SAMPLED, messages=MESSAGES_SAMPLED)
     sample = f"{done.conversations} sampled conversations of {done.owners} owners"

@@ -31,8 +31,7 @@ from aforesaid.settings import Settings
 
 if TYPE_CHECKING:
     from aforesaid.layers.encrypted import EncryptedBackend, Encryption
-    from aforesaid.layers.encrypted.rotation import Rotation
-    from aforesaid.layers.encrypted.verification import Verification
+    from aforesaid.layers.encrypted.rotation import Rotation, Verification
     from aforesaid.server.auth.keys import ApiKey
     from aforesaid.transfer.archives import ArchiveFolder
 
@@ -120,7 +119,7 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Verify every encrypted log against its head; exit 1 if a log was changed."""
-    from aforesaid.layers.encrypted.verification import verify as verify_logs
+    from aforesaid.layers.encrypted.rotation import verify as verify_logs
 
     async def work() -> "Verification":
         async with _encrypted_store(Settings.load(), url) as (backend, _):
@@ -209,8 +208,7 @@ def create(
     """Create an API key and print it once; only its digest is stored."""
 
     async def work() -> "tuple[str, ApiKey]":
-        from aforesaid.server.auth.callers import parse_scope
-        from aforesaid.server.auth.keys import ApiKeys
+        from aforesaid.server.auth.keys import ApiKeys, parse_scope
 
         span = None if expires is None else parse_span(expires)
         async with memory_at(url, create=True, by_meaning=False) as memory:

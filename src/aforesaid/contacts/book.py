@@ -27,7 +27,7 @@ from aforesaid.model.contacts import (
 )
 from aforesaid.model.conversations import Changes, Conversation, Query, check_count
 from aforesaid.model.ids import IdSource, new_id, parse_uuid
-from aforesaid.telemetry.instrumentation import watched_as
+from aforesaid.telemetry.events import watched_as
 
 if TYPE_CHECKING:
     from aforesaid.contacts.csv_import import Imported

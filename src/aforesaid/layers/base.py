@@ -1,8 +1,13 @@
-"""Pass-through wrappers: a layer derives from them and overrides only what it changes."""
+"""What layers share: pass-through wrappers, sizes of messages, and the marks of stores that were reached."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+import logging
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from copy import deepcopy
 from datetime import datetime
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
+
+from msgspec.structs import replace
 
 from aforesaid.contracts import (
     Appended,
@@ -15,7 +20,10 @@ from aforesaid.contracts import (
     Wrapper,
 )
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, is_immutable
+from aforesaid.telemetry import event
+
+# Pass-through wrappers: a layer derives from them and overrides only what it changes.
 
 
 class BackendWrapper(Wrapper, Backend):
@@ -189,3 +197,76 @@ class StoreWrapper(Wrapper, ConversationStore):
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
         return await self.inner.tally(conversation_id)
+
+
+# Approximate sizes and private copies of messages, for layers that keep messages in memory.
+
+
+OVERHEAD = 512
+"""Bytes of a message or record besides its text."""
+
+
+def size_of(messages: Iterable[Message]) -> int:
+    """Return the approximate number of bytes that the messages occupy in memory."""
+    return sum(OVERHEAD + _text_size(message) for message in messages)
+
+
+def _text_size(message: Message) -> int:
+    spoken = 0 if message.speech is None else len(message.speech.spoken or "")
+    return _length(message.content) + _length(message.extra) + spoken
+
+
+def private_copies(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries, mutable content copied. Immutable messages are shared, because copying is slow."""
+    return [entry if is_immutable(entry.message) else _copy(entry) for entry in entries]
+
+
+def _copy(entry: Entry) -> Entry:
+    message = entry.message
+    copy = replace(message, content=deepcopy(message.content), extra=deepcopy(message.extra))
+    return replace(entry, message=copy)
+
+
+def _length(value: Any) -> int:
+    match value:
+        case str():
+            return len(value)
+        case list() | tuple():
+            return 64 + sum(map(_length, value))
+        case dict():
+            return 64 + sum(len(key) + _length(item) for key, item in value.items())
+    return 16
+
+
+# Record on disk which stores and servers this machine has reached.
+#
+# A mistyped URL and an unavailable server look the same. A server that was reached before may be
+# unavailable at start; for one that was never reached, opening raises an error. The mark is an empty file
+# next to the store's spool folder. Its name is a digest, so it contains no address and no secret.
+
+
+log = logging.getLogger("aforesaid.reached")
+
+
+class ReachedMark:
+    """The mark of one store. Its methods block: call them on a thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def is_set(self) -> bool:
+        return self.path.is_file()
+
+    def set(self) -> None:
+        """Write the mark. Log a disk error instead of raising it, because the store itself works."""
+        try:
+            if not self.is_set():
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self.path.touch(mode=0o600)
+        except OSError as error:
+            event(
+                log,
+                logging.WARNING,
+                "reached_mark_unusable",
+                f"{self.path} cannot be written ({error.strerror}): the next start requires the store",
+            )

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
-from aforesaid.layers.reached import ReachedMark
+from aforesaid.layers.base import ReachedMark
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.settings import RESILIENCE, ResilienceConfig, Settings
 

@@ -18,7 +18,7 @@ from aforesaid.contracts import (
 )
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.telemetry import Telemetry, telemetry, tracing
-from aforesaid.telemetry.instrumentation import error_kind
+from aforesaid.telemetry.events import error_kind
 
 TIMED_CAPABILITIES = (Searchable, VectorSearchable, Sealable, SnapshotReader)
 NOT_TIMED = ("load", "save", "authoritative")

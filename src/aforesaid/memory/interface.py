@@ -4,12 +4,14 @@
 Code that works with both annotates these protocols.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Entry, TokenCounter
 from aforesaid.dialects import DialectName
@@ -24,11 +26,10 @@ from aforesaid.model.messages import ContentType, Message, OpenTurn, Role
 from aforesaid.notes.records import Note, Source
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.settings import ConversationConfig
-from aforesaid.summaries.records import Summary
+from aforesaid.summaries.service import Summary
 from aforesaid.windows import WindowPolicy
 
 if TYPE_CHECKING:
-    # Slow to import, and needed for annotations only.
     from aforesaid.contacts.association import AssociationProtocol
     from aforesaid.contacts.book import ContactsProtocol
     from aforesaid.layers.resilient import Health
@@ -39,6 +40,30 @@ if TYPE_CHECKING:
     from aforesaid.transfer.archive_files import Archive
     from aforesaid.transfer.archives import ArchiveFolder
     from aforesaid.transfer.folders import Manifest
+
+
+# Offer a part's method as a method of the object that owns the part.
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def delegate(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Return a method that calls `method` on the attribute `part`, with its name, signature and docstring."""
+    if inspect.iscoroutinefunction(method):
+        # Callers and decorators distinguish coroutine functions, so the delegate must be one too.
+        @functools.wraps(method)
+        async def call_async(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return await method(getattr(self, part), *args, **kwargs)
+
+        return call_async  # type: ignore[return-value]
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(getattr(self, part), *args, **kwargs)
+
+    return call
 
 
 class ManagerProtocol(Protocol):

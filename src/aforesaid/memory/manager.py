@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
-from aforesaid._internal.delegation import delegate
 from aforesaid.contexts import ContextLoader
 from aforesaid.contracts import (
     Appended,
@@ -25,11 +24,10 @@ from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
-from aforesaid.memory.open_turns import OpenTurns
-from aforesaid.memory.records import Records, readable
+from aforesaid.memory.interface import delegate
+from aforesaid.memory.records import Records, readable, watch
 from aforesaid.memory.search import Search
-from aforesaid.memory.turns import TurnInProgress
-from aforesaid.memory.watching import watch
+from aforesaid.memory.turns import OpenTurns, TurnInProgress
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import (
@@ -44,18 +42,16 @@ from aforesaid.model.ids import IdSource, conversation_key, new_id
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
-from aforesaid.retention.copies import OwnerCopies
-from aforesaid.retention.removal import Removal
+from aforesaid.retention.removal import OwnerCopies, Removal
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
-from aforesaid.speech.interruptions import note_interruption
+from aforesaid.spoken_answers import note_interruption
 from aforesaid.stores.blobs import BlobStore
 from aforesaid.stores.histories import as_store
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.summaries.records import Summary
-from aforesaid.summaries.service import Summaries, SummaryResources
+from aforesaid.summaries.service import Summaries, Summary, SummaryResources
 from aforesaid.telemetry import events
-from aforesaid.telemetry.instrumentation import watched
+from aforesaid.telemetry.events import watched
 from aforesaid.tokens import Estimator
 from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import RequestParts, WindowPolicy

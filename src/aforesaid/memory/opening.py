@@ -36,8 +36,7 @@ from aforesaid.model.conversations import DEFAULT_TTL, Query, check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.notes.records import NotesCache, purge_notes
-from aforesaid.retention.rules import Expiring
-from aforesaid.retention.sweep import sweep_forever
+from aforesaid.retention.rules import Expiring, sweep_forever
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import blobs_at, owner_key, purge_blobs
 from aforesaid.stores.urls import backend_for, is_server

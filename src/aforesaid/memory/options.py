@@ -14,7 +14,7 @@ from aforesaid.intake.messages import ImagePolicy, check_images
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
-from aforesaid.retention.sweep import SWEEP_EVERY
+from aforesaid.retention.rules import SWEEP_EVERY
 from aforesaid.settings import RetentionConfig
 from aforesaid.stores.blobs import BlobBackend
 from aforesaid.tokens import counter_for, default_counter
@@ -95,7 +95,7 @@ class Models(CheckedFields, frozen=True, kw_only=True):
         """Return the embedder, or None."""
         if self.embedder != "installed":
             return self.embedder
-        from aforesaid.search.encoders import installed_encoder
+        from aforesaid.search.vectors import installed_encoder
 
         return installed_encoder()
 

@@ -14,7 +14,7 @@ from aforesaid.model.conversations import Channel, Query, Status
 from aforesaid.model.messages import Role, parse_tags
 from aforesaid.settings import ConversationConfig
 from aforesaid.telemetry import events
-from aforesaid.telemetry.instrumentation import watched_method
+from aforesaid.telemetry.events import watched_method
 from aforesaid.tokens import ready
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.open_turns import has_open_turns
+from aforesaid.memory.turns import has_open_turns
 from aforesaid.model.clock import to_micros
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, check_span

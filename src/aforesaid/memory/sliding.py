@@ -37,8 +37,8 @@ from aforesaid.settings import SlidingWindowConfig
 from aforesaid.tokens import Estimator, costs_by, count_tools, counter_for, ready
 from aforesaid.windows import ConversationWindow, SlidingLimits, WindowPolicy
 from aforesaid.windows.build import HEAD, leading_system
+from aforesaid.windows.policies import shorten
 from aforesaid.windows.sliding import Evicted
-from aforesaid.windows.truncation import shorten
 
 log = logging.getLogger("aforesaid.sliding")
 

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from aforesaid._internal.arguments import CheckedFields
 from aforesaid.errors import InvalidSetting, NotFound, StoreError, StoreUnavailable, shown
-from aforesaid.remote.calls import Answer, Call
-from aforesaid.remote.responses import error_of
+from aforesaid.remote.calls import Answer, Call, error_of
 
 S = TypeVar("S")
 T = TypeVar("T")

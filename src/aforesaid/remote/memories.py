@@ -18,11 +18,10 @@ from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.protocol.bodies import HealthBody
 from aforesaid.remote.addresses import Server, server_at
-from aforesaid.remote.calls import Call, path_of
+from aforesaid.remote.calls import Call, path_of, reader
 from aforesaid.remote.managers import RemoteManager, SyncManager, not_available
 from aforesaid.remote.requests import OwnerCalls
 from aforesaid.remote.requests.base import VERSION
-from aforesaid.remote.responses import reader
 from aforesaid.remote.transport import AsyncSender, Connection, Network, SyncSender
 from aforesaid.settings import ConversationConfig
 

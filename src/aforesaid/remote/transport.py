@@ -31,8 +31,7 @@ from aforesaid.remote.attempts import (
     advance,
     steps_of,
 )
-from aforesaid.remote.calls import Answer, Call, CallSequence
-from aforesaid.remote.responses import Events, error_of
+from aforesaid.remote.calls import Answer, Call, CallSequence, Events, error_of
 from aforesaid.telemetry.tracing import outgoing
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
-"""Remove data and everything derived from it: delete, clear, redact, archive, erase.
-
-Every removal ends in `Removal._gone`, which lists what else contains the removed words.
-"""
+"""Remove data and everything derived from it: delete, clear, redact, archive, erase; and copies elsewhere."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from aforesaid.contracts import Scrubbable, capability
@@ -25,6 +23,13 @@ if TYPE_CHECKING:
     from aforesaid.search.searcher import Searcher
     from aforesaid.transfer.archive_files import Archive
     from aforesaid.transfer.archives import OwnerArchives
+    from aforesaid.transfer.folders import Manifest
+
+
+# Remove data and everything derived from it: delete, clear, redact, archive, erase.
+#
+# Every removal ends in `Removal._gone`, which lists what else contains the removed words.
+
 
 PAGE = 100
 Reason = Literal["deleted", "cleared", "redacted", "archived"]
@@ -179,3 +184,41 @@ class Removal:
             offset += len(entries)
         for digest in unused:
             await self.scope.blobs.remove(conversation_id, digest)
+
+
+# Copies of an owner's data outside the store: archives and exported folders.
+
+
+class OwnerCopies:
+    """One owner's archives and exports."""
+
+    def __init__(self, scope: OwnerScope, removal: Removal, unstored: UnstoredTurns) -> None:
+        self._scope = scope
+        self._removal = removal
+        self._unstored = unstored
+
+    async def restore(self, conversation_id: str) -> Conversation:
+        """Move a conversation back from its archive, unchanged. Raise `ArchiveNotFound`."""
+        from aforesaid.transfer.archival import restore
+
+        archives = self._removal.archives()
+        back = await restore(self._scope.store, archives, conversation_id, blobs=self._scope.blobs)
+        events.conversation_changed("conversation_restored", "a conversation was restored", back.id)
+        return back
+
+    async def archives(self) -> list["Archive"]:
+        """List the archived conversations without content, the most recently active first."""
+        return await self._removal.archives().list()
+
+    async def export(self, folder: str | Path) -> "Manifest":
+        """Write everything stored about this owner into a new folder, for people and for programs."""
+        from aforesaid.transfer.folders import export_owner
+
+        await self._unstored.flush(self._scope.owner)
+        return await export_owner(self._scope, Path(folder))
+
+    async def import_(self, folder: str | Path) -> "Manifest":
+        """Import an exported folder as this owner's data."""
+        from aforesaid.transfer.folders import import_owner
+
+        return await import_owner(self._scope, Path(folder))

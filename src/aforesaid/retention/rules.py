@@ -1,15 +1,18 @@
-"""Retention rules: how long an owner's conversations are kept."""
+"""Retention rules: how long an owner's conversations are kept, and the sweep that applies them."""
 
+import asyncio
 import logging
+import random
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts.listing import every_record
 from aforesaid.errors import (
+    AforesaidError,
     ConversationNotFound,
     DocumentConflict,
     InvalidInput,
@@ -33,6 +36,9 @@ from aforesaid.model.lifetimes import (
 from aforesaid.notes.records import purge_notes
 from aforesaid.telemetry import describe, events
 from aforesaid.transfer.owner_scope import OwnerScope
+
+# Retention rules: how long an owner's conversations are kept.
+
 
 log = logging.getLogger("aforesaid.retention")
 
@@ -202,3 +208,47 @@ class Lifetimes:
 
 def _spoken(ttl: Lifetime) -> str:
     return "keep" if ttl is None else spoken_span(ttl)
+
+
+# The sweep: periodic removal of expired data and archiving of old conversations.
+#
+# Expired data is never returned, swept or not; the sweep only frees space. Several processes may sweep one
+# store at once: one of them removes and counts each conversation.
+
+
+SWEEP_EVERY = timedelta(hours=1)
+"""Frequent enough that expired data does not stay long, rare enough to cost nothing."""
+JITTER = 0.5
+"""The random part of an interval, as a fraction."""
+
+
+class Sweepable(Protocol):
+    """A memory, or anything else with periodic maintenance."""
+
+    async def sweep(self) -> int: ...
+
+
+async def sweep_forever(memory: Sweepable, *, every: timedelta = SWEEP_EVERY) -> None:
+    """Sweep at intervals until cancelled. A failed sweep is logged and retried at the next interval."""
+    while True:
+        await asyncio.sleep(pause(every))
+        await sweep_once(memory)
+
+
+def pause(every: timedelta) -> float:
+    """Return the seconds to the next sweep: random, so that the processes of one store do not sweep
+    at once.
+    """
+    return every.total_seconds() * random.uniform(1 - JITTER, 1 + JITTER)
+
+
+async def sweep_once(memory: Sweepable) -> int:
+    """Run one sweep; return how many expired conversations were removed."""
+    try:
+        purged = await memory.sweep()
+    except AforesaidError as error:
+        log.warning("sweep failed: %s", describe(error))
+        return 0
+    if purged:
+        log.info("sweep removed %d expired conversations", purged)
+    return purged

@@ -19,7 +19,7 @@ from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Query, Status
 from aforesaid.search.analysis import indexed_terms, searchable_text, terms_of
-from aforesaid.search.new_entries import all_entries
+from aforesaid.search.memory_index import all_entries
 from aforesaid.search.passages import excerpt, mark_matches, speaker_of
 from aforesaid.search.queries import analyze_question, local_zone
 from aforesaid.search.ranking import AnalyzedQuestion, Ranked, rarity

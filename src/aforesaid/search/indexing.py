@@ -25,9 +25,17 @@ from aforesaid.errors import Conflict, NotFound, StoreError
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import ROLES
 from aforesaid.search.analysis import indexed_terms
-from aforesaid.search.encoders import embedded_text
-from aforesaid.search.new_entries import all_entries
-from aforesaid.search.vectors import BLOCK, KIND_PREFIX, Block, blocks_of, decode_block, key_of, kind_of
+from aforesaid.search.memory_index import all_entries
+from aforesaid.search.vectors import (
+    BLOCK,
+    KIND_PREFIX,
+    Block,
+    blocks_of,
+    decode_block,
+    embedded_text,
+    key_of,
+    kind_of,
+)
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.search")

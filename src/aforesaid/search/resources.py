@@ -9,10 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder
-from aforesaid.search.encoders import encodable_text, encode_texts
 from aforesaid.search.indexing import QUIET, Indexer
 from aforesaid.search.memory_index import OwnerIndex
-from aforesaid.search.vectors import OwnerVectors
+from aforesaid.search.vectors import OwnerVectors, encodable_text, encode_texts
 
 IDLE = 900.0
 """Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second."""

@@ -29,12 +29,13 @@ from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
-from aforesaid.search.encoders import encodable_text, encode_text
 from aforesaid.search.memory_index import matches_while_degraded
-from aforesaid.search.passage_reader import MessageFilter, PassageReader, PassageView
 from aforesaid.search.passages import (
     NEIGHBOUR_CHARACTERS,
+    MessageFilter,
     Passage,
+    PassageReader,
+    PassageView,
     excerpt,
     passage_of,
 )
@@ -50,9 +51,9 @@ from aforesaid.search.ranking import (
     rank,
 )
 from aforesaid.search.resources import SearchResources
-from aforesaid.search.vectors import NEAREST
+from aforesaid.search.vectors import NEAREST, encodable_text, encode_text
 from aforesaid.telemetry import describe, telemetry
-from aforesaid.telemetry.instrumentation import timed
+from aforesaid.telemetry.events import timed
 
 log = logging.getLogger("aforesaid.search")
 

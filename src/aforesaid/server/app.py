@@ -22,9 +22,8 @@ from aforesaid.contracts import Transcriber
 from aforesaid.errors import AforesaidError, NotAllowed
 from aforesaid.memory.opening import Memory
 from aforesaid.server import responses
-from aforesaid.server.auth.authenticator import Authenticator, authenticator_for
+from aforesaid.server.auth.authenticator import Authenticator, authenticator_for, check_address, check_request
 from aforesaid.server.auth.keys import ApiKeys
-from aforesaid.server.auth.local import check_address, check_request
 from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.instrumentation import Instrumentation
 from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
@@ -35,13 +34,11 @@ from aforesaid.server.openapi import VERSION, openapi_document
 from aforesaid.server.pages import RenderedDocument, pages, render
 from aforesaid.server.requests import route_handler
 from aforesaid.server.routes import (
-    changes,
     contacts,
     contexts,
     conversations,
     messages,
     notes,
-    open_turns,
     operations,
     retention,
     search,
@@ -50,13 +47,13 @@ from aforesaid.server.routes import (
 from aforesaid.server.service import Assistant, Service, source_of
 from aforesaid.settings import Settings
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.aggregation import SharedNumbers, folder_from_environment
+from aforesaid.telemetry.exposition import SharedNumbers, folder_from_environment
 from aforesaid.voice import transcriber_for
 
 ROUTES = (
     conversations.routes,
     messages.routes,
-    open_turns.routes,
+    messages.open_turns,
     contexts.routes,
     contexts.summaries,
     sessions.routes,
@@ -64,7 +61,7 @@ ROUTES = (
     notes.routes,
     contacts.routes,
     retention.routes,
-    changes.routes,
+    conversations.changes,
     conversations.overview,
 )
 

@@ -14,7 +14,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from aforesaid._internal.tasks import ended
 from aforesaid.errors import AccessError, AforesaidError, MissingExtra, NotAuthenticated
 from aforesaid.server.auth.authenticator import wanted_owner
-from aforesaid.server.auth.callers import SCOPES, Caller
+from aforesaid.server.auth.keys import SCOPES, Caller
 from aforesaid.server.responses import Response, json_response, problem_response
 from aforesaid.server.service import Service
 

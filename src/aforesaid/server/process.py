@@ -33,7 +33,7 @@ from aforesaid.server.connections import BoundedConfig
 from aforesaid.server.limits import ConnectionLimits, connection_limits_for
 from aforesaid.settings import ServerConfig, Settings, TelemetryConfig
 from aforesaid.stores.urls import parse_url
-from aforesaid.telemetry.aggregation import shared_folder
+from aforesaid.telemetry.exposition import shared_folder
 from aforesaid.telemetry.logs import logging_to
 from aforesaid.telemetry.tracing import tracing_to
 

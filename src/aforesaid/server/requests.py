@@ -27,9 +27,8 @@ from aforesaid.errors import (
     TooLarge,
 )
 from aforesaid.server.auth.authenticator import Headers, wanted_owner
-from aforesaid.server.auth.callers import Caller
-from aforesaid.server.decoding import convert, decode_body
-from aforesaid.server.endpoints import PARAMETER, Call, Endpoint
+from aforesaid.server.auth.keys import Caller
+from aforesaid.server.endpoints import PARAMETER, Call, Endpoint, convert, decode_body
 from aforesaid.server.responses import Response, mark_degraded, problem_response
 from aforesaid.server.service import Service, source_of
 from aforesaid.telemetry import describe

@@ -14,7 +14,7 @@ from aforesaid.errors import AccessError, AforesaidError, TranscriberUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.server.auth.authenticator import Authenticator
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import ConcurrencyLimit, Limits
 from aforesaid.settings import Settings
 from aforesaid.telemetry import describe

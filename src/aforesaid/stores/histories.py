@@ -42,7 +42,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
 from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores.encoded_logs import Log, decode_entry, encode_messages, slots_of
 from aforesaid.stores.owner_data import OwnerData
 

@@ -9,7 +9,7 @@ from aforesaid.errors import StoreClosed
 from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.conversations import check_count
 from aforesaid.model.ids import parse_name
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.owner_data_store import OwnerDataStore
 

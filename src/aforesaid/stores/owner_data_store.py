@@ -25,7 +25,7 @@ from aforesaid.contracts import (
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
-from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, slots_of
 from aforesaid.stores.owner_data import OwnerData
 

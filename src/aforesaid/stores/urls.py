@@ -7,7 +7,7 @@ from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.ids import storable_text
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 
 STORES = {
     "file": "json_file",

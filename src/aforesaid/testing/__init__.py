@@ -15,8 +15,8 @@ also passes its contract: `SearchContract` for `Searchable`, `SnapshotContract` 
 Install with `pip install 'aforesaid[testing]'`.
 """
 
-from aforesaid.testing.clocks import FixedClock
 from aforesaid.testing.contract import SearchContract, SnapshotContract, StoreContract
+from aforesaid.testing.contract.base import FixedClock
 from aforesaid.testing.machine import store_machine
 
 __all__ = ["FixedClock", "SearchContract", "SnapshotContract", "StoreContract", "store_machine"]

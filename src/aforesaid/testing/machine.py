@@ -27,7 +27,7 @@ from aforesaid.model.conversations import VALUE_SETS, Changes, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import ROLES, Message
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.testing.clocks import FixedClock
+from aforesaid.testing.contract.base import FixedClock
 from aforesaid.testing.contract.owners import shared_counts
 
 OWNERS = ("ann", "bob")

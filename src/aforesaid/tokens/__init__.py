@@ -8,19 +8,9 @@ costs        a message's count, from the store or a cache
 rank_files   the rank files under `ranks/`
 """
 
-from aforesaid.tokens.costs import NotCounted, characters_in, costs_by, count, storable_counter
-from aforesaid.tokens.estimate import Estimator, RoughCounter, tokens_reported
-from aforesaid.tokens.exact import ExactCounter
-from aforesaid.tokens.messages import (
-    PER_REQUEST,
-    count_content,
-    count_meaning,
-    count_message,
-    count_request,
-    count_system,
-    count_tools,
-)
-from aforesaid.tokens.models import (
+from aforesaid.tokens.counters import (
+    Estimator,
+    RoughCounter,
     budget_for,
     counter_for,
     counter_named,
@@ -28,6 +18,22 @@ from aforesaid.tokens.models import (
     encoding_for,
     is_ready,
     ready,
+    tokens_reported,
+)
+from aforesaid.tokens.exact import ExactCounter
+from aforesaid.tokens.messages import (
+    PER_REQUEST,
+    NotCounted,
+    characters_in,
+    costs_by,
+    count,
+    count_content,
+    count_meaning,
+    count_message,
+    count_request,
+    count_system,
+    count_tools,
+    storable_counter,
 )
 
 __all__ = [

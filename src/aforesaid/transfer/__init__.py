@@ -12,8 +12,7 @@ archives       archives of one owner; archive_files has their format, archival m
 """
 
 from aforesaid.transfer.conversations import CopyReport
-from aforesaid.transfer.copies import copy, count
-from aforesaid.transfer.exports import ExportReport, export, export_one, export_store
+from aforesaid.transfer.exports import ExportReport, copy, count, export, export_one, export_store
 from aforesaid.transfer.imports import import_, restore_one, verify_one
 
 __all__ = [

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import ConversationStore, Document, Entry
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
 from aforesaid.model.conversations import Conversation, is_expired
-from aforesaid.transfer.digests import Digest, fingerprint
-from aforesaid.transfer.documents import DocumentsResult, store_derived
+from aforesaid.transfer.documents import Digest, DocumentsResult, fingerprint, store_derived
 
 _log = logging.getLogger("aforesaid.transfer")
 

@@ -18,7 +18,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.messages import Message, Speech
 from aforesaid.settings import VoiceConfig
-from aforesaid.speech.spoken_form import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
+from aforesaid.spoken_answers import SPOKEN_LIMIT, cut_at_sentence, heard_length, without_markup
 from aforesaid.voice.embedded import EmbeddedTranscriber
 from aforesaid.voice.openai import OPENAI, OpenAITranscriber
 from aforesaid.voice.sound import SoundLimits, check_audible, collect, limit_chunks, read_sound

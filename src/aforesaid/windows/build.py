@@ -13,12 +13,10 @@ from aforesaid.dialects import cut_at_interruption, meaning_of, narrate, only_re
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, Reason
 from aforesaid.model.messages import Message, starts_turn
-from aforesaid.windows.cut import SizedGroup
 from aforesaid.windows.groups import Group, Grouping, Piece, each_alone, group_log
-from aforesaid.windows.policies import WindowPolicy, passes_agent, passes_tags
+from aforesaid.windows.policies import Cost, WindowPolicy, passes_agent, passes_tags, shorten
 from aforesaid.windows.report import Draft, WindowMessage, report_on
-from aforesaid.windows.selection import Choice, choose
-from aforesaid.windows.truncation import Cost, shorten
+from aforesaid.windows.selection import Choice, SizedGroup, choose
 
 HEAD = 16
 """Maximum number of system messages kept at the start of a conversation."""

@@ -23,8 +23,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import stamp_for
 from aforesaid.model.messages import Message
 from aforesaid.windows.build import HEAD, build_window, draft_window, finish_window, leading_system
-from aforesaid.windows.policies import WindowPolicy
-from aforesaid.windows.truncation import Cost
+from aforesaid.windows.policies import Cost, WindowPolicy
 
 
 class LogEnds(NamedTuple):

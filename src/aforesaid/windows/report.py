@@ -11,11 +11,9 @@ from msgspec import Struct
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.model.contexts import Context, LeftOut, Reason, Report, TokenUse
 from aforesaid.model.messages import Message
-from aforesaid.windows.cut import SizedGroup
 from aforesaid.windows.groups import Grouping, tags_of
-from aforesaid.windows.policies import WindowPolicy
-from aforesaid.windows.selection import Choice
-from aforesaid.windows.truncation import Cost
+from aforesaid.windows.policies import Cost, WindowPolicy
+from aforesaid.windows.selection import Choice, SizedGroup
 
 NEARLY_FULL = 90.0
 """Percentage of the budget above which a report warns."""

@@ -14,7 +14,7 @@ from aforesaid.contracts import Backend, Migratable, Searchable, Watchable, capa
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
-from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.replacing import ConcurrencyContract
 from tests.builders import LAYER_STORES, STORES, url_for
 from tests.encrypted_stores import inner_for, opened, sealed_backend
 from tests.examples import examples

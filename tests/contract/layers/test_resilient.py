@@ -13,7 +13,7 @@ from aforesaid.layers.resilient import resilient
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract, store_machine
-from aforesaid.testing.contract.concurrency import ConcurrencyContract
+from aforesaid.testing.contract.replacing import ConcurrencyContract
 from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for
 from tests.examples import examples

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import aforesaid
 from aforesaid.contracts import Change
 from aforesaid.errors import InvalidId
-from aforesaid.memory.watching import differences
+from aforesaid.memory.records import differences
 from tests.builders import STORES, url_for
 
 

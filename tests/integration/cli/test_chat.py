@@ -12,7 +12,7 @@ import aforesaid
 from aforesaid.cli import chat as chat_module
 from aforesaid.errors import StoreUnavailable
 from aforesaid.stores.sqlite.store import SQLiteStore
-from aforesaid.testing.providers.script import Says
+from aforesaid.testing.providers.protocol import Says
 from tests.integration.cli.conftest import Run
 from tests.integration.cli.providing import served
 from tests.servers.remote import served as server_at

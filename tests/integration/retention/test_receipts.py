@@ -26,9 +26,9 @@ from aforesaid.notes.records import KIND as NOTES
 from aforesaid.notes.records import Source
 from aforesaid.retention.receipts import KINDS, Receipt, counts_of, digest_of, with_digest
 from aforesaid.search.vectors import KIND_PREFIX
-from aforesaid.server.idempotency import KIND as IDEMPOTENCY
+from aforesaid.server.routes.messages import KIND as IDEMPOTENCY
 from aforesaid.stores.blobs import FolderBlobs
-from aforesaid.summaries.records import KIND as SUMMARIES
+from aforesaid.summaries.service import KIND as SUMMARIES
 from tests.integration.retention.test_interrupted_erasure import Failing
 from tests.processes.erasing import killed_after
 from tests.report import MATRIX

@@ -15,8 +15,7 @@ import uvicorn.protocols.websockets.websockets_sansio_impl  # noqa: F401
 
 import aforesaid
 from aforesaid.server.app import create_app
-from aforesaid.server.auth.callers import AccessScope
-from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.auth.keys import AccessScope, ApiKeys
 from aforesaid.server.connections import Connections
 from aforesaid.server.limits import ConnectionLimits
 from aforesaid.server.process import Server, uvicorn_config

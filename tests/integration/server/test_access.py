@@ -11,10 +11,9 @@ from aforesaid.errors import InvalidInput, NotAuthenticated, NotFound, StoreUnav
 from aforesaid.server.app import ENDPOINTS
 from aforesaid.server.auth import authenticator as authenticators
 from aforesaid.server.auth.authenticator import Authenticator
-from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.keys import KIND, ApiKeys
+from aforesaid.server.auth.keys import KIND, ApiKeys, Caller
 from aforesaid.server.openapi import EXAMPLES, openapi_document
-from aforesaid.server.routes import changes
+from aforesaid.server.routes import conversations
 from tests.integration.server.running import Running, serving
 
 OPEN = {"/health", "/ready"}
@@ -156,7 +155,7 @@ async def test_a_revoked_key_is_refused_within_the_bound(
 
 async def test_a_revoked_key_hears_no_more_changes(guarded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authenticators, "CACHE_SECONDS", 0.0)
-    monkeypatch.setattr(changes, "RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "RECHECK_SECONDS", 0.01)
     text, key = await guarded.keys.create(["erin"], scope="read")
     headers = {"Authorization": f"Bearer {text}"}
     async with guarded.client.stream("GET", "/v1/changes", headers=headers) as answer:
@@ -170,7 +169,7 @@ async def test_a_stream_of_changes_ends_when_its_key_cannot_be_verified(
     guarded: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key that was revoked elsewhere must not hear changes for as long as an outage lasts."""
-    monkeypatch.setattr(changes, "RECHECK_SECONDS", 0.01)
+    monkeypatch.setattr(conversations, "RECHECK_SECONDS", 0.01)
     key = await guarded.key("erin", scope="read")
     async with guarded.client.stream("GET", "/v1/changes", headers=key) as answer:
         lines = answer.aiter_lines()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.server.idempotency import KEY_LIFETIME, KIND
+from aforesaid.server.routes.messages import KEY_LIFETIME, KIND
 from tests.integration.server.running import Running, serving
 
 TURN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}

@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from aforesaid.errors import NotAllowed
 from aforesaid.protocol.live import CloseCode
 from aforesaid.server.auth import authenticator as authenticators
-from aforesaid.server.auth.local import check_address, check_headers, check_request
+from aforesaid.server.auth.authenticator import check_address, check_headers, check_request
 from tests.integration.server.live.sockets import Serving, live_serving
 from tests.integration.server.running import Running, serving
 

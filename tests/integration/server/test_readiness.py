@@ -17,8 +17,7 @@ from aforesaid.memory.opening import Memory
 from aforesaid.server.app import create_app
 from aforesaid.server.auth import authenticator as authenticators
 from aforesaid.server.auth.authenticator import Authenticator
-from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.auth.keys import ApiKeys, Caller
 from aforesaid.settings import ServerConfig, Settings
 from aforesaid.stores.memory import InMemoryBackend
 from tests.faults import Failing

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from aforesaid.errors import InvalidSetting, NotAuthenticated
 from aforesaid.server.auth.authenticator import Authenticator
-from aforesaid.server.auth.callers import Caller
-from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.auth.keys import ApiKeys, Caller
 from aforesaid.server.auth.tokens import TokenRules, Tokens
 from aforesaid.settings import ServerConfig
 from aforesaid.stores.memory import InMemoryBackend

@@ -21,8 +21,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.vectors import Block
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.stores.postgres.extensions import Abilities
-from aforesaid.stores.postgres.schema import STEPS
+from aforesaid.stores.postgres.schema import STEPS, Abilities
 from aforesaid.stores.postgres.store import PostgresStore
 from aforesaid.testing import FixedClock
 from tests.examples import examples

@@ -14,7 +14,7 @@ from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.stores.postgres.keys import Tags
+from aforesaid.stores.postgres.rows import Tags
 from aforesaid.stores.postgres.store import PostgresStore
 from tests.servers.postgres import Databases
 

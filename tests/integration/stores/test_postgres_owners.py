@@ -18,8 +18,8 @@ from aforesaid.model.conversations import Conversation, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.stores.postgres.keys import Tags, key_of
-from aforesaid.stores.postgres.terms import term_prefix
+from aforesaid.stores.postgres.rows import Tags, key_of
+from aforesaid.stores.postgres.search import term_prefix
 from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"

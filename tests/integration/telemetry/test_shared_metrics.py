@@ -13,8 +13,15 @@ from typing import Any
 import pytest
 
 from aforesaid.telemetry import Telemetry
-from aforesaid.telemetry.aggregation import FRESH, GONE, Numbers, SharedNumbers, shared_folder
-from aforesaid.telemetry.exposition import OPEN, exposition
+from aforesaid.telemetry.exposition import (
+    FRESH,
+    GONE,
+    OPEN,
+    Numbers,
+    SharedNumbers,
+    exposition,
+    shared_folder,
+)
 from aforesaid.telemetry.metrics import samples_of
 from aforesaid.telemetry.tracing import Request, answering
 from tests.metric_values import parsed

@@ -13,7 +13,7 @@ import pytest
 
 from aforesaid.contracts import Audio, Segment, Transcript
 from aforesaid.errors import InvalidAudio, InvalidSetting, TranscriberError, TranscriberUnavailable
-from aforesaid.testing.providers.http import HttpServer, Request, Response, json_response
+from aforesaid.testing.providers.protocol import HttpServer, Request, Response, json_response
 from aforesaid.voice import OpenAITranscriber
 from aforesaid.voice.sound import unpack_wav
 

@@ -13,9 +13,9 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Note, fitted
 from aforesaid.summaries import summarizers
-from aforesaid.summaries.records import Summary
+from aforesaid.summaries.service import Summary
 from aforesaid.windows import groups
-from aforesaid.windows.truncation import without_middle
+from aforesaid.windows.policies import without_middle
 
 DATA = Path(__file__).parents[2] / "data"
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)

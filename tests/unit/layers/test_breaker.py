@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.errors import Overloaded, SpoolFull, StoreDamaged, StoreError, StoreUnavailable
-from aforesaid.layers.resilient.breaker import Breaker
-from aforesaid.layers.resilient.connection import RetryPolicy, is_transient, with_retries
+from aforesaid.layers.resilient.connection import Breaker, RetryPolicy, is_transient, with_retries
 from tests.unit.layers.conftest import Seconds
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from aforesaid.errors import SpoolFull
 from aforesaid.layers.resilient import dead_letters
-from aforesaid.layers.resilient.inspect import spool_state
+from aforesaid.layers.resilient.dead_letters import spool_state
 from aforesaid.layers.resilient.operations import Operation, Unbound, encode
 from aforesaid.layers.resilient.spool.files import SpoolFiles
 from aforesaid.layers.resilient.spool.frames import DONE, MAGIC, OPERATION, frame, numbers, scan

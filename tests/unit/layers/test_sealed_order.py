@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Entry, SnapshotReader, capability, parse_listing
 from aforesaid.errors import MessageConflict, StoreDamaged
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore
-from aforesaid.layers.encrypted.verification import verify
+from aforesaid.layers.encrypted.rotation import verify
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Changes, started
 from aforesaid.model.ids import new_id

@@ -7,7 +7,7 @@ import pytest
 
 from aforesaid.contracts import listing
 from aforesaid.contracts.listing import all_records
-from aforesaid.memory.watching import poll
+from aforesaid.memory.records import poll
 from aforesaid.model.conversations import Page, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message

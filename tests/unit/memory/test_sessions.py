@@ -14,7 +14,7 @@ from aforesaid.memory.sessions import SessionManager, SessionPolicy, Swept
 from aforesaid.model.conversations import Changes
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from aforesaid.testing.clocks import FixedClock
+from aforesaid.testing.contract.base import FixedClock
 from tests.servers.remote import open_at
 
 

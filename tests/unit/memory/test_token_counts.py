@@ -14,7 +14,7 @@ from aforesaid.dialects import meaning_of
 from aforesaid.errors import AforesaidError
 from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend
-from aforesaid.tokens import ExactCounter, costs, count_message, counter_for, default_counter, ready
+from aforesaid.tokens import ExactCounter, count_message, counter_for, default_counter, messages, ready
 from aforesaid.windows import WindowPolicy
 
 BUDGET = WindowPolicy(max_tokens=200, prompt_tokens=20)
@@ -39,7 +39,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return count_text(self, text)
 
     monkeypatch.setattr(ExactCounter, "count_text", noticed)
-    monkeypatch.setattr(costs, "_cache", BoundedDict(costs.CACHE_SIZE))
+    monkeypatch.setattr(messages, "_cache", BoundedDict(messages.CACHE_SIZE))
     return texts
 
 
@@ -230,7 +230,7 @@ async def test_without_tiktoken_an_estimate_is_stored_and_used(monkeypatch: pyte
         conversation_id = await talked(erin, turns=1)
         messages = await erin.messages(conversation_id)
         assert all(set(message.tokens) == {"estimate_by_characters"} for message in messages)
-        monkeypatch.setattr(costs, "count", None)  # nobody may call it now
+        monkeypatch.setattr(messages, "count", None)  # nobody may call it now
         context = await erin.load_context(conversation_id, policy=BUDGET)
         assert context.report.tokens.total == 20 + sum(
             message.tokens["estimate_by_characters"] for message in messages
@@ -245,24 +245,24 @@ async def test_a_count_is_of_the_words_it_was_made_for() -> None:
 
 
 async def test_only_so_many_counts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_cache", BoundedDict(3))
+    monkeypatch.setattr(messages, "_cache", BoundedDict(3))
     await ready(default_counter())
-    cost = costs.costs_by(default_counter())
+    cost = messages.costs_by(default_counter())
     words = [Message(role="user", content=f"hello {number}") for number in range(10)]
     assert [cost(message) for message in words] == [cost(message) for message in words]
-    assert len(costs._cache) == 3
+    assert len(messages._cache) == 3
 
 
 def test_a_picture_is_not_read_to_be_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "_cache", BoundedDict(costs.CACHE_SIZE))
-    source = {"type": "base64", "media_type": "image/png", "data": "A" * costs.LARGEST_BLOCKS}
+    monkeypatch.setattr(messages, "_cache", BoundedDict(messages.CACHE_SIZE))
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * messages.LARGEST_BLOCKS}
     picture = Message(role="user", content=[{"type": "image", "source": source}], dialect="anthropic")
-    cost = costs.costs_by(ExactCounter("o200k_base"))
+    cost = messages.costs_by(ExactCounter("o200k_base"))
     assert cost(picture) == cost(picture) > 1000
-    assert costs._cache == {}
+    assert messages._cache == {}
 
 
 def test_a_number_of_too_many_digits_to_be_remembered_is_counted() -> None:
-    cost = costs.costs_by(ExactCounter("o200k_base"))
+    cost = messages.costs_by(ExactCounter("o200k_base"))
     message = Message(role="tool", content={"found": 10**400})
     assert cost(message) == cost(message) > 100

@@ -30,7 +30,7 @@ from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.remote import Client, RemoteManager, RemoteMemory, RetryPolicy, SyncManager
-from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from aforesaid.remote.managers import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.settings import AgentConfig, ConversationConfig, Settings, VoiceConfig
 from aforesaid.stores.blobs import FolderBlobs
 from aforesaid.transfer.archives import ArchiveFolder

@@ -14,7 +14,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.memory.turns import TurnInProgress
 from aforesaid.remote import Client, RemoteManager, RemoteMemory, SyncManager, SyncTurn
-from aforesaid.remote.contacts import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
+from aforesaid.remote.managers import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.remote.requests import OwnerCalls
 
 NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate", "now", "with_policy"}

@@ -27,8 +27,7 @@ from aforesaid.remote.attempts import (
     retry_after,
     steps_of,
 )
-from aforesaid.remote.calls import Answer, Call, path_of
-from aforesaid.remote.responses import reader
+from aforesaid.remote.calls import Answer, Call, path_of, reader
 
 GOOD = Answer(status=200, headers={"content-type": "application/json"}, content=b'{"a": 1}')
 AWAY = Failure(error=StoreUnavailable("away"))

@@ -20,7 +20,7 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.model.messages import Message
-from aforesaid.retention.sweep import JITTER, pause, sweep_forever, sweep_once
+from aforesaid.retention.rules import JITTER, pause, sweep_forever, sweep_once
 from aforesaid.stores.blobs import FolderBlobStore
 from aforesaid.testing import FixedClock
 from tests.servers.remote import open_at

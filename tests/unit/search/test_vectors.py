@@ -13,12 +13,11 @@ import aforesaid
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.search import encoders
-from aforesaid.search.encoders import LONGEST_TEXT, UniversalEncoder, embedded_text
+from aforesaid.search import vectors
 from aforesaid.search.indexing import Indexer, encode_block, remove_vectors
 from aforesaid.search.resources import SearchResources
 from aforesaid.search.searcher import Searcher
-from aforesaid.search.vectors import BLOCK, blocks_of, kind_of
+from aforesaid.search.vectors import BLOCK, LONGEST_TEXT, UniversalEncoder, blocks_of, embedded_text, kind_of
 from tests.embedders import HeldEncoder, WordEncoder
 
 
@@ -327,8 +326,8 @@ def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None
 
 
 async def test_without_its_package_search_is_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoders, "find_spec", lambda _: None)
-    encoders.installed_encoder.cache_clear()
+    monkeypatch.setattr(vectors, "find_spec", lambda _: None)
+    vectors.installed_encoder.cache_clear()
     try:
         async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
             erin = memory.of("erin")
@@ -336,7 +335,7 @@ async def test_without_its_package_search_is_by_words(monkeypatch: pytest.Monkey
             assert memory.search_resources.embedder is None
             assert await texts(erin, "dog") == ["We have a new dog"]
     finally:
-        encoders.installed_encoder.cache_clear()
+        vectors.installed_encoder.cache_clear()
 
 
 def test_importing_the_package_loads_no_numpy() -> None:

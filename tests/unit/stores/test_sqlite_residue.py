@@ -10,8 +10,15 @@ import apsw
 import pytest
 
 from aforesaid.stores.sqlite.connections import LockWait, connect, create, prepare
-from aforesaid.stores.sqlite.index_rewrite import IndexRewrite, Level, levels_of, merges_into_last
-from aforesaid.stores.sqlite.scrubbing import PageFile, Scrubber, unused_regions
+from aforesaid.stores.sqlite.scrubbing import (
+    IndexRewrite,
+    Level,
+    PageFile,
+    Scrubber,
+    levels_of,
+    merges_into_last,
+    unused_regions,
+)
 
 OWNER = "0123456789abcde"
 TERMS = (1, 3, 10, 40)

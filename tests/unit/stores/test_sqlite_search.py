@@ -18,8 +18,8 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import terms_of
-from aforesaid.stores.sqlite import SQLiteBackend, search, search_index, workers
-from aforesaid.stores.sqlite.search_index import INDEX_BATCH, REINDEX_BATCH, index_waiting
+from aforesaid.stores.sqlite import SQLiteBackend, search, workers
+from aforesaid.stores.sqlite.search import INDEX_BATCH, REINDEX_BATCH, index_waiting
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SearchContract
 from aforesaid.testing.contract.search import check, entries_of, expected_matches, searched
@@ -120,7 +120,7 @@ async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)
-    monkeypatch.setattr(search_index, "MAX_WAITING", 2 * INDEX_BATCH)
+    monkeypatch.setattr(search, "MAX_WAITING", 2 * INDEX_BATCH)
     backend = await opened(path)
     await said(backend.of("erin"), *(f"door {number}" for number in range(4 * INDEX_BATCH)))
     assert await indexed(backend) >= 2 * INDEX_BATCH
@@ -133,7 +133,7 @@ async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)
-    monkeypatch.setattr(search_index, "MAX_WAITING", 2 * INDEX_BATCH)
+    monkeypatch.setattr(search, "MAX_WAITING", 2 * INDEX_BATCH)
     backend = await opened(path)
     erin = backend.of("erin")
     conversation = await erin.create(started(new_id(), now=erin.now()))
@@ -170,7 +170,7 @@ async def test_a_moment_of_rest_that_fails_is_logged_and_comes_again(
             raise apsw.FullError("database or disk is full")
         return index_waiting(db, most)
 
-    monkeypatch.setattr(search_index, "index_waiting", index_waiting_or_fail)
+    monkeypatch.setattr(search, "index_waiting", index_waiting_or_fail)
     await said(backend.of("erin"), *(f"door {number}" for number in range(INDEX_BATCH)))
     assert await asyncio.to_thread(failed.wait, 30)
     await said(backend.of("erin"), "the last door")

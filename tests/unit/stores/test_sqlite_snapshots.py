@@ -22,7 +22,7 @@ from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.store import SQLiteStore
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, SnapshotContract
-from aforesaid.testing.contract.snapshots import check
+from aforesaid.testing.contract.restoring import check
 from aforesaid.windows import WindowPolicy
 
 NOTES = parse_listing("note", None, None, 3)

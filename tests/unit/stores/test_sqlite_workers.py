@@ -20,7 +20,7 @@ from aforesaid.model.messages import Message
 from aforesaid.stores._worker import Job
 from aforesaid.stores.sqlite import SQLiteBackend
 from aforesaid.stores.sqlite.connections import connect
-from aforesaid.stores.sqlite.search_index import Indexer
+from aforesaid.stores.sqlite.search import Indexer
 from aforesaid.stores.sqlite.workers import Writer
 from aforesaid.testing import FixedClock
 

@@ -24,7 +24,7 @@ from aforesaid.errors import (
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.settings import ConversationConfig
-from aforesaid.summaries.records import AHEAD, KIND, Summary, decode_summary, heading, shortened
+from aforesaid.summaries.service import AHEAD, KIND, Summary, decode_summary, heading, shortened
 from aforesaid.summaries.summarizers import ExtractiveSummarizer, extract
 from aforesaid.testing import FixedClock
 from aforesaid.testing.validity import problems

@@ -9,8 +9,7 @@ from unittest.mock import patch
 import pytest
 import tiktoken
 
-from aforesaid.tokens.exact import ENCODINGS
-from aforesaid.tokens.rank_files import as_tiktoken_file, read_ranks
+from aforesaid.tokens.exact import ENCODINGS, as_tiktoken_file, read_ranks
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 

@@ -6,7 +6,7 @@ import pytest
 
 from aforesaid.errors import AforesaidError
 from aforesaid.tokens import exact
-from aforesaid.tokens.rank_files import as_tiktoken_file, pack, read_ranks, unpack
+from aforesaid.tokens.exact import as_tiktoken_file, pack, read_ranks, unpack
 
 SMALL = b"YQ== 0\nYg== 1\nYWI= 2\n"
 

@@ -19,7 +19,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Speech
 from aforesaid.model.wire import decode_message, encode_message
-from aforesaid.speech.spoken_form import spoken_form
+from aforesaid.spoken_answers import spoken_form
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window
 from tests.builders import FEATURE_PLACES, url_for

@@ -15,7 +15,7 @@ from aforesaid.model.conversations import started
 from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend, InMemoryStore
 from aforesaid.testing import FixedClock
-from aforesaid.testing.clocks import START
+from aforesaid.testing.contract.base import START
 from aforesaid.windows import LogEnds, WindowPolicy, build_window, initial_read_sizes, read_ends, read_window
 from aforesaid.windows.build import HEAD
 from aforesaid.windows.reader import MARGIN

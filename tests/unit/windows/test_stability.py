@@ -11,7 +11,7 @@ from aforesaid.contracts import Entry
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message, starts_turn
 from aforesaid.windows import WindowPolicy, build_window
-from aforesaid.windows.cut import Limit, find_cut, roundness
+from aforesaid.windows.selection import Limit, find_cut, roundness
 from tests.examples import examples
 from tests.unit.windows.logs import History, assistant, histories, log, said, system, user, words
 

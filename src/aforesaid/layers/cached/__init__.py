@@ -14,8 +14,7 @@ still being restored.
 `memory` holds the data, `listener` watches for changes, `backend` and `store` are the layer.
 """
 
-from aforesaid.layers.cached.backend import CachedBackend, cached
 from aforesaid.layers.cached.memory import Cache
-from aforesaid.layers.cached.store import CachedStore
+from aforesaid.layers.cached.store import CachedBackend, CachedStore, cached
 
 __all__ = ["Cache", "CachedBackend", "CachedStore", "cached"]

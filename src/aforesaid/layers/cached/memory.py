@@ -11,7 +11,7 @@ from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded, noting_freshness
 from aforesaid._internal.tasks import LoopWatch
 from aforesaid.contracts import Change, Entry
-from aforesaid.layers._sizes import OVERHEAD, size_of
+from aforesaid.layers.base import OVERHEAD, size_of
 from aforesaid.model.conversations import Conversation, check_count, check_span, is_expired
 from aforesaid.telemetry import Telemetry
 

@@ -1,27 +1,108 @@
-"""One owner's cached store."""
+"""The cached layer: one owner's store, the listener that invalidates it, and the backend."""
 
+import asyncio
+import logging
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
+from aforesaid._internal.bounded import BoundedDict
+from aforesaid._internal.tasks import LoopWatch, ended
 from aforesaid.contracts import (
     Appended,
+    Backend,
     Change,
     ConversationStore,
+    CopyHolder,
     Entry,
     Position,
     Sealable,
     Tally,
     Watchable,
+    capability,
 )
-from aforesaid.layers._sizes import private_copies
-from aforesaid.layers.base import StoreWrapper
-from aforesaid.layers.cached.listener import ChangeListener
-from aforesaid.layers.cached.memory import ConversationCache
+from aforesaid.errors import StoreError
+from aforesaid.layers.base import BackendWrapper, StoreWrapper, private_copies
+from aforesaid.layers.cached.memory import Cache, ConversationCache
 from aforesaid.model.conversations import Changes, Conversation
-from aforesaid.model.ids import parse_uuid
+from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
+from aforesaid.telemetry import Telemetry, describe, telemetry
+
+# Watch the changes of recently read owners, and invalidate what they change.
+
+
+log = logging.getLogger("aforesaid.cached")
+
+MAX_WATCHED = 64
+"""Owners that are watched at once: on some stores each watch costs a connection. Other reads are checked."""
+
+
+def _cancel(_: str, task: "asyncio.Task[None]") -> None:
+    task.cancel()
+
+
+class ChangeListener:
+    """One background task per watched owner."""
+
+    def __init__(self, cache: ConversationCache) -> None:
+        self._cache = cache
+        self._tasks: BoundedDict[str, asyncio.Task[None]] = BoundedDict(MAX_WATCHED, on_evict=_cancel)
+        self._active: set[str] = set()
+        self._loop = LoopWatch()
+
+    def covers(self, owner: str, store: ConversationStore) -> bool:
+        """Return whether the owner's changes arrive now; start a watch if there is none."""
+        if self._loop.has_changed():
+            self._forget_tasks()
+        if owner not in self._tasks:
+            self._start(owner, cast(Watchable, store))
+        self._tasks.use(owner)
+        return owner in self._active
+
+    def _forget_tasks(self) -> None:
+        """Drop tasks that ended with their event loop, and everything that may have changed since."""
+        for owner in self._tasks:
+            self._cache.invalidate_owner(owner)
+        self._tasks.clear()
+        self._active.clear()
+
+    def _start(self, owner: str, store: Watchable) -> None:
+        task = asyncio.create_task(self._watch(owner, store), name="aforesaid-cache-watch")
+        self._tasks[owner] = task
+        task.add_done_callback(lambda _: self._finish(owner, task))
+
+    async def _watch(self, owner: str, store: Watchable) -> None:
+        try:
+            async with store.watch() as changes:
+                # Data that were read before the watch began may have changed before it, without notification.
+                self._cache.invalidate_owner(owner)
+                self._active.add(owner)
+                async for change in changes:
+                    self._cache.apply_change(owner, change)
+        except StoreError as error:
+            log.info("cannot watch for changes, reads are checked instead: %s", describe(error))
+
+    def _finish(self, owner: str, task: "asyncio.Task[None]") -> None:
+        if self._tasks.get(owner) is task:
+            del self._tasks[owner]
+        self._active.discard(owner)
+        self._cache.invalidate_owner(owner)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the cache's watch failed", exc_info=error)
+
+    async def close(self) -> None:
+        """Cancel every watch and wait for its end."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        await ended(*tasks)
+
+
+# One owner's cached store.
+
 
 T = TypeVar("T")
 
@@ -251,3 +332,69 @@ def _canonical(conversation_id: str) -> str:
         return parse_uuid(conversation_id, field="conversation_id")
     except ValueError:
         return conversation_id
+
+
+# The cached backend.
+
+
+class CachedBackend(BackendWrapper):
+    """A backend whose stores cache their reads."""
+
+    adds = (CopyHolder,)
+
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache | None = None,
+        *,
+        name: str = "store",
+        clock: Callable[[], float] = time.monotonic,
+        metrics: Telemetry = telemetry,
+    ) -> None:
+        super().__init__(inner)
+        self.options = cache or Cache()
+        self.cache = ConversationCache(self.options, clock=clock, metrics=metrics, name=name)
+        self.listener = ChangeListener(self.cache)
+
+    async def open(self) -> None:
+        self.cache.clear()
+        await self.inner.open()
+
+    async def close(self) -> None:
+        try:
+            await self.listener.close()
+        finally:
+            self.cache.clear()
+            await self.inner.close()
+
+    def of(self, owner: str) -> CachedStore:
+        name = parse_name(owner, field="owner")
+        inner = self.inner.of(name)
+        is_watched = self.options.watch and capability(inner, Watchable) is not None
+        return CachedStore(inner, name, self.cache, self.listener if is_watched else None)
+
+    async def purge_expired(self, now: datetime | None = None) -> int:
+        try:
+            return await self.inner.purge_expired(now)
+        finally:
+            self.cache.clear()
+
+    async def remove_copies(
+        self, owner: str, conversation_id: str | None, *, until: datetime | None = None
+    ) -> dict[str, int]:
+        """Drop cached copies of the conversation, or of the owner's data; see `contracts.CopyHolder`."""
+        copies = (
+            self.cache.invalidate_owner(owner)
+            if conversation_id is None
+            else self.cache.invalidate(owner, conversation_id)
+        )
+        counts = Counter(cached_copies=copies)
+        inner = capability(self.inner, CopyHolder)
+        if inner is not None:
+            counts.update(await inner.remove_copies(owner, conversation_id, until=until))
+        return dict(counts)
+
+
+def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:
+    """Wrap a backend in the cached layer."""
+    return CachedBackend(inner, cache, **options)

@@ -14,8 +14,7 @@ not forward the store's search index, which would hold ciphertext. It forwards a
 - `keyring`: the data keys; `rotation`, `verification`: maintenance of all logs
 """
 
-from aforesaid.layers.encrypted.backend import EncryptedBackend, Encryption, encrypted
-from aforesaid.layers.encrypted.entries import resealed
-from aforesaid.layers.encrypted.store import EncryptedStore
+from aforesaid.layers.encrypted.backend import EncryptedBackend, EncryptedStore, Encryption, encrypted
+from aforesaid.layers.encrypted.records import resealed
 
 __all__ = ["EncryptedBackend", "EncryptedStore", "Encryption", "encrypted", "resealed"]

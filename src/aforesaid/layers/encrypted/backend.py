@@ -1,31 +1,173 @@
-"""The encrypted backend, and the keys and log ends that its stores share."""
+"""The encrypted backend and its stores."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import PerLoop, within
 from aforesaid.contracts import (
+    Appended,
     Backend,
     Bounded,
+    Document,
+    Entry,
+    Listing,
     LogEnd,
+    LogSnapshot,
     Reindexable,
     Scrubbable,
+    SnapshotReader,
     Spooling,
+    Tally,
     capability,
 )
 from aforesaid.encryption import KeyProvider
-from aforesaid.errors import KeyUnavailable, StoreUnavailable
+from aforesaid.errors import KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper
-from aforesaid.layers.encrypted.entries import OpenedEntries
+from aforesaid.layers.encrypted import seals
+from aforesaid.layers.encrypted.documents import SealedDocuments
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head
 from aforesaid.layers.encrypted.keyring import KIND, Keyring, MasterKeyCheck, check_master_key
-from aforesaid.layers.encrypted.seals import LogId, warm
-from aforesaid.layers.encrypted.store import EncryptedStore, ReplayStore
+from aforesaid.layers.encrypted.log_reads import violations_logged
+from aforesaid.layers.encrypted.log_writes import SealedLogs
+from aforesaid.layers.encrypted.records import OpenedEntries, can_be_shared, known_entries, turn_of
+from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId, warm
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
+from aforesaid.model.messages import Message
+
+# One owner's encrypted store, and the store that seals replayed turns.
+#
+# The wrapped store returns the same snapshot object until something changes. The decrypted snapshot is
+# cached in it, so that a repeated window costs no more than in a plain store.
+
+
+_OPENED = "opened"
+
+
+class EncryptedStore(SealedLogs, SealedDocuments):
+    """One owner's encrypted store. The wrapped store must be `Sealable`."""
+
+    # Retention
+
+    async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
+        found = await self.inner.expired(by=by, limit=limit)
+        return self._readable(found, await self._keys()) if self._seals_records else found
+
+    async def clear(self) -> Tally:
+        """Remove the owner's data and keys. Without the keys, backups of the data are unreadable."""
+        self._backend.keyring.evict(self._owner)
+        # Keys in the same store are cleared with the data. Keys in a separate keyring are deleted before the
+        # data: a conversation that begins after the clear creates a new key, which must stay.
+        dropped = False if self._keys_are_inside else await self._backend.keyring.drop(self._owner)
+        gone = await self.inner.clear()
+        self._backend.keyring.evict(self._owner)
+        self._backend.forget_owner(self._owner)
+        return _with_keys_apart(gone) + Tally(keys=dropped)
+
+    async def tally(self, conversation_id: str | None = None) -> Tally:
+        held = _with_keys_apart(await self.inner.tally(conversation_id))
+        if conversation_id is not None or self._keys_are_inside:
+            return held
+        return held + Tally(keys=await self._backend.keyring.has(self._owner))
+
+    # Snapshots, where the wrapped store is a `SnapshotReader`
+
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        reading = self.inner_capability(SnapshotReader).read_snapshot(
+            conversation_id, front=front, tail=tail, documents=documents
+        )
+        seen = await self._read(reading)
+        mark = _OPENED, await self._keys()
+        known: LogSnapshot | None = seen.cached(mark)
+        if known is not None:
+            return known
+        log_id = self._log_id(conversation_id)
+        opened = self._backend.opened(log_id)
+        first, last = await self._verified_ends(log_id, seen, front, tail, opened)
+        snapshot = LogSnapshot(
+            message_count=seen.message_count,
+            front=first,
+            tail=last,
+            documents=await self._snapshot_documents(seen.documents, documents),
+        )
+        if can_be_shared(first, opened) and can_be_shared(last, opened):
+            seen.cache(mark, snapshot)
+        return snapshot
+
+    async def _verified_ends(
+        self, log_id: LogId, seen: LogSnapshot, front: int, tail: int, opened: OpenedEntries
+    ) -> tuple[list[Entry], list[Entry]]:
+        """Return the first and the last entries, compared with the head that was read with them."""
+        head = await self._head_or_none(log_id, LogEnd(0, 1, None, seen.head))
+        first, last = known_entries(seen.front, opened), known_entries(seen.tail, opened)
+        if isinstance(head, InvalidSeal) or (
+            head is not None
+            and not (
+                head.holds(last, head.tail(tail), opened) and head.holds(first, head.page(0, front), opened)
+            )
+        ):
+            entries = (await self._whole(log_id)).entries
+            return entries[:front], entries[-tail:] if tail else []
+        away = head is None
+        opened_last = violations_logged(log_id, await self._open_entries(log_id, last, opened, spooled=away))
+        return await self._open_entries(log_id, first, opened, spooled=away), opened_last
+
+    async def _snapshot_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
+        if listing.kind == KIND:
+            return []
+        opened = await self._open_documents(found)
+        if len(opened) == len(found):
+            return opened
+        # Unreadable documents are left out, so read on until the page is full.
+        return await self.documents(listing.kind, after=listing.after, limit=listing.limit)
+
+
+class ReplayStore(EncryptedStore):
+    """One owner's store for the replay of spooled turns. It returns entries as stored, not decrypted.
+
+    A turn that was accepted during an outage is sealed without a place, because other processes may write
+    meanwhile. The resilient layer replays it through this store, which decrypts the turn and stores it like
+    any other.
+    """
+
+    async def append(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended:
+        log_id = self._log_id(conversation_id)
+        keys = await self._keys(filter(None, map(seals.key_id_of, messages)))
+        if keys is None:
+            keys = await self._keys_to_write(log_id)
+        turn = turn_of([_opened(message, keys, log_id) for message in messages])
+        # Without the lock of the conversation: a caller that holds it may wait for this replay.
+        return await self._stored(log_id, turn, keys, expected_revision, afresh=False)
+
+
+def _opened(message: Message, keys: DataKeys, log_id: LogId) -> Message:
+    try:
+        return seals.unseal(message, 0, 0, keys, log_id, spooled=True)
+    except InvalidSeal as error:
+        raise StoreDamaged(
+            f"a spooled message of {log_id.conversation_id} cannot be read: {error}"
+        ) from error
+
+
+def _with_keys_apart(tally: Tally) -> Tally:
+    """Count key documents as keys instead of documents."""
+    documents = dict(tally.documents)
+    return replace(tally, keys=documents.pop(KIND, 0), documents=documents)
+
+
+# The encrypted backend, and the keys and log ends that its stores share.
+
 
 MAX_CACHED_LOGS = 10_000
 """Logs whose end and head are cached, so that a turn need not read them."""

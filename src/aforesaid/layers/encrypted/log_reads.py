@@ -13,16 +13,19 @@ from typing import Any, NamedTuple, TypeVar
 from aforesaid.contracts import Entry, LogEnd, Position
 from aforesaid.errors import RevisionConflict, StoreDamaged, StoreUnavailable
 from aforesaid.layers.encrypted import seals
-from aforesaid.layers.encrypted.conversations import SealedConversations
-from aforesaid.layers.encrypted.entries import OpenedEntries, known_entries, opened_entries, without_keys
-from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head, key_id_of_head, open_head
-from aforesaid.layers.encrypted.reconciliation import (
+from aforesaid.layers.encrypted.documents import SealedConversations
+from aforesaid.layers.encrypted.heads import (
+    NO_MESSAGES,
     NOT_LISTED,
     OLDER,
+    Head,
     Reconciled,
     all_unreadable,
+    key_id_of_head,
+    open_head,
     reconciled,
 )
+from aforesaid.layers.encrypted.records import OpenedEntries, known_entries, opened_entries, without_keys
 from aforesaid.layers.encrypted.seals import InvalidSeal, LogId
 from aforesaid.model.conversations import check_count
 from aforesaid.telemetry import events

@@ -32,9 +32,9 @@ from aforesaid.errors import (
     TurnPartlyStored,
 )
 from aforesaid.layers.encrypted import records, seals
-from aforesaid.layers.encrypted.entries import Turn, opened_entries, sealed_turn, turn_of
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, NO_TIME, Head, head_of, seal_head
 from aforesaid.layers.encrypted.log_reads import ATTEMPTS, EVERYTHING, SealedReads, off_the_loop
+from aforesaid.layers.encrypted.records import Turn, opened_entries, sealed_turn, turn_of
 from aforesaid.layers.encrypted.seals import DataKeys, LogId, Place
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, is_expired, stamp_for

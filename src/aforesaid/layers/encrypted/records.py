@@ -1,20 +1,22 @@
-"""Seal and open subject, client name, notes, name and tags of a record. Pure.
+"""Seal entries and records, and open them. All functions are pure."""
 
-Texts look different each time. A tag looks the same each time for one owner, so that conversations can be
-listed by it: a reader of the store learns which of an owner's conversations share a tag, not which tag it is.
-The last stored tag is a proof that exactly the others, in this order, belong to this record.
-"""
-
-from typing import Any
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from aforesaid.contracts import Entry
 from aforesaid.errors import KeyUnavailable, StoreDamaged
+from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.seals import (
+    DataKey,
     DataKeys,
     InvalidSeal,
     LogId,
+    Opened,
+    Place,
     key_id_in,
     open_tags,
     open_text,
@@ -23,6 +25,162 @@ from aforesaid.layers.encrypted.seals import (
     seal_text,
 )
 from aforesaid.model.conversations import Changes, Conversation, Query
+from aforesaid.model.messages import Message, is_immutable
+
+# Seal entries for their places, and open them. All functions are pure.
+
+
+class Turn(NamedTuple):
+    """The messages of a turn, and the sealed fields of each as JSON."""
+
+    messages: Sequence[Message]
+    bodies: Sequence[bytes]
+    known_by: dict[str, DataKey]
+    """Message id → older data key, for ids that are stored already: fingerprints differ by key."""
+
+    def without(self, message_ids: Collection[str]) -> "Turn":
+        """Return the turn without the messages of these ids, and with each other id once."""
+        seen = set[str | None](message_ids)
+        left: list[int] = []
+        for index, message in enumerate(self.messages):
+            if message.message_id is None or message.message_id not in seen:
+                left.append(index)
+                seen.add(message.message_id)
+        messages = [self.messages[index] for index in left]
+        return Turn(messages, [self.bodies[index] for index in left], self.known_by)
+
+
+def turn_of(messages: Sequence[Message]) -> Turn:
+    """Encode the messages of a turn. Raise `InvalidInput` for content that is not JSON."""
+    return Turn(messages, [seals.body_of(message) for message in messages], {})
+
+
+def sealed_turn(
+    log_id: LogId,
+    keys: DataKeys,
+    turn: Turn,
+    times: Sequence[datetime | None],
+    places: Sequence[Place] | Sequence[None],
+) -> list[Message]:
+    """Seal every message of the turn for its place and time."""
+    sealed: list[Message] = []
+    nonces = seals.new_nonces(len(turn.messages))
+    for message, body, timestamp, place, nonce in zip(
+        turn.messages, turn.bodies, times, places, nonces, strict=True
+    ):
+        assert timestamp is not None, "a stored message has a time"
+        key = turn.known_by.get(message.message_id or "", keys.current) if turn.known_by else keys.current
+        fingerprint = seals.fingerprint_of(message, key, log_id)
+        sealed.append(
+            seals.seal(
+                message,
+                body,
+                keys.current,
+                log_id,
+                place,
+                timestamp=timestamp,
+                fingerprint=fingerprint,
+                nonce=nonce,
+            )
+        )
+    return sealed
+
+
+def resealed(entries: Sequence[Entry], keys: DataKeys, log_id: LogId) -> list[Entry]:
+    """Seal stored entries with the current key for the places where they are. Leave out unreadable ones."""
+    again: list[Entry] = []
+    for entry in entries:
+        place = Place(entry.sequence, entry.revision, seals.generation_of(entry.message))
+        try:
+            message = seals.unseal(entry.message, entry.sequence, entry.revision, keys, log_id)
+        except InvalidSeal:
+            continue
+        (sealed,) = sealed_turn(log_id, keys, turn_of([message]), [message.timestamp], [place])
+        again.append(replace(entry, message=sealed))
+    return again
+
+
+OpenedEntries: TypeAlias = dict[int, Opened]
+"""Decrypted entries of one log by sequence. Only entries that no caller can change are cached."""
+
+
+def known_entries(found: Sequence[Entry], opened: OpenedEntries) -> list[Entry]:
+    """Replace each entry that was decrypted before by the object that it was decrypted from.
+
+    The following steps then compare identities: a window reads about forty entries, nearly all of them known.
+    SQLite returns the same objects anyway; other stores decode their rows again.
+    """
+    return [
+        known.stored
+        if (known := opened.get(entry.sequence)) is not None
+        and (known.stored is entry or known.is_from(entry))
+        else entry
+        for entry in found
+    ]
+
+
+def opened_entries(
+    found: Sequence[Entry],
+    keys: DataKeys,
+    log_id: LogId,
+    opened: OpenedEntries,
+    *,
+    spooled: bool = False,
+) -> list[Entry]:
+    """Decrypt the entries; an entry that was not sealed for its place becomes unreadable.
+
+    `spooled` allows messages without a place: answers during an outage may contain them.
+    """
+    entries: list[Entry] = []
+    for entry in found:
+        known = opened.get(entry.sequence)
+        entries.append(
+            known.entry
+            if known is not None and known.stored is entry
+            else _opened(entry, keys, log_id, opened, spooled=spooled)
+        )
+    return entries
+
+
+def _opened(entry: Entry, keys: DataKeys, log_id: LogId, opened: OpenedEntries, *, spooled: bool) -> Entry:
+    try:
+        message = seals.unseal(entry.message, entry.sequence, entry.revision, keys, log_id, spooled=spooled)
+    except InvalidSeal as error:
+        return entry if entry.unreadable else seals.as_unreadable(entry, str(error))
+    plain = Entry(
+        conversation_id=entry.conversation_id,
+        sequence=entry.sequence,
+        revision=entry.revision,
+        stored_at=entry.stored_at,
+        message=message,
+    )
+    if not spooled and is_immutable(message):
+        opened[entry.sequence] = Opened(entry, plain, seals.generation_of(entry.message))
+    return plain
+
+
+def can_be_shared(entries: Sequence[Entry], opened: OpenedEntries) -> bool:
+    """Return whether all entries are readable and immutable, so that several callers can get them."""
+    return all([(known := opened.get(one.sequence)) is not None and known.entry is one for one in entries])  # noqa: C419 -- a list is faster
+
+
+def without_keys(entry: Entry) -> Entry:
+    key_id = seals.key_id_of(entry.message)
+    if entry.unreadable is not None:
+        return entry
+    if key_id is None:
+        return seals.as_unreadable(entry, "it is not encrypted, as all in this store must be, and is refused")
+    return seals.as_unreadable(
+        entry, f"it is sealed with data key {key_id}, and this owner has no data key here"
+    )
+
+
+# Seal and open subject, client name, notes, name and tags of a record. Pure.
+#
+# Texts look different each time. A tag looks the same each time for one owner, so that conversations can be
+# listed by it: a reader of the store learns which of an owner's conversations share a tag, not which tag it
+# is. The last stored tag is a proof that exactly the others, in this order, belong to this record.
+
 
 TEXTS = ("subject", "client_name", "notes", "name")
 

@@ -1,10 +1,4 @@
-"""Rotate keys while the store is in use.
-
-A new master key only re-wraps the data keys; no message changes. A new data key (`deep`) seals new writes,
-and older data are resealed in bounded steps; until then the old key opens them. An interrupted rotation
-continues where it stopped. The old key is removed when no data need it and every process has had time to load
-the new one.
-"""
+"""Rotate keys while the store is in use; verify and repair encrypted logs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,13 +8,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import Document, Entry, Sealable
-from aforesaid.contracts.listing import all_records, document_pages
+from aforesaid.contracts.listing import all_records, document_pages, every_record
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, seals
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
 from aforesaid.layers.encrypted.keyring import KIND
 from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
-from aforesaid.model.conversations import Changes, Conversation
+from aforesaid.model.conversations import Changes, Conversation, Query
+
+# Rotate keys while the store is in use.
+#
+# A new master key only re-wraps the data keys; no message changes. A new data key (`deep`) seals new
+# writes, and older data are resealed in bounded steps; until then the old key opens them. An interrupted
+# rotation continues where it stopped. The old key is removed when no data need it and every process has had
+# time to load the new one.
+
 
 CHUNK = 200
 """Messages or documents that are resealed in one step."""
@@ -212,3 +214,93 @@ class _Resealing:
             self.documents += 1
         except Conflict:
             self.left += 1
+
+
+# Compare encrypted logs with their heads, and repair those that were altered.
+
+
+class Violated(Struct, frozen=True, kw_only=True):
+    """A conversation whose log is not as it was written."""
+
+    owner: str
+    conversation_id: str
+    readable: int
+    violations: int
+    repaired: bool = False
+
+
+class Verification(Struct, frozen=True, kw_only=True):
+    """What a verification found."""
+
+    owners: int = 0
+    conversations: int = 0
+    violated: tuple[Violated, ...] = ()
+
+
+async def verify(
+    backend: EncryptedBackend, *, owner: str | None = None, repair: bool = False
+) -> Verification:
+    """Read every log of one owner, or of all, and compare it with its head.
+
+    `repair` keeps the messages that are proven, in new places, and removes everything else of the log. A log
+    of which nothing is proven is left as it is: a backup may have its head.
+    """
+    owners = conversations = 0
+    violated: list[Violated] = []
+    names = [owner] if owner is not None else [name async for name in backend.owners()]
+    for name in names:
+        owners += 1
+        async for record in every_record(backend.of(name)):
+            conversations += 1
+            store: EncryptedStore = await backend.of(name).authoritative()
+            found = await _verified(store, name, record.id, repair=repair)
+            violated += [] if found is None else [found]
+    return Verification(owners=owners, conversations=conversations, violated=tuple(violated))
+
+
+async def verify_sample(backend: EncryptedBackend, *, owners: int, messages: int) -> Verification:
+    """Compare the end of the latest conversation of some owners with its head.
+
+    The cost is bounded: at most `owners` conversations, and of each the last `messages`. Only a log that
+    fails is read completely.
+    """
+    sampled = conversations = 0
+    violated: list[Violated] = []
+    async for owner in backend.owners():
+        if sampled == owners:
+            break
+        sampled += 1
+        store = backend.of(owner)
+        for record in (await store.find(Query(limit=1))).conversations:
+            conversations += 1
+            entries = await store.tail(record.id, limit=messages)
+            readable = sum(entry.unreadable is None for entry in entries)
+            if readable < len(entries):
+                violated.append(
+                    Violated(
+                        owner=owner,
+                        conversation_id=record.id,
+                        readable=readable,
+                        violations=len(entries) - readable,
+                    )
+                )
+    return Verification(owners=sampled, conversations=conversations, violated=tuple(violated))
+
+
+async def _verified(
+    store: EncryptedStore, owner: str, conversation_id: str, *, repair: bool
+) -> Violated | None:
+    record = await store.get(conversation_id)
+    whole = await store.whole(conversation_id)
+    if record is None or not whole.violations:
+        return None
+    proven = [entry.message for entry in whole.entries if entry.unreadable is None]
+    if repair and proven:
+        await store.rewrite(conversation_id, proven, expected_revision=record.revision)
+    return Violated(
+        owner=owner,
+        conversation_id=conversation_id,
+        readable=len(proven),
+        violations=whole.violations,
+        repaired=repair and bool(proven),
+    )

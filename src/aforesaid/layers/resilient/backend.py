@@ -21,14 +21,19 @@ from aforesaid.contracts import (
     capability,
 )
 from aforesaid.errors import StoreClosed, StoreError, StoreUnavailable
-from aforesaid.layers.base import BackendWrapper
-from aforesaid.layers.reached import ReachedMark
-from aforesaid.layers.resilient import dead_letters, inspect
-from aforesaid.layers.resilient.connection import PROBE_OWNER, RetryPolicy, Sleep, StoreConnection
+from aforesaid.layers.base import BackendWrapper, ReachedMark
+from aforesaid.layers.resilient import dead_letters
+from aforesaid.layers.resilient.connection import (
+    PROBE_OWNER,
+    Health,
+    Resilience,
+    RetryPolicy,
+    Sleep,
+    StoreConnection,
+    why_not_writable,
+)
 from aforesaid.layers.resilient.last_known_state import LastKnownState
-from aforesaid.layers.resilient.operations import concerns
-from aforesaid.layers.resilient.options import Health, Resilience, why_not_writable
-from aforesaid.layers.resilient.owner_queues import OwnerQueue
+from aforesaid.layers.resilient.operations import OwnerQueue, concerns
 from aforesaid.layers.resilient.replay import Replayer, settle
 from aforesaid.layers.resilient.spool import Ref, Spool
 from aforesaid.layers.resilient.store import ResilientStore
@@ -286,7 +291,7 @@ class ResilientBackend(BackendWrapper):
 
     async def pending_owners(self) -> set[str]:
         """Return the owners with an acknowledged write on this machine that may not be stored yet."""
-        waiting = await asyncio.to_thread(inspect.pending_owners, self.folder)
+        waiting = await asyncio.to_thread(dead_letters.pending_owners, self.folder)
         return {*self.queues, *waiting}
 
     async def start_replay(self) -> None:
@@ -427,7 +432,7 @@ class ResilientBackend(BackendWrapper):
             await self.spool.forget(lambda payload: False)  # rewriting the files drops stored operations
         inner = capability(self.inner, Scrubbable)
         remains = () if inner is None else await inner.scrub(owner)
-        return (*remains, *(await asyncio.to_thread(inspect.describe_unowned, self.folder)))
+        return (*remains, *(await asyncio.to_thread(dead_letters.describe_unowned, self.folder)))
 
 
 def resilient(inner: Backend, **options: Any) -> ResilientBackend:

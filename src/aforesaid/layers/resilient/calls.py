@@ -15,7 +15,7 @@ from aforesaid._internal.tasks import promptly_within
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
 from aforesaid.layers.resilient.connection import RetryPolicy, is_transient
 from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View
-from aforesaid.layers.resilient.owner_queues import OwnerQueue
+from aforesaid.layers.resilient.operations import OwnerQueue
 from aforesaid.layers.resilient.replay import settle
 from aforesaid.model.ids import parse_uuid
 

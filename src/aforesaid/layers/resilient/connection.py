@@ -1,28 +1,200 @@
-"""The connection to the wrapped store: retries, deadlines, circuit breaker and probes."""
+"""The connection to the wrapped store: options, retries, deadlines, circuit breaker and probes."""
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
+from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.tasks import within
 from aforesaid.contracts import Backend
 from aforesaid.errors import (
     AforesaidError,
+    InvalidSetting,
     Overloaded,
     SpoolFull,
     StoreBusy,
     StoreError,
     StoreReplaced,
     StoreUnavailable,
+    shown,
 )
-from aforesaid.layers.reached import ReachedMark
-from aforesaid.layers.resilient.breaker import Breaker, State
-from aforesaid.layers.resilient.options import Resilience
+from aforesaid.layers.base import ReachedMark
+from aforesaid.model.conversations import check_count
 from aforesaid.telemetry import event
+
+# A circuit breaker: after enough failures, no call reaches the store until a probe succeeds.
+#
+#     closed ──failures──► open ──pause over──► half open ──probe succeeded──► closed
+#                            ▲                      │
+#                            └──── probe failed ────┘   (the next pause is longer)
+#
+# The breaker decides only; it performs no I/O and never waits.
+
+
+State = Literal["closed", "half_open", "open"]
+
+THRESHOLD = 3
+"""Consecutive failed attempts that open the breaker: as many as one call makes."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+"""Seconds before the first probe, and the longest time between probes: short enough to notice a recovered
+store soon, long enough not to overload a recovering one."""
+
+
+class Breaker:
+    """One store's breaker. It calls `on_change` after every change of state."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        threshold: int = THRESHOLD,
+        first_pause: float = FIRST_PAUSE,
+        longest_pause: float = LONGEST_PAUSE,
+        on_change: Callable[[State, str], None] = lambda state, reason: None,
+    ) -> None:
+        self._clock = clock
+        self._threshold = threshold
+        self._first_pause = first_pause
+        self._longest_pause = longest_pause
+        self._on_change = on_change
+        self._failures = 0
+        self._pause = first_pause
+        self._opened_at = 0.0
+        self.state: State = "closed"
+        self.reason = ""
+
+    @property
+    def closed(self) -> bool:
+        return self.state == "closed"
+
+    @property
+    def seconds_to_probe(self) -> float:
+        """Seconds until the next probe is allowed."""
+        if self.state != "open":
+            return 0.0
+        return max(0.0, self._opened_at + self._pause - self._clock())
+
+    def succeeded(self) -> None:
+        """Reset the count of failures. While open, a late answer changes nothing: only a probe closes the
+        breaker."""
+        if self.state == "closed":
+            self._failures = 0
+
+    def failed(self, reason: str) -> None:
+        """Count a failed attempt."""
+        self._failures += 1
+        # Calls that were in progress when the breaker opened still report their failures.
+        if self.state == "closed" and self._failures >= self._threshold:
+            self._open(reason)
+
+    def trip(self, reason: str) -> None:
+        """Open the breaker after a call that used all its attempts or all its time."""
+        if self.state == "closed":
+            self._open(reason)
+
+    def begin_probe(self) -> bool:
+        """Return whether the caller may probe now. It must then report success or failure."""
+        if self.state != "open" or self.seconds_to_probe > 0:
+            return False
+        self._move("half_open", self.reason)
+        return True
+
+    def probe_succeeded(self) -> None:
+        self._failures = 0
+        self._pause = self._first_pause
+        self._move("closed", "")
+
+    def probe_failed(self, reason: str) -> None:
+        self._pause = min(self._pause * 2, self._longest_pause)
+        self._open(reason)
+
+    def _open(self, reason: str) -> None:
+        self._opened_at = self._clock()
+        self._move("open", reason)
+
+    def _move(self, state: State, reason: str) -> None:
+        self.state, self.reason = state, reason
+        self._on_change(state, reason)
+
+
+# Options and health of the resilient layer.
+
+
+Policy = Literal["fallback", "fail_closed"]
+POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
+
+SPOOL_LIMIT = 64 * 1024 * 1024
+"""Bytes: about 50,000 spoken turns, hours of a busy house, and little on any disk."""
+
+
+class Resilience(CheckedFields, frozen=True, kw_only=True):
+    """Options of the resilient layer. Times are in seconds."""
+
+    policy: Policy = "fallback"
+    """`fallback` spools turns and answers from the last known state; `fail_closed` refuses both."""
+    folder: Path | None = None
+    """The spool folder; None selects a folder for this user and store."""
+    spool_limit: int = SPOOL_LIMIT
+    attempts: int = 3
+    read_deadline: float = 2.0
+    """For all attempts of a read. Short, because an agent waits."""
+    search_deadline: float = 5.0
+    """For all attempts of a search, which takes longer than a read."""
+    write_deadline: float = 5.0
+    """For all attempts of a write, before it is spooled."""
+    start_unreached: bool = False
+    """Whether `open` succeeds with an unavailable store that this machine has never reached. A store that was
+    reached before may always be unavailable."""
+    close_deadline: float = 5.0
+    """For the replay when closing. The rest stays in the spool for the next process."""
+    settle_deadline: float = 30.0
+    """For the wait until the store has every acknowledged write, before an operation on all data."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count(self.spool_limit, field="spool_limit", least=0)
+        check_count(self.attempts, field="attempts", least=1)
+        for field in self.__struct_fields__:
+            if field.endswith("_deadline") and not getattr(self, field) > 0:
+                seconds = shown(getattr(self, field))
+                raise InvalidSetting(f"{field} must be seconds, more than 0; got {seconds}", field=field)
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The state of the resilient layer."""
+
+    store: str
+    breaker: State
+    degraded: bool
+    """Whether some owner gets degraded answers now."""
+    reason: str | None
+    spool_operations: int
+    spool_bytes: int
+    spool_limit: int
+    """The size limit of the spool in bytes; 0 with `fail_closed`."""
+    spool_oldest_seconds: float
+    dead_letters: int
+    """Operations that the store refused or that cannot be decoded; an operator must inspect them."""
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """Return the reason why the folder cannot be written; None if it can."""
+    nearest = folder
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        return f"{nearest} is not a folder"
+    return None if os.access(nearest, os.W_OK | os.X_OK) else f"{nearest} cannot be written"
+
+
+# The connection to the wrapped store: retries, deadlines, circuit breaker and probes.
+
 
 log = logging.getLogger("aforesaid.resilient")
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Appended, Document, Entry, LogEnd, Place, Position
 from aforesaid.errors import ConversationNotFound
-from aforesaid.layers._sizes import OVERHEAD, private_copies, size_of
+from aforesaid.layers.base import OVERHEAD, private_copies, size_of
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.messages import Message, is_immutable
 from aforesaid.stores.encoded_logs import Log, slots_of

@@ -19,6 +19,7 @@ from aforesaid.layers.resilient.connection import PROBE_OWNER
 from aforesaid.layers.resilient.operations import (
     Answer,
     Operation,
+    OwnerQueue,
     TurnAdded,
     apply,
     decode,
@@ -27,7 +28,6 @@ from aforesaid.layers.resilient.operations import (
     read_header,
     replay,
 )
-from aforesaid.layers.resilient.owner_queues import OwnerQueue
 from aforesaid.layers.resilient.spool import Adopted, Ref, Spool
 from aforesaid.model.conversations import Conversation
 from aforesaid.telemetry import event

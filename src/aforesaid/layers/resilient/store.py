@@ -30,10 +30,14 @@ from aforesaid.contracts import (
 )
 from aforesaid.errors import ConversationExists
 from aforesaid.layers.base import StoreWrapper
-from aforesaid.layers.resilient.acceptance import Acceptance
+from aforesaid.layers.resilient.acceptance import (
+    Acceptance,
+    with_ids,
+    without_generated_ids,
+    without_generated_ids_in,
+)
 from aforesaid.layers.resilient.calls import LARGE, OwnerCalls, parse_id
 from aforesaid.layers.resilient.last_known_state import View
-from aforesaid.layers.resilient.message_ids import with_ids, without_generated_ids, without_generated_ids_in
 from aforesaid.layers.resilient.replay import settle
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message

@@ -17,14 +17,13 @@ import msgspec
 
 from aforesaid.contracts import Change, TokenCounter
 from aforesaid.errors import StoreForeign
-from aforesaid.remote.calls import Call, path_of
+from aforesaid.remote.calls import EVENT_STREAM, Call, expect_empty, path_of
 from aforesaid.remote.requests.base import VERSION, CallSequence, conversation
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.requests.conversations import ConversationCalls
 from aforesaid.remote.requests.notes import NoteCalls
 from aforesaid.remote.requests.retention import RetentionCalls
 from aforesaid.remote.requests.search import SearchCalls
-from aforesaid.remote.responses import EVENT_STREAM, expect_empty
 from aforesaid.tokens import counter_named
 from aforesaid.windows import WindowPolicy
 

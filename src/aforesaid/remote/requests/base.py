@@ -11,8 +11,7 @@ from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import check_count, check_span
 from aforesaid.model.ids import new_id, parse_conversation, parse_name
 from aforesaid.protocol import OWNER_HEADER, to_json
-from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of
-from aforesaid.remote.responses import reader
+from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of, reader
 from aforesaid.settings import ConversationConfig
 from aforesaid.windows import WindowPolicy
 

@@ -12,7 +12,7 @@ from aforesaid.model.contacts import NO_MATCH, ClientMatch, Contact, parse_field
 from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.protocol import conversation_of
-from aforesaid.remote.calls import Call, path_of
+from aforesaid.remote.calls import Call, path_of, reader
 from aforesaid.remote.requests.base import (
     LARGEST_PAGE,
     VERSION,
@@ -21,7 +21,6 @@ from aforesaid.remote.requests.base import (
     conversation,
     none_if_absent,
 )
-from aforesaid.remote.responses import reader
 
 if TYPE_CHECKING:
     from aforesaid.contacts.csv_import import Imported

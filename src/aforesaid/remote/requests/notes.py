@@ -14,7 +14,7 @@ from aforesaid.notes.records import Note, Source, parse_note_text, parse_subject
 from aforesaid.notes.service import redacted_words
 from aforesaid.remote.calls import Call
 from aforesaid.remote.requests.base import Calls, conversation
-from aforesaid.summaries.records import Summary
+from aforesaid.summaries.service import Summary
 from aforesaid.windows import WindowPolicy
 
 

@@ -15,9 +15,8 @@ from aforesaid.model.ids import parse_conversation, parse_name
 from aforesaid.model.lifetimes import Applied, RetentionRules
 from aforesaid.model.messages import Message
 from aforesaid.protocol import conversation_of, rules_document, rules_of
-from aforesaid.remote.calls import Answer, Call, path_of
+from aforesaid.remote.calls import Answer, Call, document_of, path_of
 from aforesaid.remote.requests.base import VERSION, Calls, conversation
-from aforesaid.remote.responses import document_of
 from aforesaid.retention.rules import AT_MOST, Expiring
 
 if TYPE_CHECKING:

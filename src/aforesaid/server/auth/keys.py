@@ -1,15 +1,11 @@
-"""Create, list, revoke and verify API keys.
-
-A key is `ak_<id>_<secret>`. The secret has 256 random bits, so a fast hash is safe: the store keeps only a
-BLAKE2b digest, keyed by the id. Keys are documents of the internal owner `JOURNAL`, which all processes on a
-store share.
-"""
+"""Authenticated callers, and the API keys that identify them."""
 
 import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -17,11 +13,64 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import JOURNAL, Auditing, Backend, ConversationStore, Document, capability
 from aforesaid.contracts.listing import all_documents
-from aforesaid.errors import DocumentConflict, InvalidInput, NotFound, StoreDamaged, shown
+from aforesaid.errors import DocumentConflict, InvalidInput, NotAllowed, NotFound, StoreDamaged, shown
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import parse_text
-from aforesaid.server.auth.callers import ALL_OWNERS, AccessScope, Caller, parse_scope
+
+# Authenticated callers and their permissions.
+
+
+AccessScope = Literal["read", "write", "admin"]
+"""What a key permits; each scope includes the previous. `admin` adds retention, export and erasure."""
+SCOPES: tuple[AccessScope, ...] = get_args(AccessScope)
+
+ALL_OWNERS = "*"
+"""Stands for all owners of a key."""
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """An authenticated caller."""
+
+    name: str
+    """The name in the audit trail and in limits; not secret."""
+    owners: frozenset[str] | None
+    """The owners that the caller may access; None means all."""
+    scope: AccessScope
+    owner: str | None = None
+    """The owner of requests that name none."""
+
+    def owner_for(self, wanted: str | None) -> str:
+        """Return the owner of a request. Raises the same error whether or not a forbidden owner exists."""
+        owner = self.owner if wanted is None else wanted
+        if owner is None:
+            raise InvalidInput(
+                "the key is for several owners: name one in the header Aforesaid-Owner",
+                field="Aforesaid-Owner",
+            )
+        if self.owners is not None and owner not in self.owners:
+            raise NotAllowed("the key has no access to this owner")
+        return owner
+
+    def check(self, needed: AccessScope) -> None:
+        """Raise `NotAllowed` unless the key has this scope."""
+        if SCOPES.index(self.scope) < SCOPES.index(needed):
+            raise NotAllowed(f"this needs a key with the scope {needed}; this one has {self.scope}")
+
+
+def parse_scope(value: object) -> AccessScope:
+    for scope in SCOPES:
+        if value == scope:
+            return scope
+    raise InvalidInput.not_in("scope", value, SCOPES)
+
+
+# Create, list, revoke and verify API keys.
+#
+# A key is `ak_<id>_<secret>`. The secret has 256 random bits, so a fast hash is safe: the store keeps only
+# a BLAKE2b digest, keyed by the id. Keys are documents of the internal owner `JOURNAL`, which all processes
+# on a store share.
+
 
 KIND = "api-key"
 PREFIX = "ak"

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 from msgspec import Struct
 
 from aforesaid.errors import InvalidSetting, MissingExtra, NotAuthenticated
-from aforesaid.server.auth.callers import SCOPES, AccessScope, Caller, parse_scope
+from aforesaid.server.auth.keys import SCOPES, AccessScope, Caller, parse_scope
 from aforesaid.settings import ServerConfig
 from aforesaid.telemetry import describe
 

@@ -20,13 +20,12 @@ from aforesaid.errors import (
 )
 from aforesaid.protocol import live
 from aforesaid.protocol.live import CloseCode, Outgoing, failure
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Monotonic, RateLimiter
-from aforesaid.server.live.client_session import ClientSession
+from aforesaid.server.live.client_session import ClientSession, WatchList
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.outbox import ConnectionClosed, Outbox
 from aforesaid.server.live.turn_requests import TurnRequests
-from aforesaid.server.live.watch_list import WatchList
 from aforesaid.server.live.watches import Watch
 
 

@@ -27,7 +27,7 @@ from aforesaid.protocol.live import (
     write_frame,
 )
 from aforesaid.server.auth.authenticator import wanted_owner
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.live.connection import Connection
 from aforesaid.server.live.hub import Hub, Transcribe
 from aforesaid.server.live.outbox import ConnectionClosed

@@ -14,7 +14,7 @@ from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import ConcurrencyLimit, Limits, LiveLimits
 from aforesaid.server.live.feeds import Feeds
 from aforesaid.server.live.turns import Assistant, Turns

@@ -14,9 +14,9 @@ from aforesaid.errors import (
 )
 from aforesaid.model.messages import Message
 from aforesaid.protocol import live
-from aforesaid.server.decoding import parse_frame_turn
+from aforesaid.server.endpoints import parse_frame_turn
 from aforesaid.server.limits import LiveLimits
-from aforesaid.server.live.client_session import ClientSession
+from aforesaid.server.live.client_session import ClientSession, WatchList, parse_conversation_id
 from aforesaid.server.live.hub import Hub, Peer
 from aforesaid.server.live.outbox import Outbox
 from aforesaid.server.live.turns import (
@@ -30,7 +30,6 @@ from aforesaid.server.live.turns import (
     store_message,
     store_turn,
 )
-from aforesaid.server.live.watch_list import WatchList, parse_conversation_id
 
 
 class Utterance:

@@ -32,7 +32,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import following_id, storable_text
 from aforesaid.model.messages import Message, Speech
 from aforesaid.server.live.feeds import EncodedEntry, Feeds
-from aforesaid.speech.spoken_form import spoken_form, word_end
+from aforesaid.spoken_answers import spoken_form, word_end
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server.live")

@@ -21,7 +21,7 @@ from aforesaid.protocol.bodies import (
 )
 from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
-from aforesaid.summaries.records import Summary
+from aforesaid.summaries.service import Summary
 from aforesaid.tokens import counter_named
 from aforesaid.windows import WindowPolicy, write_request
 

@@ -18,8 +18,7 @@ from aforesaid.memory.opening import Memory
 from aforesaid.protocol.bodies import CheckBody, HealthBody, ReadyBody
 from aforesaid.server.responses import Response, json_response, problem_response
 from aforesaid.server.service import Service, source_of
-from aforesaid.telemetry.aggregation import SharedNumbers
-from aforesaid.telemetry.exposition import exposition, form_for
+from aforesaid.telemetry.exposition import SharedNumbers, exposition, form_for
 
 if TYPE_CHECKING:
     from aforesaid.layers.encrypted.keyring import MasterKeyCheck

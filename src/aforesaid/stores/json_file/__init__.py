@@ -13,7 +13,7 @@ import os
 
 from aforesaid.errors import InvalidSetting
 from aforesaid.model.clock import Clock
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 from aforesaid.stores.json_file.backend import JsonFileBackend
 
 __all__ = ["JsonFileBackend", "backend"]

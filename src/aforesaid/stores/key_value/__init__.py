@@ -6,7 +6,7 @@ one step. An append reads the record and the rows of message ids that are known 
 grow with the conversation.
 """
 
-from aforesaid.stores.key_value.backend import KeyValueBackend
 from aforesaid.stores.key_value.rows import Rows
+from aforesaid.stores.key_value.store import KeyValueBackend
 
 __all__ = ["KeyValueBackend", "Rows"]

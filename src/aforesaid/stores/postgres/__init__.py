@@ -14,7 +14,7 @@ service)`; see that function in `schema.sql`.
 
 from aforesaid.errors import MissingExtra
 from aforesaid.model.clock import Clock
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 
 try:
     import psycopg as _psycopg  # noqa: F401
@@ -23,7 +23,7 @@ except ImportError as error:
     raise MissingExtra("the PostgreSQL store", extra="postgres") from error
 
 from aforesaid.stores.postgres.backend import PostgresBackend
-from aforesaid.stores.postgres.citus import distribute
+from aforesaid.stores.postgres.schema import distribute
 
 __all__ = ["PostgresBackend", "backend", "distribute"]
 

@@ -1,14 +1,26 @@
-"""Check and migrate the database's schema."""
+"""Check and migrate the schema, use optional extensions, and distribute the tables with Citus."""
 
+import logging
 from typing import Any
 
-from psycopg import errors
-from psycopg.rows import tuple_row
+from msgspec import Struct
+from psycopg import Error, errors
+from psycopg.rows import class_row, tuple_row
 
 from aforesaid.contracts import SchemaVersion
 from aforesaid.errors import StoreForeign
-from aforesaid.stores._sql_files import migrations
-from aforesaid.stores.postgres.connections import OLDEST_SERVER, PACKAGE, SQL, Connection
+from aforesaid.stores._sql_files import migrations, sql_file
+from aforesaid.stores.postgres.connections import (
+    OLDEST_SERVER,
+    PACKAGE,
+    SQL,
+    Connection,
+    server_name,
+    translated,
+)
+
+# Check and migrate the database's schema.
+
 
 STEPS = migrations(PACKAGE)
 LOCK_SCHEMA = b"LOCK TABLE aforesaid.migrations IN EXCLUSIVE MODE"
@@ -83,3 +95,126 @@ async def _fetch(connection: Connection, name: str) -> list[tuple[Any, ...]]:
     async with connection.cursor(row_factory=tuple_row) as cursor:
         await cursor.execute(SQL[name])
         return await cursor.fetchall()
+
+
+# Optional extensions of the server: `pg_trgm` and `vector`.
+#
+# Without them, the store works too, some of it more slowly. A role with CREATE on the database may create
+# `pg_trgm`; `vector` mostly needs a superuser.
+
+
+log = logging.getLogger("aforesaid.stores.postgres")
+
+TRIGRAMS, VECTORS = "pg_trgm", "vector"
+SCRIPTS = {TRIGRAMS: sql_file(PACKAGE, "trigrams.sql"), VECTORS: sql_file(PACKAGE, "vectors.sql")}
+
+
+class Abilities(Struct, frozen=True, kw_only=True):
+    """Optional abilities of a database."""
+
+    trigrams: bool = False
+    """Trigram indexes of subjects and client names, for roles without row-level security."""
+    vectors: bool = False
+    """The server compares vectors; see `contracts.Nearest`."""
+
+
+class ExtensionState(Struct, frozen=True):
+    """The state of an extension and of our objects that use it."""
+
+    available: bool
+    schema: str | None
+    """The extension's schema, quoted; None if it is not installed."""
+    may_create: bool
+    maker: str | None
+    """The role that owns our schema, quoted; None if this role may not act as it."""
+    ready: bool
+    """Whether our objects exist and this role may use them."""
+
+
+async def find_abilities(connection: Connection, server: str) -> Abilities:
+    """Return the abilities, after creating what this role may create."""
+    found = {}
+    for extension in SCRIPTS:
+        found[extension] = await _is_ready(connection, extension) or await _create_if_allowed(
+            connection, extension, server
+        )
+    return Abilities(trigrams=found[TRIGRAMS], vectors=found[VECTORS])
+
+
+async def _is_ready(connection: Connection, extension: str) -> bool:
+    return bool((await _extension_state(connection, extension)).ready)
+
+
+async def _create_if_allowed(connection: Connection, extension: str, server: str) -> bool:
+    """Try to create the extension and our objects; return whether they are usable."""
+    state = await _extension_state(connection, extension)
+    if state.maker is None or not (state.schema or state.may_create):
+        log.info("%s: %s is not used: %s", server, extension, _reason(state.available))
+        return False
+    try:
+        async with connection.transaction():
+            await connection.execute(LOCK_SCHEMA)
+            await _create(connection, extension)
+    except Error as error:  # the extension is optional, so log every refusal
+        log.info("%s: %s is not used: %s", server, extension, error.diag.message_primary)
+        return False
+    return True
+
+
+def _reason(available: bool) -> str:
+    return "this role may not create it" if available else "the server does not have it"
+
+
+async def _create(connection: Connection, extension: str) -> None:
+    await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}".encode())
+    state = await _extension_state(connection, extension)
+    if not state.ready:  # another process may have created it
+        # Our objects belong to the owner of the schema, even if a superuser opens the store first.
+        await connection.execute(f"SET LOCAL ROLE {state.maker}".encode())
+        script = SCRIPTS[extension].replace("{extension}", str(state.schema))
+        await connection.execute(script.encode())
+
+
+async def _extension_state(connection: Connection, extension: str) -> ExtensionState:
+    async with connection.cursor(row_factory=class_row(ExtensionState)) as cursor:
+        await cursor.execute(SQL["extension"], {"name": extension})
+        found = await cursor.fetchone()
+        assert found is not None, "the query always returns a row"
+        return found
+
+
+# Distribute the tables with Citus, by owner.
+#
+# Every key, join and foreign key of the schema contains the owner, so all rows of an owner are on one node.
+# The statements follow the documentation of Citus and have not been run against it. `distribute.sql` lists
+# the known limitations.
+
+
+SCRIPT = sql_file(PACKAGE, "distribute.sql").encode()
+
+
+async def distribute(connection: Connection) -> None:
+    """Convert the tables of an up-to-date schema to distributed tables, in one transaction.
+
+    Run it once, as the role that created the schema, while there are no writes. Raise `StoreForeign` if the
+    database lacks Citus or the schema.
+    """
+    server = server_name(connection.info.dsn)
+    with translated(server):
+        async with connection.transaction():
+            if not await _holds(connection, "SELECT 1 FROM pg_extension WHERE extname = 'citus'"):
+                raise StoreForeign(
+                    f"{server} has no Citus: install it on every node, then CREATE EXTENSION citus"
+                )
+            if not await _holds(connection, "SELECT to_regclass('aforesaid.migrations') IS NOT NULL"):
+                raise StoreForeign(
+                    f"{server} has no Aforesaid schema yet: open it once before distributing it"
+                )
+            await connection.execute(SCRIPT)
+
+
+async def _holds(connection: Connection, sql: str) -> bool:
+    async with connection.cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(sql.encode())
+        found = await cursor.fetchone()
+    return bool(found and found[0])

@@ -1,35 +1,163 @@
-"""One owner's search index: find messages by terms, with the numbers for scoring.
-
-The index is written together with the messages. Messages written by plain SQL are indexed at the next search,
-because the rules of `search.analysis` are in Python.
-"""
+"""One owner's search: index terms, messages that contain them, and vectors compared with pgvector."""
 
 import asyncio
-from collections.abc import Sequence
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from itertools import accumulate
+from math import isfinite, log
+from struct import unpack
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from psycopg.rows import tuple_row
 
-from aforesaid.contracts import Match, Matches, Position
+from aforesaid.contracts import Match, Matches, Position, VectorMatch
+from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Message
+from aforesaid.search.analysis import LONGEST_TERM, indexed_terms
 from aforesaid.search.ranking import LENGTH, SATURATION
+from aforesaid.search.vectors import KIND_PREFIX, Block
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import SQL, Connection, execute_for
-from aforesaid.stores.postgres.terms import (
-    Indexed,
-    Plan,
-    at_moment,
-    index_values,
-    indexed,
-    plan,
-    storable,
-    term_prefix,
-)
 
 if TYPE_CHECKING:
     from aforesaid.stores.postgres.backend import PostgresBackend
+
+
+# Index terms, and the choice of terms that select candidates. Pure functions.
+#
+# `aforesaid.messages` in the schema describes the column `terms`.
+
+
+MAX_FREQUENCY = 16_383
+"""The largest storable frequency of a term; higher ones are stored as this."""
+MAX_VECTOR_BYTES = 900_000
+"""Bytes of terms per message; the server's limit is about a million. Further terms are not indexed."""
+SAFE_TERM_COUNT = MAX_VECTOR_BYTES // 100
+COMMON = 10_000
+"""A term in more messages than this does not select candidates if a rarer term does."""
+MAX_FACTOR = SATURATION + 1
+"""The largest factor of a term's weight in a score of `aforesaid.matching_messages`."""
+
+
+def term_prefix(owner: str) -> str:
+    """Return the prefix of all terms of an owner: `aforesaid.term_prefix`."""
+    return b64encode(sha256(owner.encode()).digest()[:6]).decode()
+
+
+class Indexed(NamedTuple):
+    """The index columns of a message."""
+
+    vector: str
+    term_count: int
+
+
+def indexed(prefix: str, message: Message) -> Indexed:
+    """Return the columns `terms` and `term_count` of a message."""
+    terms = indexed_terms(message)
+    return Indexed(_vector(prefix, terms), len(terms))
+
+
+def _vector(prefix: str, terms: Sequence[str]) -> str:
+    if len(set(terms)) == len(terms) <= SAFE_TERM_COUNT:
+        return " ".join([f"{prefix}{term}:1" for term in terms])  # the usual case, in half the time
+    counts = Counter(terms)
+    stored = counts.items() if len(counts) <= SAFE_TERM_COUNT else _fitting(prefix, counts)
+    return " ".join([f"{prefix}{term}:{_frequency(count)}" for term, count in stored])
+
+
+def _frequency(count: int) -> str:
+    """Return the frequency, with a weight that distinguishes once, twice, three times and more: D, C, B,
+    A."""
+    return f"{min(count, MAX_FREQUENCY)}{'DCBA'[min(count, 4) - 1]}"
+
+
+def _fitting(prefix: str, counts: Counter[str]) -> Iterable[tuple[str, int]]:
+    overhead = len(prefix) + 8  # a lexeme's position is two numbers of two bytes, aligned
+    sizes = accumulate(len(term.encode()) + overhead for term in counts)
+    return [item for item, size in zip(counts.items(), sizes, strict=True) if size <= MAX_VECTOR_BYTES]
+
+
+def index_values(found_by: Sequence[Indexed]) -> dict[str, Any]:
+    """Return the index columns as query parameters: text, which the driver sends faster than lists."""
+    return {
+        "vectors": " | ".join([one.vector for one in found_by]),
+        "term_counts": f"{{{','.join([str(one.term_count) for one in found_by])}}}",
+    }
+
+
+def counted_values(found_by: Iterable[Indexed]) -> dict[str, int]:
+    """Return the number of searchable messages and of their terms."""
+    term_counts = [one.term_count for one in found_by if one.term_count]
+    return {"indexed": len(term_counts), "all_terms": sum(term_counts)}
+
+
+def at_moment(message: Message, now: datetime) -> Message:
+    """Return the message with the current time if it has none: the day is one of its terms."""
+    return message if message.timestamp is not None else message.with_(timestamp=now)
+
+
+def storable(term: str) -> bool:
+    """Return whether a message can have this term. Some other terms cannot even be sent."""
+    return len(term) <= LONGEST_TERM and term.split() == [term] and term.isprintable()
+
+
+def rarity(frequencies: Sequence[int], messages: int) -> list[float]:
+    """Return the BM25 weight of each term."""
+    return [log(1 + max(messages - n + 0.5, 0.5) / (n + 0.5)) for n in frequencies]
+
+
+class Plan(NamedTuple):
+    """Terms by ascending frequency, with frequencies and weights."""
+
+    terms: list[str]
+    frequencies: list[int]
+    weights: list[float]
+
+    def first_try(self, limit: int) -> int:
+        """Return how many of the rarest terms may select enough candidates."""
+        for number, sure in enumerate(accumulate(self.frequencies, max), 1):
+            if sure >= limit:
+                return number
+        return len(self.terms)
+
+    def needed(self, worst: float) -> int:
+        """Return how many of the rarest terms must select candidates, to miss no message better than `worst`.
+
+        A message without any of them scores less than the sum of the other weights.
+        """
+        rest = 0.0
+        for number in range(len(self.terms), 0, -1):
+            rest += self.weights[number - 1] * MAX_FACTOR
+            if rest > worst and not self._too_common(number):
+                return number
+        return 1
+
+    def _too_common(self, number: int) -> bool:
+        return number > 1 and self.frequencies[number - 1] > COMMON
+
+
+def plan(terms: Sequence[str], frequencies: Sequence[int], messages: int) -> Plan:
+    """Return the occurring terms, rarest first."""
+    occurring = sorted(
+        (n, term, weight)
+        for term, n, weight in zip(terms, frequencies, rarity(frequencies, messages), strict=True)
+        if n
+    )
+    return Plan(
+        [term for _, term, _ in occurring], [n for n, _, _ in occurring], [weight for *_, weight in occurring]
+    )
+
+
+# One owner's search index: find messages by terms, with the numbers for scoring.
+#
+# The index is written together with the messages. Messages written by plain SQL are indexed at the next
+# search, because the rules of `search.analysis` are in Python.
+
 
 BATCH = 500
 LARGE_TURN = 50_000
@@ -155,4 +283,108 @@ def _for_query(terms: Sequence[str], wanted: list[str], known: Matches) -> Match
     )
     return Matches(
         found=found, frequencies=spread(known.frequencies), messages=known.messages, terms=known.terms
+    )
+
+
+# Compare one owner's vectors on the server, with pgvector.
+#
+# Vectors are stored as documents, as in every store. Before a query, new documents are unpacked into rows,
+# and the server compares all of them: see `vectors.sql`.
+
+
+VECTOR_BATCH = 50
+_decoder = msgspec.msgpack.Decoder(Block)
+
+
+class VectorSearch:
+    """Vector search in one owner's messages."""
+
+    def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
+        self._backend = backend
+        self._name = name
+        self._owner = owner
+
+    async def nearest(
+        self, model: str, vector: Sequence[float], around: Sequence[float] | None, owned: dict[str, Any]
+    ) -> list[VectorMatch]:
+        """See `contracts.VectorSearchable`."""
+        check_vector(vector, field="vector", dimension=len(vector))
+        if around is not None:
+            check_vector(around, field="around", dimension=len(vector))
+        kind = f"{KIND_PREFIX}{model}"
+        while await self._unpack_some(kind):
+            pass
+        parameters = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
+        found = await self._backend.run(
+            "nearest", owned | parameters | {"around": None if around is None else _text(around)}
+        )
+        return [_nearby(row) for row in found]
+
+    async def _unpack_some(self, kind: str) -> int:
+        """Unpack the vectors of some documents into rows; return the number of documents."""
+        named = {"owner": self._owner, "kind": kind}
+        async with self._backend.connection() as connection, connection.transaction():
+            packed = ("packed_vectors", named | {"limit": VECTOR_BATCH})
+            found = await execute_for(connection, self._name, packed)
+            # A batch contains thousands of vectors: too much work for the event loop.
+            steps = await asyncio.to_thread(_steps, named, found) if found else []
+            if steps:
+                await execute_for(connection, self._name, *steps)
+        return len(found)
+
+
+def _steps(named: dict[str, Any], documents: Iterable[rows.Row]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        ("unpack_vectors", named | {"id": conversation_id, "key": key} | _block_values(data))
+        for conversation_id, key, data in documents
+    ]
+
+
+def _block_values(data: bytes) -> dict[str, Any]:
+    """Return a block for `unpack_vectors`; an unreadable one without vectors."""
+    try:
+        block = _decoder.decode(data)
+        vectors = _vectors(block)
+    except (msgspec.MsgspecError, ValueError):
+        # Marked as unpacked all the same: otherwise every search would try it again.
+        return {"dimension": 0, "micros": [], "sequences": [], "vectors": []}
+    # A repeated sequence counts once: the rows have it in their key.
+    micros = dict(zip(block.sequences, block.micros, strict=True))
+    return {
+        "dimension": block.dimension,
+        "micros": list(micros.values()),
+        "sequences": list(micros),
+        "vectors": [vectors[sequence] for sequence in micros],
+    }
+
+
+def _vectors(block: Block) -> dict[int, str]:
+    """Return the vectors of a block by sequence."""
+    size, number = block.dimension, len(block.sequences)
+    if size < 1 or len(block.micros) != number or len(block.matrix) != 2 * size * number:
+        raise ValueError("inconsistent block")
+    # Half-precision numbers, as `search.vectors` packs them.
+    numbers = unpack(f"<{size * number}e", block.matrix)
+    if not all(map(isfinite, numbers)):
+        raise ValueError("vector with infinite or undefined numbers")
+    return {
+        sequence: _text(numbers[size * place : size * (place + 1)])
+        for place, sequence in enumerate(block.sequences)
+    }
+
+
+def check_vector(vector: Sequence[float], *, field: str, dimension: int) -> None:
+    """Raise `InvalidInput` unless this is a vector of this length."""
+    if len(vector) != dimension or not dimension or not all(map(isfinite, vector)):
+        raise InvalidInput(f"{field} must be {dimension or 1} numbers; got {shown(vector)}", field=field)
+
+
+def _text(vector: Sequence[float]) -> str:
+    return f"[{','.join([repr(float(number)) for number in vector])}]"
+
+
+def _nearby(row: rows.Row) -> VectorMatch:
+    conversation_id, micros, sequence, similarity = row
+    return VectorMatch(
+        conversation_id=conversation_id, position=Position(micros, sequence), similarity=similarity
     )

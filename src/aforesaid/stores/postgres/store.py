@@ -32,14 +32,12 @@ from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, cursor_of
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores.postgres import rows
-from aforesaid.stores.postgres.connections import Connection
+from aforesaid.stores.postgres.connections import Connection, OwnerConnection, revision_conflict
 from aforesaid.stores.postgres.documents import Documents
 from aforesaid.stores.postgres.log import Log
-from aforesaid.stores.postgres.owner_connection import OwnerConnection, revision_conflict
-from aforesaid.stores.postgres.search import SearchIndex
-from aforesaid.stores.postgres.vectors import VectorSearch
+from aforesaid.stores.postgres.search import SearchIndex, VectorSearch
 
 if TYPE_CHECKING:
     from aforesaid.stores.postgres.backend import PostgresBackend

@@ -18,7 +18,7 @@ from aforesaid._internal.tasks import ended
 from aforesaid.contracts import Change
 from aforesaid.errors import AforesaidError, StoreClosed, StoreUnavailable
 from aforesaid.stores.postgres.connections import SQL, Connection, translated
-from aforesaid.stores.postgres.keys import Tags
+from aforesaid.stores.postgres.rows import Tags
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@
 
 from aforesaid.errors import MissingExtra
 from aforesaid.model.clock import Clock
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 
 try:
     import hiredis as _hiredis  # noqa: F401

@@ -16,8 +16,7 @@ from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Page, Query, cursor_of, is_expired, parse_cursor
 from aforesaid.stores.redis import values
-from aforesaid.stores.redis.keys import owners_key
-from aforesaid.stores.redis.owner_connection import OwnerConnection
+from aforesaid.stores.redis.owner_connection import OwnerConnection, owners_key
 
 BATCH = 100
 _EXACT = 2.0**53

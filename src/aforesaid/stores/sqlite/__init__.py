@@ -13,7 +13,7 @@ The SQL is in `.sql` files.
 
 from aforesaid.errors import InvalidSetting
 from aforesaid.model.clock import Clock
-from aforesaid.stores.addresses import Address
+from aforesaid.stores._arguments import Address
 from aforesaid.stores.sqlite.backend import SQLiteBackend
 from aforesaid.stores.sqlite.connections import check_lock_timeout
 

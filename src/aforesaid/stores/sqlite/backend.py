@@ -31,16 +31,17 @@ from aforesaid.stores.sqlite.connections import (
     schema_version,
     translated,
 )
-from aforesaid.stores.sqlite.index_rewrite import IndexRewrite, residue_count
 from aforesaid.stores.sqlite.logs import LogAppender
 from aforesaid.stores.sqlite.rows import names_text
 from aforesaid.stores.sqlite.scrubbing import (
     DELETION_MAX_BYTES,
     DELETION_WAIT_SECONDS,
     ERASURE_WAIT_SECONDS,
+    IndexRewrite,
     Scrubber,
+    residue_count,
 )
-from aforesaid.stores.sqlite.search_index import (
+from aforesaid.stores.sqlite.search import (
     REINDEX_BATCH,
     Backlog,
     Cursor,

@@ -1,17 +1,21 @@
 """Convert rows to values and back. The order of columns is that of `queries.sql`."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
+import apsw
 import msgspec
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, unreadable_entry
+from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, Tally, unreadable_entry
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query, parse_cursor
 from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.stores._sql_files import queries
+from aforesaid.stores.sqlite.connections import PACKAGE
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -221,4 +225,56 @@ def document(listing: Listing, row: Row) -> Document:
         version=version,
         updated_at=from_micros(updated_at),
         conversation_id=listing.conversation_id,
+    )
+
+
+# Count stored data, and data removed in the same transaction.
+
+
+SQL = queries(PACKAGE)
+
+
+def tally_of_owner(db: apsw.Connection, owner: str) -> Tally:
+    """Count all data of an owner."""
+    (counts,) = db.execute(SQL["tally_owner"], (owner,)).fetchall()
+    return _tally(counts, _documents(db, "count_documents", (owner,)))
+
+
+def tally_of_conversation(db: apsw.Connection, owner: str, conversation_id: str) -> Tally:
+    """Count one conversation; zero if it is missing."""
+    values = (owner, conversation_id)
+    (counts,) = db.execute(SQL["tally_conversation"], values).fetchall()
+    return _tally(counts, _documents(db, "count_derived", values))
+
+
+def clear_batch(db: apsw.Connection, owner: str, *, limit: int) -> Tally:
+    """Remove the owner's documents and sessions and some conversations. No removed conversation means that
+    none is left.
+
+    Documents and sessions are removed at every step, because other callers may write between two steps.
+    """
+    documents = _documents(db, "count_documents", (owner,))
+    db.execute(SQL["clear_documents"], (owner,))
+    db.execute(SQL["clear_sessions"], (owner,))
+    sessions = db.changes()
+    removed = db.execute(SQL["clear_owner"], (owner, limit)).fetchall()
+    messages, index_entries = (sum(map(count, column)) for column in (removed, [row[1:] for row in removed]))
+    return _tally((len(removed), messages, index_entries, sessions), documents)
+
+
+def _documents(db: apsw.Connection, name: str, values: tuple[str, ...]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for kind, count in db.execute(SQL[name], values):
+        counts[str(kind)] += int(count)
+    return dict(counts)
+
+
+def _tally(counts: Sequence[Any], documents: dict[str, int]) -> Tally:
+    conversations, messages, index_entries, sessions = counts
+    return Tally(
+        conversations=conversations,
+        messages=messages,
+        sessions=sessions or 0,
+        index_entries=index_entries,
+        documents=documents,
     )

@@ -1,24 +1,90 @@
-"""Read and cache snapshots: everything a context needs, in one transaction on one reader thread.
-
-A conversation in progress is read again in every turn, mostly unchanged. So snapshots are cached together
-with the rows they were decoded from. A cached snapshot is returned only if SQLite reports no write by any
-connection since, or if the rows, read again, are equal. So it is never stale.
-"""
+"""Documents, and snapshots: everything a context needs, read in one transaction."""
 
 import threading
+from datetime import datetime
 from typing import NamedTuple
 
 import apsw
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid.contracts import Entry, Listing, LogSnapshot
+from aforesaid.contracts import Document, Entry, Listing, LogSnapshot, Place
+from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.messages import is_immutable
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
-from aforesaid.stores.sqlite.documents import Documents
+from aforesaid.stores.sqlite.rows import Row, document
+
+# Documents of an owner or of one conversation, inside a transaction.
+
 
 SQL = queries(PACKAGE)
+
+
+class Documents:
+    """The documents of a conversation, given its key, or of the owner."""
+
+    def __init__(self, db: apsw.Connection, owner: str, conversation: int | None) -> None:
+        self._db = db
+        self._owner = owner
+        self._conversation = conversation
+
+    def put(self, place: Place, data: bytes, *, now: datetime, expected: int | None) -> Document:
+        version = self._version(place)
+        place.check_version(version, expected)
+        document = place.document(data, version=version + 1, updated_at=now)
+        self.restore(place, document)
+        return document
+
+    def get(self, place: Place) -> Document | None:
+        row = self._db.execute(SQL["get_document"], self._named(place)).fetchone()
+        if row is None:
+            return None
+        version, updated_at, data = row
+        return place.document(data, version=version, updated_at=from_micros(updated_at))
+
+    def page(self, listing: Listing) -> list[Document]:
+        return [document(listing, row) for row in self.rows(listing)]
+
+    def rows(self, listing: Listing) -> list[Row]:
+        values = (*self._mine(), listing.kind, listing.after, listing.limit)
+        return self._db.execute(SQL["list_documents"], values).fetchall()
+
+    def kinds(self) -> list[str]:
+        return [str(kind) for (kind,) in self._db.execute(SQL["document_kinds"], self._mine()).fetchall()]
+
+    def delete(self, place: Place, *, expected: int | None) -> bool:
+        version = self._version(place)
+        if not version:
+            return False
+        place.check_version(version, expected)
+        self._db.execute(SQL["delete_document"], self._named(place))
+        return True
+
+    def restore(self, place: Place, document: Document) -> None:
+        """Store the document unchanged, with its version and time."""
+        values = (document.version, to_micros(document.updated_at), document.data)
+        self._db.execute(
+            SQL["put_document"], (self._owner, self._conversation, place.kind, place.key, *values)
+        )
+
+    def _version(self, place: Place) -> int:
+        (version,) = self._db.execute(SQL["document_version"], self._named(place)).fetchone() or (0,)
+        return int(version)
+
+    def _mine(self) -> tuple[str, int]:
+        return self._owner, self._conversation or 0
+
+    def _named(self, place: Place) -> tuple[str, int, str, str]:
+        return (*self._mine(), place.kind, place.key)
+
+
+# Read and cache snapshots: everything a context needs, in one transaction on one reader thread.
+#
+# A conversation in progress is read again in every turn, mostly unchanged. So snapshots are cached together
+# with the rows they were decoded from. A cached snapshot is returned only if SQLite reports no write by any
+# connection since, or if the rows, read again, are equal. So it is never stale.
+
 
 MAX_BYTES = 8 * 1024 * 1024
 """Approximate size of the cache. The least recently stored snapshots are dropped first."""

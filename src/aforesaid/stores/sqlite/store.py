@@ -47,16 +47,14 @@ from aforesaid.model.conversations import (
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
-from aforesaid.stores._document_checks import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
-from aforesaid.stores.sqlite.counts import clear_batch, tally_of_conversation, tally_of_owner
-from aforesaid.stores.sqlite.documents import Documents
 from aforesaid.stores.sqlite.logs import MAX_SHARED_TURN, Turn
-from aforesaid.stores.sqlite.search import matches
-from aforesaid.stores.sqlite.search_index import index_again, row_of, tag_of
-from aforesaid.stores.sqlite.snapshots import SnapshotQuery
+from aforesaid.stores.sqlite.rows import clear_batch, tally_of_conversation, tally_of_owner
+from aforesaid.stores.sqlite.search import index_again, matches, row_of, tag_of
+from aforesaid.stores.sqlite.snapshots import Documents, SnapshotQuery
 
 if TYPE_CHECKING:
     from aforesaid.stores.sqlite.backend import SQLiteBackend

@@ -1,17 +1,13 @@
 """The store contract as tests, one module per topic."""
 
-from aforesaid.testing.contract.concurrency import ConcurrencyContract
 from aforesaid.testing.contract.contacts import ContactsContract
 from aforesaid.testing.contract.documents import DocumentsContract
-from aforesaid.testing.contract.lifetimes import LifetimesContract
 from aforesaid.testing.contract.log import HistoriesContract, LogContract
-from aforesaid.testing.contract.names import NamesContract
-from aforesaid.testing.contract.owners import OwnersContract, TallyContract
-from aforesaid.testing.contract.records import RecordsContract, SessionsContract
-from aforesaid.testing.contract.replacing import ReplacingContract
-from aforesaid.testing.contract.restoring import RestoringContract
+from aforesaid.testing.contract.owners import NamesContract, OwnersContract, TallyContract
+from aforesaid.testing.contract.records import LifetimesContract, RecordsContract, SessionsContract
+from aforesaid.testing.contract.replacing import ConcurrencyContract, ReplacingContract
+from aforesaid.testing.contract.restoring import RestoringContract, SnapshotContract
 from aforesaid.testing.contract.search import SearchContract
-from aforesaid.testing.contract.snapshots import SnapshotContract
 
 __all__ = ["SearchContract", "SnapshotContract", "StoreContract"]
 

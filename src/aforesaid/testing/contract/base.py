@@ -1,6 +1,6 @@
-"""Fixtures and helpers of all contract modules."""
+"""Fixtures and helpers of all contract modules, and a clock for tests."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,7 +8,30 @@ from aforesaid.contracts import Backend, ConversationStore, Entry
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from aforesaid.testing.clocks import FixedClock
+
+# A clock for tests.
+
+
+START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+
+
+class FixedClock:
+    """A clock that changes only by `advance` and `set`."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, step: timedelta) -> None:
+        self.now += step
+
+    def set(self, now: datetime) -> None:
+        self.now = now
+
+
+# Fixtures and helpers of all contract modules.
 
 
 class Contract:

@@ -18,8 +18,7 @@ from aforesaid.contracts import (
 from aforesaid.errors import ConversationNotFound, DocumentConflict, InvalidInput, StoreClosed
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import new_id
-from aforesaid.testing.clocks import FixedClock
-from aforesaid.testing.contract.base import Contract, new_conversation, user
+from aforesaid.testing.contract.base import Contract, FixedClock, new_conversation, user
 
 HOUR = timedelta(hours=1)
 MEGABYTE = bytes(range(256)) * 4096

@@ -10,8 +10,7 @@ from aforesaid.errors import InvalidInput, InvalidMessage, MessageConflict, Revi
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from aforesaid.testing.clocks import FixedClock
-from aforesaid.testing.contract.base import Contract, assistant, contents, new_conversation, user
+from aforesaid.testing.contract.base import Contract, FixedClock, assistant, contents, new_conversation, user
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -32,8 +32,7 @@ from aforesaid.model.conversations import Changes, Conversation, Query
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import indexed_terms, terms_of
-from aforesaid.testing.clocks import FixedClock
-from aforesaid.testing.contract.base import Contract, assistant, new_conversation, user
+from aforesaid.testing.contract.base import Contract, FixedClock, assistant, new_conversation, user
 
 HOUR = timedelta(hours=1)
 EVERYTHING = 100_000

@@ -8,7 +8,7 @@ Every request is checked against the provider's rules (`aforesaid.testing.validi
 if it breaks one. `provider.requests` contains all requests.
 """
 
+from aforesaid.testing.providers.protocol import Called, Fails, Garbage, Refuses, Says, Silence
 from aforesaid.testing.providers.provider import FakeProvider
-from aforesaid.testing.providers.script import Called, Fails, Garbage, Refuses, Says, Silence
 
 __all__ = ["Called", "Fails", "FakeProvider", "Garbage", "Refuses", "Says", "Silence"]

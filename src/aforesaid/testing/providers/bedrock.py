@@ -7,9 +7,19 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from aforesaid.testing.providers.http import Request, Response, json_response
-from aforesaid.testing.providers.protocol import arguments_text, as_says, cut, halves, retry_headers
-from aforesaid.testing.providers.script import Act, Fails, Refuses
+from aforesaid.testing.providers.protocol import (
+    Act,
+    Fails,
+    Refuses,
+    Request,
+    Response,
+    arguments_text,
+    as_says,
+    cut,
+    halves,
+    json_response,
+    retry_headers,
+)
 from aforesaid.testing.validity import problems as rule_problems
 
 BASE_PATH = ""

@@ -4,16 +4,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from aforesaid.dialects import Request as Written
-from aforesaid.testing.providers.http import Request, Response, json_response
 from aforesaid.testing.providers.protocol import (
+    Act,
+    Fails,
+    Refuses,
+    Request,
+    Response,
     arguments_text,
     as_says,
     event_stream,
     halves,
+    json_response,
     retry_headers,
     sse,
 )
-from aforesaid.testing.providers.script import Act, Fails, Refuses
 from aforesaid.testing.validity import problems as rule_problems
 
 BASE_PATH = ""

@@ -3,10 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
-from aforesaid.testing.providers.http import Request, Response, json_response
 from aforesaid.testing.providers.openai_chat import failure
-from aforesaid.testing.providers.protocol import arguments_text, as_says, event_stream, halves, sse
-from aforesaid.testing.providers.script import Act, Fails, Refuses
+from aforesaid.testing.providers.protocol import (
+    Act,
+    Fails,
+    Refuses,
+    Request,
+    Response,
+    arguments_text,
+    as_says,
+    event_stream,
+    halves,
+    json_response,
+    sse,
+)
 from aforesaid.testing.validity import problems as rule_problems
 
 __all__ = ["BASE_PATH", "failure", "problems", "reply", "stream", "wants_stream"]

@@ -6,9 +6,17 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from aforesaid.testing.providers import bedrock, claude, openai_chat, openai_responses
-from aforesaid.testing.providers.http import HttpServer, Request, Response
-from aforesaid.testing.providers.protocol import ProviderApi
-from aforesaid.testing.providers.script import Act, Fails, Garbage, Says, Silence
+from aforesaid.testing.providers.protocol import (
+    Act,
+    Fails,
+    Garbage,
+    HttpServer,
+    ProviderApi,
+    Request,
+    Response,
+    Says,
+    Silence,
+)
 
 Kind = Literal["anthropic", "openai_chat", "openai_responses", "bedrock"]
 

@@ -15,7 +15,7 @@ from aforesaid.errors import AccessError, NotAuthenticated, TranscriberUnavailab
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.protocol.live import Outgoing, write_frame
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Limits, LiveLimits
 from aforesaid.server.live.connection import Connection
 from aforesaid.server.live.hub import Hub, Transcribe

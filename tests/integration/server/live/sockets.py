@@ -12,8 +12,7 @@ from websockets.exceptions import ConnectionClosed
 import aforesaid
 from aforesaid.contracts import Transcriber
 from aforesaid.server.app import create_app
-from aforesaid.server.auth.callers import AccessScope
-from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.auth.keys import AccessScope, ApiKeys
 from aforesaid.server.limits import LiveLimits
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.process import Server, bind_socket, uvicorn_config

@@ -11,7 +11,7 @@ import pytest
 from aforesaid.errors import StoreUnavailable
 from aforesaid.model.messages import Message, Speech
 from aforesaid.protocol.live import CloseCode
-from aforesaid.server.auth.callers import Caller
+from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Limits
 from aforesaid.server.live.outbox import ConnectionClosed
 from aforesaid.stores.memory import InMemoryStore

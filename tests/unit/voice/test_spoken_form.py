@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from aforesaid.speech.spoken_form import (
+from aforesaid.spoken_answers import (
     SPOKEN_LIMIT,
     cut_at_sentence,
     heard_after,

@@ -1,1 +1,0 @@
-"""Spoken answers: the text to speak, and what was heard of an interrupted answer."""
