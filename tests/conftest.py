@@ -12,12 +12,14 @@ from pathlib import Path
 import certifi
 import pytest
 from blockbuster import BlockBuster
+from msgspec.structs import replace
 
 # Imported before any event loop runs: importing reads files, which the guard below forbids.
 import aforesaid.stores.json_file
 import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite  # noqa: F401
+from aforesaid.layers import resilient
 from tests import report
 from tests.examples import register_profiles
 from tests.local_only import is_excluded
@@ -96,6 +98,17 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Keep spools and marks of reached stores out of the user's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_stores() -> Iterator[None]:
+    """Give a server half a minute to answer: on a busy machine it may miss the deadlines that a user sets."""
+    patient = replace(
+        resilient.DEFAULT_RESILIENCE, read_deadline=30.0, search_deadline=30.0, write_deadline=30.0
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resilient, "DEFAULT_RESILIENCE", patient)
         yield
 
 

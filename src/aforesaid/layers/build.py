@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from msgspec.structs import replace
+
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
@@ -112,9 +114,10 @@ def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
         raise InvalidSetting.not_in("resilience", config.resilience, RESILIENCE)
     if config.resilience == "off" or (config.resilience == "auto" and not is_behind_network(url)):
         return "off"
-    from aforesaid.layers.resilient import Resilience
+    from aforesaid.layers.resilient import DEFAULT_RESILIENCE
 
-    return Resilience(
+    return replace(
+        DEFAULT_RESILIENCE,
         policy="fail_closed" if config.resilience == "fail_closed" else "fallback",
         folder=Path(config.spool_folder).expanduser() if config.spool_folder else None,
         spool_limit=config.spool_limit_mb * 1024 * 1024,
@@ -142,9 +145,9 @@ def with_resilience(
     """Wrap the backend of this URL in the resilient layer, unless it is off."""
     if wanted == "off" or (wanted == "auto" and not is_behind_network(url)):
         return backend
-    from aforesaid.layers.resilient import POLICIES, Resilience, resilient
+    from aforesaid.layers.resilient import DEFAULT_RESILIENCE, POLICIES, Resilience, resilient
 
-    chosen = Resilience() if wanted == "auto" else wanted
+    chosen = DEFAULT_RESILIENCE if wanted == "auto" else wanted
     if not isinstance(chosen, Resilience):
         raise InvalidSetting(
             f"resilience must be a Resilience, 'auto' or 'off'; got {shown(wanted)}", field="resilience"

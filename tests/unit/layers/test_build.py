@@ -4,9 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import aforesaid
 from aforesaid.errors import InvalidSetting
+from aforesaid.layers import resilient
 from aforesaid.layers.build import layers_in, spool_folder, store_name
 from aforesaid.layers.cached import Cache, CachedBackend
 from aforesaid.layers.resilient import Resilience, ResilientBackend
@@ -101,8 +103,11 @@ def test_settings_from_the_environment() -> None:
     }
     settings = Settings.load(environ=environ)
     assert layers_in(settings, settings.store.url) == aforesaid.Layers(
-        resilience=Resilience(
-            policy="fail_closed", folder=Path("/var/spool/aforesaid"), spool_limit=7 * 1024 * 1024
+        resilience=replace(
+            resilient.DEFAULT_RESILIENCE,
+            policy="fail_closed",
+            folder=Path("/var/spool/aforesaid"),
+            spool_limit=7 * 1024 * 1024,
         ),
         cache=Cache(ttl=timedelta(seconds=60)),
     )
@@ -111,7 +116,9 @@ def test_settings_from_the_environment() -> None:
 
 def test_settings_by_default() -> None:
     assert layers_in(Settings(), DEFAULT_URL) == aforesaid.Layers(resilience="off", cache="off")
-    assert layers_in(Settings(), "redis://db") == aforesaid.Layers(resilience=Resilience(), cache="off")
+    assert layers_in(Settings(), "redis://db") == aforesaid.Layers(
+        resilience=resilient.DEFAULT_RESILIENCE, cache="off"
+    )
     no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=ResilienceConfig(cache=True))
     assert layers_in(no_ttl, DEFAULT_URL).cache == "off"
 

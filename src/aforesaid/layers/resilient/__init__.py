@@ -17,6 +17,14 @@
 """
 
 from aforesaid.layers.resilient.backend import ResilientBackend, resilient
-from aforesaid.layers.resilient.connection import POLICIES, Health, Policy, Resilience
+from aforesaid.layers.resilient.connection import DEFAULT_RESILIENCE, POLICIES, Health, Policy, Resilience
 
-__all__ = ["POLICIES", "Health", "Policy", "Resilience", "ResilientBackend", "resilient"]
+__all__ = [
+    "DEFAULT_RESILIENCE",
+    "POLICIES",
+    "Health",
+    "Policy",
+    "Resilience",
+    "ResilientBackend",
+    "resilient",
+]
