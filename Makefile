@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast test-adapters test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast test-adapters test-ha test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,10 @@ test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples 
 ADAPTERS ?=
 test-adapters: setup ## Test each framework's adapter in an environment of its own; the last lines say what could not run
 	$(BIN)/python -m scripts.adapter_environments $(ADAPTERS)
+
+HA_PYTEST := .venv-ha/bin/python -m pytest -c tests/homeassistant/pytest.ini tests/homeassistant
+test-ha: setup ## Test the Home Assistant integration in the current core, in .venv-ha; the last line says if it could not run
+	@$(BIN)/python scripts/homeassistant_env.py $(HA_PYTEST)
 
 test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
 	AFORESAID_TEST_MATRIX=1 $(PYTEST) --randomly-seed $(ORDER)
@@ -90,6 +94,10 @@ lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra all --extra testing --group dev --output-file requirements/dev.txt pyproject.toml
 	$(PYTHON) -m scripts.adapter_environments --lock
+	uv pip compile --generate-hashes --no-header --python-version 3.14.2 --quiet \
+		--output-file requirements/homeassistant.txt requirements/homeassistant.in
+	uv pip compile --generate-hashes --no-header --python-version 3.11 --quiet \
+		--output-file requirements/homeassistant-tools.txt requirements/homeassistant-tools.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) .adapters .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,127 @@
+"""Aforesaid: memory for every conversation agent of Home Assistant."""
+
+from pathlib import Path
+
+import voluptuous as vol
+from homeassistant.config_entries import SOURCE_IMPORT
+from homeassistant.const import Platform
+from homeassistant.core import HomeAssistant
+from homeassistant.helpers import config_validation as cv
+from homeassistant.helpers.typing import ConfigType
+
+from .agents import missing_target, resolve_target, target_exists
+from .const import (
+    CONF_AUTO_CREATE,
+    CONF_KEY,
+    CONF_MAX_TOKENS,
+    CONF_MAX_TURNS,
+    CONF_PRESERVE_SYSTEM,
+    CONF_TTL_DAYS,
+    CONF_URL,
+    CONF_WINDOW,
+    DOMAIN,
+    SPOOL,
+    SUBENTRY_AGENT,
+)
+from .coordinator import HealthCoordinator
+from .history import History
+from .issues import clear_issues
+from .link import Link, opener_for
+from .options import Options
+from .recorder import Recorder
+from .runtime import AforesaidConfigEntry, Runtime
+from .spool import Spool
+
+PLATFORMS = (Platform.CONVERSATION,)
+
+CONFIG_SCHEMA = vol.Schema(
+    {
+        DOMAIN: vol.Schema(
+            {
+                vol.Optional(CONF_URL): cv.string,
+                vol.Optional(CONF_KEY): cv.string,
+                vol.Optional(CONF_WINDOW): cv.boolean,
+                vol.Optional(CONF_MAX_TOKENS): vol.All(int, vol.Range(min=1)),
+                vol.Optional(CONF_PRESERVE_SYSTEM): cv.boolean,
+                vol.Optional(CONF_MAX_TURNS): cv.positive_int,
+                vol.Optional(CONF_AUTO_CREATE): cv.boolean,
+                vol.Optional(CONF_TTL_DAYS): cv.positive_int,
+            }
+        )
+    },
+    extra=vol.ALLOW_EXTRA,
+)
+
+
+def memory_folder(hass: HomeAssistant) -> Path:
+    """Return the folder with the database and the spool."""
+    return Path(hass.config.path(DOMAIN))
+
+
+async def async_setup(hass: HomeAssistant, config: ConfigType) -> bool:
+    """Register the actions, and import the YAML block."""
+    if DOMAIN in config:
+        hass.async_create_task(
+            hass.config_entries.flow.async_init(
+                DOMAIN, context={"source": SOURCE_IMPORT}, data=dict(config[DOMAIN])
+            )
+        )
+    return True
+
+
+async def async_setup_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) -> bool:
+    """Open the memory. An outage does not fail it: the agents must answer."""
+    options = Options.of(entry.options)
+    folder = memory_folder(hass)
+    link = Link(opener_for(entry.data, folder, options.lifetime))
+    spool = Spool(folder / SPOOL)
+    await spool.load()
+    history = History(link, spool, options.lifetime)
+    coordinator = HealthCoordinator(hass, entry, link, history)
+    recorder = Recorder(hass, history, options)
+    entry.runtime_data = Runtime(
+        link=link, spool=spool, history=history, options=options, recorder=recorder, coordinator=coordinator
+    )
+    await coordinator.async_config_entry_first_refresh()
+    coordinator.async_follow()
+
+    def create_task(work, name):  # type: ignore[no-untyped-def]
+        return entry.async_create_background_task(hass, work, name)
+
+    entry.async_on_unload(recorder.start(create_task))
+    _check_targets(hass, entry)
+    await hass.config_entries.async_forward_entry_setups(entry, PLATFORMS)
+    entry.async_on_unload(entry.add_update_listener(_reload))
+    return True
+
+
+async def _reload(hass: HomeAssistant, entry: AforesaidConfigEntry) -> None:
+    """Reload after a change of options or agents."""
+    await hass.config_entries.async_reload(entry.entry_id)
+
+
+async def async_unload_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) -> bool:
+    """Store what is complete, and close the memory."""
+    if not await hass.config_entries.async_unload_platforms(entry, PLATFORMS):
+        return False
+    runtime = entry.runtime_data
+    await runtime.recorder.close()
+    await runtime.link.close()
+    clear_issues(hass)
+    return True
+
+
+async def async_remove_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) -> None:
+    """Close the issues. The database stays: removing an integration must not delete memories."""
+    for subentry in entry.subentries.values():
+        missing_target(hass, subentry.subentry_id, subentry.title, is_missing=False)
+
+
+def _check_targets(hass: HomeAssistant, entry: AforesaidConfigEntry) -> None:
+    """Open an issue for each agent whose target was removed."""
+    for subentry in entry.subentries.values():
+        if subentry.subentry_type == SUBENTRY_AGENT:
+            target = resolve_target(hass, subentry.data["target"])
+            missing_target(
+                hass, subentry.subentry_id, subentry.title, is_missing=not target_exists(hass, target)
+            )
