@@ -1,4 +1,4 @@
-"""No module imports another that imports it, directly or not, also inside functions."""
+"""No module imports another that imports it, directly or not, also inside functions and for type checking."""
 
 import ast
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ MODULES = modules()
 
 
 class Found(NamedTuple):
-    """What one module imports of ours, at its top and inside functions, and the functions that it calls."""
+    """What one module imports of ours, wherever the import stands, and the functions that it calls."""
 
     imports: frozenset[str]
     called: frozenset[str]
@@ -39,18 +39,10 @@ def found() -> dict[str, Found]:
 
 def walked(tree: ast.Module) -> Found:
     nodes = list(ast.walk(tree))
-    skipped = for_types_only(nodes)
-    imports = {name for node in nodes if id(node) not in skipped for name in imported(node)}
+    imports = {name for node in nodes for name in imported(node)}
     return Found(
         frozenset(imports), frozenset(called(node.func) for node in nodes if isinstance(node, ast.Call))
     )
-
-
-def for_types_only(nodes: list[ast.AST]) -> set[int]:
-    """The nodes below `if TYPE_CHECKING:`, which never run."""
-    blocks = [node for node in nodes if isinstance(node, ast.If)]
-    only = [block for block in blocks if "TYPE_CHECKING" in ast.unparse(block.test)]
-    return {id(node) for block in only for child in block.body for node in ast.walk(child)}
 
 
 def imported(node: ast.AST) -> Iterator[str]:

@@ -1,117 +1,27 @@
 """Records, sessions and documents of an encrypted store."""
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from aforesaid.contracts import (
-    ConversationStore,
     Document,
     LogEnd,
-    Sealable,
-    Searchable,
     Tally,
-    VectorSearchable,
-    capability,
     check_data,
     check_restorable_documents,
     parse_place,
 )
-from aforesaid.errors import InvalidInput, InvalidSetting, KeyUnavailable, StoreDamaged
-from aforesaid.layers.base import StoreWrapper
+from aforesaid.errors import InvalidInput, KeyUnavailable, StoreDamaged
 from aforesaid.layers.encrypted import records, seals
+from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.keyring import KIND
-from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
+from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count
-from aforesaid.model.ids import parse_uuid
 from aforesaid.telemetry import describe
-
-if TYPE_CHECKING:
-    from aforesaid.layers.encrypted.backend import EncryptedBackend
-
-
-# The owner, the wrapped store and the data keys: the base of every part of an encrypted store.
-
-
-T = TypeVar("T")
-
-
-class EncryptedStoreBase(StoreWrapper):
-    """The owner, the wrapped store, which must be `Sealable`, and access to the owner's data keys."""
-
-    # An index or a vector comparison of the wrapped store would see only ciphertext.
-    hides = (Sealable, Searchable, VectorSearchable)
-
-    def __init__(self, backend: "EncryptedBackend", owner: str, inner: ConversationStore) -> None:
-        log = capability(inner, Sealable)
-        if log is None:
-            raise InvalidSetting(f"{type(inner).__name__} cannot be encrypted: it is not Sealable")
-        super().__init__(inner)
-        self._backend = backend
-        self._owner = owner
-        self._keyring = backend.keyring
-        self._log = log
-
-    async def authoritative(self) -> Self:
-        view = await super().authoritative()
-        view._log = view.inner_capability(Sealable)
-        return view
-
-    @property
-    def _keys_are_inside(self) -> bool:
-        return self._backend.encryption.keyring is None
-
-    @property
-    def _seals_records(self) -> bool:
-        return self._backend.encryption.records
-
-    def _log_id(self, conversation_id: str) -> LogId:
-        return LogId(self._owner, parse_uuid(conversation_id, field="conversation_id"))
-
-    async def _read(self, reading: Coroutine[Any, Any, T]) -> T:
-        """Await the read; load the owner's keys concurrently if they are not cached."""
-        if self._keyring.cached(self._owner) is not None:
-            return await reading
-        found: T
-        found, _ = await asyncio.gather(reading, self._keys())
-        return found
-
-    async def _keys_to_write(self, log_id: LogId) -> DataKeys:
-        """Return the keys to seal a conversation with.
-
-        If the log is not cached, read the keys again: another process may have cleared the owner, who then
-        has another key than the cached one.
-        """
-        unknown = self._backend.log(log_id).end is None
-        keys = await self._backend.keyring.keys_of(self._owner, refresh=unknown)
-        if keys is None:
-            await self._check_not_sealed(log_id)
-            keys = await self._backend.keyring.get_or_create(self._owner)
-        return keys
-
-    async def _check_not_sealed(self, log_id: LogId) -> None:
-        """Raise if the conversation is sealed with a key that is lost or in another keyring."""
-        for entry in await self.inner.tail(log_id.conversation_id, limit=1):
-            if (key_id := seals.key_id_of(entry.message)) is not None:
-                raise KeyUnavailable(
-                    f"conversation {log_id.conversation_id} is sealed with data key {key_id}, "
-                    "and this owner has no data key here",
-                    key_id=key_id,
-                )
-
-    async def _keys(self, unknown: Iterable[str] = ()) -> DataKeys | None:
-        """Return the cached keys; read them again if one of the given key ids is missing."""
-        keys = self._keyring.cached(self._owner) or await self._keyring.keys_of(self._owner)
-        if keys is None or all(key_id in keys for key_id in unknown):
-            return keys
-        held = await self._backend.keyring.refresh(self._owner)
-        return None if held is None else held.keys
-
 
 # Records and sessions. The text fields of a record are sealed if `Encryption.records` is set.
 
@@ -139,7 +49,7 @@ class SealedConversations(EncryptedStoreBase):
             keys = await self._keys_to_write(log_id)
             changes = records.seal_changes(changes, keys, self._owner, log_id.conversation_id)
         record = await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
-        cached = self._backend.log(log_id)
+        cached = self._shared.log(log_id)
         moved_by_us = cached.end is not None and cached.end.revision + 1 == record.revision
         cached.end = cached.end._replace(revision=record.revision) if cached.end and moved_by_us else None
         return await self._open_record(record)
@@ -158,7 +68,7 @@ class SealedConversations(EncryptedStoreBase):
         try:
             return await self.inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
-            self._backend.forget(log_id)
+            self._shared.forget(log_id)
 
     # Sessions
 
@@ -179,14 +89,14 @@ class SealedConversations(EncryptedStoreBase):
 
     async def _after_create(self, conversation: Conversation) -> None:
         """Ensure that the new conversation has a key, even if the owner was cleared a moment ago."""
-        await self._backend.keyring.get_or_create(self._owner, refresh=True)
+        await self._shared.keyring.get_or_create(self._owner, refresh=True)
         end = LogEnd(conversation.revision, 1, conversation.last_message_at)
-        self._backend.log(self._log_id(conversation.id)).end = end
+        self._shared.log(self._log_id(conversation.id)).end = end
 
     async def _seal_record(self, record: Conversation) -> Conversation:
         if not self._seals_records:
             return record
-        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
+        keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
         return records.seal_record(record, keys, self._owner)
 
     async def _open_maybe(self, record: Conversation | None) -> Conversation | None:
@@ -226,7 +136,7 @@ class SealedDocuments(EncryptedStoreBase):
         _check_kind(kind)
         check_data(data)
         if conversation_id is None:
-            keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
+            keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
         else:
             keys = await self._keys_to_write(self._log_id(conversation_id))
         sealed = seals.seal_bytes(data, keys.current, self._bound_to(kind, key, conversation_id))
@@ -295,7 +205,7 @@ class SealedDocuments(EncryptedStoreBase):
 
     async def restore_documents(self, documents: Sequence[Document]) -> None:
         given = check_restorable_documents(documents)
-        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
+        keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
         sealed = []
         for place, document in given.items():
             _check_kind(place.kind)

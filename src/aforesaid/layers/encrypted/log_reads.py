@@ -129,7 +129,7 @@ class SealedReads(SealedConversations):
 
     async def _verified(self, log_id: LogId, part: Part, size: int) -> list[Entry]:
         """Return the part of the log; entries that fail verification are unreadable."""
-        opened = self._backend.opened(log_id) if size <= MAX_CACHED_PART else {}
+        opened = self._shared.opened(log_id) if size <= MAX_CACHED_PART else {}
         found, head, agrees = await self._found(log_id, part, opened)
         if not agrees:
             return part.cut((await self._whole(log_id)).entries)
@@ -207,7 +207,7 @@ class SealedReads(SealedConversations):
     async def _head(self, log_id: LogId, end: LogEnd | None) -> Head:
         """Return the decrypted head of a log with this end. Raise `InvalidSeal`."""
         sealed = _head_in(end)
-        cached = self._backend.log(log_id)
+        cached = self._shared.log(log_id)
         known = cached.head(sealed)
         if known is not None or sealed is None:
             return known or NO_MESSAGES

@@ -53,7 +53,7 @@ class SealedLogs(SealedReads):
             done = await self.inner.append(conversation_id, (), expected_revision=expected_revision)
             return await self._opened_append(log_id, done, await self._keys())
         turn = turn_of(self._with_ids(messages))
-        async with self._backend.lock(log_id):
+        async with self._shared.lock(log_id):
             return await self._write(log_id, turn, expected_revision, afresh=False)
 
     async def rewrite(
@@ -61,11 +61,11 @@ class SealedLogs(SealedReads):
     ) -> Appended:
         log_id = self._log_id(conversation_id)
         turn = turn_of(messages)
-        async with self._backend.lock(log_id):
+        async with self._shared.lock(log_id):
             try:
                 return await self._write(log_id, turn, expected_revision, afresh=True)
             finally:
-                self._backend.forget(log_id)
+                self._shared.forget(log_id)
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
@@ -74,7 +74,7 @@ class SealedLogs(SealedReads):
         turn = turn_of([message])
         if message.message_id is None:
             return await self.inner.replace(conversation_id, message)  # raises the error
-        async with self._backend.lock(log_id):
+        async with self._shared.lock(log_id):
             for _ in range(ATTEMPTS):
                 try:
                     entry = await self._replace(log_id, turn, expected_revision)
@@ -83,7 +83,7 @@ class SealedLogs(SealedReads):
                         raise
                     continue
                 finally:
-                    self._backend.forget(log_id)
+                    self._shared.forget(log_id)
                 (opened,) = await self._open_entries(log_id, [entry], {})
                 return opened
         raise _too_fast(log_id)
@@ -94,7 +94,7 @@ class SealedLogs(SealedReads):
         if held is None:
             raise MessageNotFound(log_id.conversation_id, replaced_id(message))
         keys = await self._keys_to_write(log_id)
-        self._backend.log(log_id).end = None
+        self._shared.log(log_id).end = None
         end = await self._end(log_id, expected_revision)
         head = await self._head_to_write(log_id, end)
         if held.sequence not in head:
@@ -111,16 +111,16 @@ class SealedLogs(SealedReads):
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         record, given = check_restorable(conversation, entries)
         log_id = self._log_id(record.id)
-        keys = await self._backend.keyring.get_or_create(self._owner, refresh=True)
+        keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
         turn = turn_of([entry.message for entry in given.values()])
-        async with self._backend.lock(log_id):
+        async with self._shared.lock(log_id):
             for _ in range(ATTEMPTS):
                 try:
                     await self._restore(log_id, record, keys, turn, list(given.values()))
                 except RevisionConflict:
                     continue  # another process wrote to the log since its head was read
                 finally:
-                    self._backend.forget(log_id)
+                    self._shared.forget(log_id)
                 return
         raise _too_fast(log_id)
 
@@ -133,7 +133,7 @@ class SealedLogs(SealedReads):
         # is not compared: no reader ever gets an expired log.
         is_hidden = end is None and is_expired(record, now=self.now())
         if is_hidden:
-            before = self._backend.restored_head(log_id)
+            before = self._shared.restored_head(log_id)
         else:
             before = NO_MESSAGES if end is None else await self._head_to_write(log_id, end)
         head = await self._restored_head(log_id, record, entries, before)
@@ -143,7 +143,7 @@ class SealedLogs(SealedReads):
         )
         await self.inner.restore(await self._seal_record(record), sealed)
         if is_expired(record, now=self.now()):
-            self._backend.cache_restored_head(log_id, head)
+            self._shared.cache_restored_head(log_id, head)
 
     async def _restored_head(
         self, log_id: LogId, record: Conversation, entries: Sequence[Entry], before: Head
@@ -165,13 +165,13 @@ class SealedLogs(SealedReads):
             head = head_of(
                 [*listed, *new], revision=revision, changed=before.changed, generation=before.generation
             )
-        return head.truncated(self._backend.max_messages)
+        return head.truncated(self._shared.max_messages)
 
     # Inside
 
     def _with_ids(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Give every message an id if a turn may be sent twice because its answer was lost."""
-        if not self._backend.spools:
+        if not self._shared.spools:
             return messages
         return [
             message if message.message_id is not None else replace(message, message_id=MARK + new_id())
@@ -182,7 +182,7 @@ class SealedLogs(SealedReads):
         self, log_id: LogId, turn: Turn, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
         """Store the turn; return the result with decrypted entries."""
-        keys = self._keyring.cached(self._owner) if self._backend.log(log_id).end is not None else None
+        keys = self._keyring.cached(self._owner) if self._shared.log(log_id).end is not None else None
         if keys is None:
             keys = await self._keys_to_write(log_id)
         done = await self._stored(log_id, turn, keys, expected_revision, afresh=afresh)
@@ -206,14 +206,14 @@ class SealedLogs(SealedReads):
                 else:
                     done = await self._store(log_id, turn, keys, expected_revision, afresh=afresh)
             except RevisionConflict as conflict:
-                self._backend.log(log_id).end = None
+                self._shared.log(log_id).end = None
                 if expected_revision is not None and conflict.actual != expected_revision:
                     raise
             except TurnPartlyStored:
                 known |= await self._known_of(log_id, turn, keys, afresh=afresh)
                 turn = turn.without(known.keys())
             except StoreUnavailable:
-                self._backend.log(log_id).end = None
+                self._shared.log(log_id).end = None
                 if away or afresh or not self.inner.degraded:
                     raise
             except MessageConflict as conflict:
@@ -227,18 +227,18 @@ class SealedLogs(SealedReads):
         self, log_id: LogId, turn: Turn, keys: DataKeys, expected_revision: int | None
     ) -> Appended:
         """Store the turn in the spool while the store is unavailable: bound to its time, not to a place."""
-        end = self._backend.log(log_id).end or await self._end_of(log_id)
+        end = self._shared.log(log_id).end or await self._end_of(log_id)
         times = self._times(turn, None if end is None else end.last_message_at)
         sealed = sealed_turn(log_id, keys, turn, times, [None] * len(times))
         done = await self.inner.append(log_id.conversation_id, sealed, expected_revision=expected_revision)
-        self._backend.log(log_id).end = None
+        self._shared.log(log_id).end = None
         return done
 
     async def _store(
         self, log_id: LogId, turn: Turn, keys: DataKeys, expected_revision: int | None, *, afresh: bool
     ) -> Appended:
         """Seal the turn for the end of the log, and store it if that is still the end."""
-        cached = self._backend.log(log_id)
+        cached = self._shared.log(log_id)
         end = cached.end
         if end is None or (expected_revision is not None and end.revision != expected_revision):
             end = await self._end(log_id, expected_revision)
@@ -254,7 +254,7 @@ class SealedLogs(SealedReads):
         else:
             positions = [Position(at, first + number) for number, at in enumerate(micros)]
             head = await self._with_late(log_id, end, before, positions)
-        head = head.truncated(self._backend.max_messages)
+        head = head.truncated(self._shared.max_messages)
         places = [Place(first + number, revision, head.generation) for number in range(len(micros))]
         sealed = sealed_turn(log_id, keys, turn, times, places)
         text = seal_head(head, keys.current, log_id)
@@ -320,7 +320,7 @@ class SealedLogs(SealedReads):
         )
 
     async def _end(self, log_id: LogId, expected_revision: int | None) -> LogEnd:
-        cached = self._backend.log(log_id)
+        cached = self._shared.log(log_id)
         end = cached.end
         if end is None or (expected_revision is not None and end.revision != expected_revision):
             end = await self._log.log_end(log_id.conversation_id)
@@ -331,7 +331,7 @@ class SealedLogs(SealedReads):
 
     async def _known_of(self, log_id: LogId, turn: Turn, keys: DataKeys, *, afresh: bool) -> dict[str, Entry]:
         """Return the stored entries with ids of this turn. Raise `MessageConflict` if the content differs."""
-        self._backend.log(log_id).end = None
+        self._shared.log(log_id).end = None
         known: dict[str, Entry] = {}
         first: dict[str, Message] = {}
         for message in turn.messages:

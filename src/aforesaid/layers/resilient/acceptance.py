@@ -7,7 +7,7 @@ spool, and applies it to the view once it is durable.
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -28,15 +28,12 @@ from aforesaid.layers.resilient.operations import (
     turn_added,
 )
 from aforesaid.layers.resilient.spool import Ref
+from aforesaid.layers.resilient.state import ResilientState
 from aforesaid.model.conversations import Changes, Conversation, check_revision, stamp_for
 from aforesaid.model.ids import MARK, new_id, parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, split_known
 from aforesaid.stores.owner_data import OwnerData
-
-if TYPE_CHECKING:
-    from aforesaid.layers.resilient.backend import ResilientBackend
-
 
 # Generate ids for messages without one, so that a retried turn is stored once.
 #
@@ -90,8 +87,8 @@ T = TypeVar("T")
 class Acceptance:
     """The writes of one owner. `now` returns the store's time."""
 
-    def __init__(self, backend: "ResilientBackend", now: Callable[[], datetime]) -> None:
-        self._backend = backend
+    def __init__(self, state: ResilientState, now: Callable[[], datetime]) -> None:
+        self._state = state
         self._now = now
 
     async def create(self, queue: OwnerQueue, conversation: Conversation) -> Conversation:
@@ -120,7 +117,7 @@ class Acceptance:
                 session_id, now=self._now(), active_since=active_since
             )
             if bound is not None:
-                self._backend.note_degraded()
+                self._state.note_degraded()
                 return bound
             resumed = await self._accept(
                 queue,
@@ -166,7 +163,7 @@ class Acceptance:
             # The turn is sealed for a place that another process may take. The encrypted layer seals it
             # again.
             raise StoreUnavailable(
-                f"conversation {conversation_id} cannot be written to: {self._backend.degraded_reason}"
+                f"conversation {conversation_id} cannot be written to: {self._state.degraded_reason}"
             )
         view, now = queue.view, self._now()
         log = view.owner_data.logs.get(conversation_id)
@@ -174,7 +171,7 @@ class Acceptance:
         packed = _with_times(turn, stamp_for(None if log is None else log.record.last_message_at, now=now))
         if expected_revision is not None and conversation_id not in view.ends:
             raise StoreUnavailable(
-                f"the end of conversation {conversation_id} is not known: {self._backend.degraded_reason}"
+                f"the end of conversation {conversation_id} is not known: {self._state.degraded_reason}"
             )
         # The conversation may exist without having been read here. The store decides on replay.
         view.assume(conversation_id, now=now)
@@ -200,10 +197,10 @@ class Acceptance:
         The queue stays until then, also when the caller is cancelled: the operation may still reach the disk,
         and later operations must follow it.
         """
-        backend, at = self._backend, self._now()
-        if backend.spool is None:
+        state, at = self._state, self._now()
+        if state.spool is None:
             raise StoreClosed
-        backend.note_degraded()
+        state.note_degraded()
         operation = Operation(owner=queue.owner, at=at, action=action)
         if operation.conversation_id is not None:
             changed = parse_uuid(operation.conversation_id, field="conversation_id")
@@ -217,18 +214,18 @@ class Acceptance:
                 with reservation:
                     return None if ref is None else self._enqueue(queue, ref, at, apply)
             finally:
-                backend.remove_if_empty(queue)
+                state.remove_if_empty(queue)
 
         reservation.enter_context(queue.reserved())
-        return cast(T, await backend.spool.write(payload, on_durable))
+        return cast(T, await state.spool.write(payload, on_durable))
 
     def _enqueue(
         self, queue: OwnerQueue, ref: Ref, at: datetime, apply: Callable[[OwnerData, datetime], T]
     ) -> T:
         ref.at = at
         queue.add(ref)
-        self._backend.accepted.add()
-        self._backend.wake()
+        self._state.accepted.add()
+        self._state.wake()
         return apply(queue.view.owner_data, at)
 
     def _require(self, view: View, conversation_id: str) -> None:
@@ -237,7 +234,7 @@ class Acceptance:
         known = parse_uuid(conversation_id, field="conversation_id")
         if not view.has_log(known):
             raise StoreUnavailable(
-                f"conversation {known} is not in the last known state: {self._backend.degraded_reason}"
+                f"conversation {known} is not in the last known state: {self._state.degraded_reason}"
             )
         if view.owner_data.get(known, now=self._now()) is None:
             raise ConversationNotFound(conversation_id)

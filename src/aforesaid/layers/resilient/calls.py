@@ -9,7 +9,7 @@ write ──► the store, with retries
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aforesaid._internal.tasks import promptly_within
 from aforesaid.errors import ConversationNotFound, StoreUnavailable
@@ -17,10 +17,8 @@ from aforesaid.layers.resilient.connection import RetryPolicy, is_transient
 from aforesaid.layers.resilient.last_known_state import LastKnownState, Subject, View
 from aforesaid.layers.resilient.operations import OwnerQueue
 from aforesaid.layers.resilient.replay import settle
+from aforesaid.layers.resilient.state import ResilientState
 from aforesaid.model.ids import parse_uuid
-
-if TYPE_CHECKING:
-    from aforesaid.layers.resilient.backend import ResilientBackend
 
 T = TypeVar("T")
 
@@ -31,8 +29,8 @@ LARGE = 1000
 class OwnerCalls:
     """The calls of one owner's store."""
 
-    def __init__(self, backend: "ResilientBackend", owner: str) -> None:
-        self._backend = backend
+    def __init__(self, state: ResilientState, owner: str) -> None:
+        self._state = state
         self._owner = owner
         self.is_authoritative = False
         """Whether calls are for operations on all data: without fallback and spool."""
@@ -45,7 +43,7 @@ class OwnerCalls:
 
     @property
     def last_known(self) -> LastKnownState:
-        return self._backend.last_known
+        return self._state.last_known
 
     # Reading
 
@@ -73,7 +71,7 @@ class OwnerCalls:
                 return session_id in view.owner_data.sessions
             return conversation_id is None or view.has_record(parse_id(conversation_id))
 
-        connection = self._backend.connection
+        connection = self._state.connection
         is_short = isinstance(size, int) and size < LARGE
         return await self.answer(
             self.remembering(call, remember, conversation_id),
@@ -96,46 +94,46 @@ class OwnerCalls:
 
         `conversation_id` is the subject of the read, if it has one.
         """
-        backend = self._backend
-        backend.check_open()
+        state = self._state
+        state.check_open()
         if self.is_authoritative:
             return await self._answer_authoritatively(call)
-        queue = backend.queues.get(self._owner)
+        queue = state.queues.get(self._owner)
         if queue is not None and conversation_id in queue.changed_conversations and not is_known(queue.view):
             # The store lacks accepted writes of this conversation, and the view does not know the rest.
-            await backend.catch_up(self._owner)
-            queue = backend.queues.get(self._owner)
+            await state.catch_up(self._owner)
+            queue = state.queues.get(self._owner)
             if queue is not None:
-                raise backend.unavailable()
+                raise state.unavailable()
         cause: StoreUnavailable | None = None
         # The store's answers are current for a conversation without accepted writes, even during a replay.
-        if backend.reachable and (
+        if state.reachable and (
             queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
         ):
             try:
-                return await backend.connection.attempt(call, retry or backend.connection.read_retry)
+                return await state.connection.attempt(call, retry or state.connection.read_retry)
             except StoreUnavailable as error:
-                if backend.fails_closed or not is_transient(error):
+                if state.fails_closed or not is_transient(error):
                     raise
                 cause = error
-        if backend.fails_closed:
-            raise backend.unavailable()
-        queue = backend.queues.get(self._owner)
+        if state.fails_closed:
+            raise state.unavailable()
+        queue = state.queues.get(self._owner)
         # A queue's view includes the accepted writes; it was copied from the last known state.
         view = self.last_known.view(self._owner) if queue is None else queue.view
         if not is_known(view):
-            raise backend.unavailable() from cause or backend.connection.cause
-        backend.note_degraded()
+            raise state.unavailable() from cause or state.connection.cause
+        state.note_degraded()
         return answer_from(view)
 
     async def _answer_authoritatively(self, call: Callable[[], Awaitable[T]]) -> T:
         """Return the store's own answer, which includes every acknowledged write of the owner, or raise."""
-        backend = self._backend
-        if not backend.reachable:
-            raise backend.unavailable()
-        if self._owner in backend.queues:
-            await settle(backend, self._owner)
-        return await backend.connection.attempt(call, backend.connection.long_read_retry)
+        state = self._state
+        if not state.reachable:
+            raise state.unavailable()
+        if self._owner in state.queues:
+            await settle(state, self._owner)
+        return await state.connection.attempt(call, state.connection.long_read_retry)
 
     async def read_from_store(self, call: Callable[[], Awaitable[T]]) -> T:
         """Read data that only the store has, or raise."""
@@ -143,10 +141,10 @@ class OwnerCalls:
 
     async def search(self, call: Callable[[], Awaitable[T]]) -> T:
         """Search the store's index. It lacks spooled turns, so an answer may be degraded."""
-        retry = self._backend.connection.search_retry
+        retry = self._state.connection.search_retry
         found: T = await self.answer(call, _not_known, lambda view: False, retry=retry)
-        if not self.is_authoritative and self._backend.degraded(self._owner):
-            self._backend.note_degraded()
+        if not self.is_authoritative and self._state.degraded(self._owner):
+            self._state.note_degraded()
         return found
 
     def remembering(
@@ -183,51 +181,51 @@ class OwnerCalls:
         call = self.remembering(call, remember, subject)
         if self.is_authoritative:
             return await self.write_through(call, repeat=True)
-        backend = self._backend
-        backend.check_open()
+        state = self._state
+        state.check_open()
         # A direct write would overtake the writes that wait in the queue.
-        while (queue := backend.queues.get(self._owner)) is not None:
+        while (queue := state.queues.get(self._owner)) is not None:
             await queue.pace()
             # The queue may have been drained and removed during the pause.
-            if backend.queues.get(self._owner) is queue:
+            if state.queues.get(self._owner) is queue:
                 return await self._accept_in(queue, accept)
-        if backend.reachable:
+        if state.reachable:
             try:
-                return await backend.connection.attempt(call, backend.connection.write_retry)
+                return await state.connection.attempt(call, state.connection.write_retry)
             except StoreUnavailable as error:
-                if backend.fails_closed or not is_transient(error):
+                if state.fails_closed or not is_transient(error):
                     raise
-        elif backend.fails_closed:
-            raise backend.unavailable()
+        elif state.fails_closed:
+            raise state.unavailable()
         # The attempts took seconds: the layer may have been closed, or another call has created the queue.
-        backend.check_open()
-        queue = backend.queues.get(self._owner)
+        state.check_open()
+        queue = state.queues.get(self._owner)
         if queue is None:
             view = self.last_known.view(self._owner).copy()
-            queue = backend.queues[self._owner] = OwnerQueue(self._owner, view)
+            queue = state.queues[self._owner] = OwnerQueue(self._owner, view)
         return await self._accept_in(queue, accept)
 
     async def write_through(self, call: Callable[[], Awaitable[T]], *, repeat: bool = False) -> T:
         """Write to the store, or raise: for writes that cannot be acknowledged during an outage. `repeat`
         allows retries, for idempotent writes."""
-        backend = self._backend
-        backend.check_open()
-        queue = backend.queues.get(self._owner)
+        state = self._state
+        state.check_open()
+        queue = state.queues.get(self._owner)
         # The store can decide only after it has all earlier writes. Wait for the replay, but not for long.
-        if queue is not None and backend.reachable:
+        if queue is not None and state.reachable:
             with suppress(TimeoutError):
-                await promptly_within(backend.resilience.write_deadline, queue.drained.wait())
-        if self._owner in backend.queues or not backend.reachable:
-            raise backend.unavailable()
-        retry = backend.connection.write_retry
-        return await backend.connection.attempt(call, retry if repeat else retry.once())
+                await promptly_within(state.resilience.write_deadline, queue.drained.wait())
+        if self._owner in state.queues or not state.reachable:
+            raise state.unavailable()
+        retry = state.connection.write_retry
+        return await state.connection.attempt(call, retry if repeat else retry.once())
 
     async def _accept_in(self, queue: OwnerQueue, accept: Callable[[OwnerQueue], Awaitable[T]]) -> T:
         try:
             with queue.reserved():
                 return await accept(queue)
         finally:
-            self._backend.remove_if_empty(queue)
+            self._state.remove_if_empty(queue)
 
 
 def parse_id(conversation_id: object) -> str:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from aforesaid.contracts import Appended, Document
 from aforesaid.errors import AforesaidError, StoreClosed, StoreDamaged, StoreError, StoreUnavailable
@@ -22,6 +21,7 @@ from aforesaid.layers.resilient.operations import (
     OwnerQueue,
     TurnAdded,
     apply,
+    concerns,
     decode,
     encode,
     is_refusal,
@@ -29,11 +29,9 @@ from aforesaid.layers.resilient.operations import (
     replay,
 )
 from aforesaid.layers.resilient.spool import Adopted, Ref, Spool
+from aforesaid.layers.resilient.state import ResilientState
 from aforesaid.model.conversations import Conversation
 from aforesaid.telemetry import event
-
-if TYPE_CHECKING:
-    from aforesaid.layers.resilient.backend import ResilientBackend
 
 log = logging.getLogger("aforesaid.resilient")
 
@@ -52,14 +50,14 @@ Waiting = tuple[Ref, Operation]
 class Replayer:
     """One replay of the owners' queues. It belongs to one event loop."""
 
-    def __init__(self, backend: "ResilientBackend") -> None:
-        self._backend = backend
-        self._queues = backend.queues
+    def __init__(self, state: ResilientState) -> None:
+        self._state = state
+        self._queues = state.queues
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     @property
     def _spool(self) -> Spool:
-        spool = self._backend.spool
+        spool = self._state.spool
         if spool is None:
             raise StoreClosed
         return spool
@@ -91,7 +89,7 @@ class Replayer:
         await self._spool.mark_done([ref])
 
     def _enqueue_adopted(self, adopted: Adopted) -> Adopted:
-        self._backend.damaged.add(adopted.damaged)
+        self._state.damaged.add(adopted.damaged)
         by_owner: dict[str, list[Waiting]] = {}
         for ref, payload in adopted.operations:
             try:
@@ -108,7 +106,7 @@ class Replayer:
     def _add(self, owner: str, waiting: Sequence[Waiting]) -> None:
         queue = self._queues.get(owner)
         if queue is None:
-            queue = self._queues[owner] = OwnerQueue(owner, self._backend.last_known.view(owner).copy())
+            queue = self._queues[owner] = OwnerQueue(owner, self._state.last_known.view(owner).copy())
         queue.add_adopted([ref for ref, _ in waiting])
         queue.changed_conversations |= {
             one.conversation_id for _, one in waiting if one.conversation_id is not None
@@ -123,7 +121,7 @@ class Replayer:
         read = list(zip(refs, payloads, strict=True))
         lost = [ref for ref, payload in read if payload is None]
         if lost:
-            self._backend.damaged.add(await self._spool.set_aside_damaged(lost))
+            self._state.damaged.add(await self._spool.set_aside_damaged(lost))
             queue.mark_stored(lost)
         return [(ref, decode(payload)) for ref, payload in read if payload is not None]
 
@@ -131,7 +129,7 @@ class Replayer:
 
     async def run(self) -> None:
         """Replay until the queues are empty or the store is unavailable. Raise the store's error."""
-        while self._queues and self._backend.reachable:
+        while self._queues and self._state.reachable:
             results = await asyncio.gather(
                 *(self._drain_exclusively(queue) for queue in list(self._queues.values())),
                 return_exceptions=True,
@@ -182,12 +180,12 @@ class Replayer:
                 queue.mark_stored([ref])
 
     async def _store_one(self, operation: Operation) -> None:
-        backend, owner = self._backend, operation.owner
-        store = backend.inner.of(owner)
-        turns = backend.wrap_for_replay(owner, store)
+        state, owner = self._state, operation.owner
+        store = state.inner.of(owner)
+        turns = state.wrap_for_replay(owner, store)
         try:
-            answer = await backend.connection.attempt(
-                lambda: replay(operation, store, turns), backend.connection.write_retry
+            answer = await state.connection.attempt(
+                lambda: replay(operation, store, turns), state.connection.write_retry
             )
         except AforesaidError as error:
             if not is_refusal(error):
@@ -197,8 +195,8 @@ class Replayer:
             self._on_stored(operation, answer)
 
     def _on_stored(self, operation: Operation, answer: Answer) -> None:
-        last_known = self._backend.last_known
-        self._backend.replayed.add()
+        last_known = self._state.last_known
+        self._state.replayed.add()
         if isinstance(answer, Document) and answer.conversation_id is None:
             last_known.document(operation.owner, answer)
         if isinstance(answer, Conversation):
@@ -208,17 +206,17 @@ class Replayer:
             last_known.add_turn(operation.owner, turn.conversation_id, turn.messages, answer)
 
     async def _set_aside(self, payload: bytes, error: AforesaidError) -> None:
-        backend = self._backend
-        now = backend.inner.of(PROBE_OWNER).now()
-        await asyncio.to_thread(dead_letters.add, backend.folder, payload, error, now=now)
-        backend.set_aside.add()
+        state = self._state
+        now = state.inner.of(PROBE_OWNER).now()
+        await asyncio.to_thread(dead_letters.add, state.folder, payload, error, now=now)
+        state.set_aside.add()
         header = read_header(payload)
         event(
             log,
             logging.ERROR,
             "dead_letter",
-            f"the store refused a spooled operation; it is a dead letter in {backend.folder}",
-            store=backend.name,
+            f"the store refused a spooled operation; it is a dead letter in {state.folder}",
+            store=state.name,
             error=type(error).__name__,
             conversation_id=header and header.conversation_id,
         )
@@ -240,7 +238,7 @@ def _accepted_at(waiting: Waiting) -> datetime:
 # Waiting for the replay
 
 
-async def settle(backend: "ResilientBackend", owner: str | None = None) -> None:
+async def settle(state: ResilientState, owner: str | None = None) -> None:
     """Return once the store has every acknowledged write of the owner, or of all owners: the precondition of
     an operation on all data.
 
@@ -253,56 +251,118 @@ async def settle(backend: "ResilientBackend", owner: str | None = None) -> None:
     Raise `StoreUnavailable` when the store is unavailable, or when `Resilience.settle_deadline` passes
     first.
     """
-    backend.check_open()
-    if not backend.reachable:
-        raise backend.unavailable()
-    deadline = backend.resilience.settle_deadline
+    state.check_open()
+    if not state.reachable:
+        raise state.unavailable()
+    deadline = state.resilience.settle_deadline
     try:
         async with asyncio.timeout(deadline) as waiting:
-            await _settle(backend, owner)
+            await _settle(state, owner)
     except TimeoutError:
         if not waiting.expired():
             raise
         raise StoreUnavailable(
-            f"{backend.name} lacks writes that were acknowledged while it was unavailable, and did not get "
+            f"{state.name} lacks writes that were acknowledged while it was unavailable, and did not get "
             f"all of them within {deadline:g} s; this operation needs all data and changed nothing: try again"
         ) from None
 
 
-async def _settle(backend: "ResilientBackend", owner: str | None) -> None:
+async def _settle(state: ResilientState, owner: str | None) -> None:
     while True:
-        await _adopt(backend)
-        while (queue := _next_queue(backend, owner)) is not None:
-            await _wait_briefly(backend, queue)
-        pending = await backend.pending_owners()
+        await _adopt(state)
+        while (queue := _next_queue(state, owner)) is not None:
+            await _wait_briefly(state, queue)
+        pending = await state.pending_owners()
         if not (pending if owner is None else owner in pending):
             return
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _adopt(backend: "ResilientBackend") -> None:
+async def _adopt(state: ResilientState) -> None:
     try:
-        await backend.adopt()
+        await adopt(state)
     except StoreError as error:
         raise StoreUnavailable(
-            f"the spool of an earlier process cannot be read, so {backend.name} may lack data; this "
+            f"the spool of an earlier process cannot be read, so {state.name} may lack data; this "
             f"operation needs all data and changed nothing: {error}"
         ) from error
 
 
-def _next_queue(backend: "ResilientBackend", owner: str | None) -> OwnerQueue | None:
+def _next_queue(state: ResilientState, owner: str | None) -> OwnerQueue | None:
     if owner is not None:
-        return backend.queues.get(owner)
-    return next(iter(backend.queues.values()), None)
+        return state.queues.get(owner)
+    return next(iter(state.queues.values()), None)
 
 
-async def _wait_briefly(backend: "ResilientBackend", queue: OwnerQueue) -> None:
+async def _wait_briefly(state: ResilientState, queue: OwnerQueue) -> None:
     """Wait for the queue for one poll interval, because the store may become unavailable again."""
-    if not backend.reachable:
-        raise backend.unavailable()
-    await backend.start_replay()
+    if not state.reachable:
+        raise state.unavailable()
+    await _start_replay(state)
     try:
         async with asyncio.timeout(POLL_SECONDS):
             await queue.drained.wait()
     except TimeoutError:
         return
+
+
+async def adopt(state: ResilientState) -> int:
+    """Adopt the spools of ended processes; return the number of operations.
+
+    The error of a spool that cannot be read is raised after the others were adopted.
+    """
+    if state.spool is None:
+        return 0
+    try:
+        return await Replayer(state).adopt()
+    finally:
+        if state.queues:
+            state.wake()
+
+
+async def _start_replay(state: ResilientState) -> None:
+    """Wake the background task to replay the queues. Without a background task, replay them here."""
+    if not state.has_background:
+        await Replayer(state).run()
+    else:
+        state.wake()
+
+
+# Removal
+
+
+async def forget(
+    state: ResilientState, owner: str, conversation_id: str | None = None, *, until: datetime | None = None
+) -> dict[str, int]:
+    """Remove the layer's own copies of an owner's data, or of one conversation: spooled operations, dead
+    letters and last known state. Return their number by kind.
+
+    With `until`, operations that were accepted later stay. Removed operations are not stored.
+    """
+    state.check_open()
+    await adopt(state)  # otherwise the spool of an ended process would restore the data later
+    known = state.last_known
+    copies = known.forget(owner) if conversation_id is None else known.drop(owner, conversation_id)
+    spooled = await _forget_spooled(state, owner, conversation_id, until)
+    letters = await asyncio.to_thread(dead_letters.remove, state.folder, owner, conversation_id, until)
+    return {"spool_entries": len(spooled), "dead_letters": letters, "cached_copies": copies}
+
+
+async def _forget_spooled(
+    state: ResilientState, owner: str, conversation_id: str | None, until: datetime | None
+) -> list[Ref]:
+    spool, queue = state.spool, state.queues.get(owner)
+    if spool is None or not spool.size:
+        return []
+
+    def matches(payload: bytes) -> bool:
+        return concerns(payload, owner, conversation_id, until=until)
+
+    if queue is None:
+        return await spool.forget(matches)
+    async with queue.replay_lock:
+        removed = await spool.forget(matches)
+        queue.drop(removed)
+        queue.view.forget(conversation_id, until)
+    state.remove_if_empty(queue)
+    return removed

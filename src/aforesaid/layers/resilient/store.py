@@ -6,7 +6,7 @@ accepted operation during an outage.
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -38,12 +38,10 @@ from aforesaid.layers.resilient.acceptance import (
 )
 from aforesaid.layers.resilient.calls import LARGE, OwnerCalls, parse_id
 from aforesaid.layers.resilient.last_known_state import View
-from aforesaid.layers.resilient.replay import settle
+from aforesaid.layers.resilient.replay import forget, settle
+from aforesaid.layers.resilient.state import ResilientState
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
-
-if TYPE_CHECKING:
-    from aforesaid.layers.resilient.backend import ResilientBackend
 
 
 class ResilientStore(StoreWrapper):
@@ -53,21 +51,21 @@ class ResilientStore(StoreWrapper):
     # A snapshot cannot come from the last known state, but a context must.
     hides = (SnapshotReader,)
 
-    def __init__(self, backend: "ResilientBackend", owner: str, inner: ConversationStore) -> None:
+    def __init__(self, state: ResilientState, owner: str, inner: ConversationStore) -> None:
         super().__init__(inner)
-        self._backend = backend
+        self._state = state
         self._owner = owner
-        self._last_known = backend.last_known
-        self._calls = OwnerCalls(backend, owner)
-        self._acceptance = Acceptance(backend, inner.now)
+        self._last_known = state.last_known
+        self._calls = OwnerCalls(state, owner)
+        self._acceptance = Acceptance(state, inner.now)
 
     @property
     def degraded(self) -> bool:
         """Whether an answer now would come from the last known state, or lack spooled turns."""
-        return not self._calls.is_authoritative and self._backend.degraded(self._owner)
+        return not self._calls.is_authoritative and self._state.degraded(self._owner)
 
     async def authoritative(self) -> Self:
-        await settle(self._backend, self._owner)
+        await settle(self._state, self._owner)
         view = await super().authoritative()
         view._calls = self._calls.authoritative()
         return view
@@ -115,7 +113,7 @@ class ResilientStore(StoreWrapper):
         )
 
     async def find(self, query: Query) -> Page:
-        await self._backend.catch_up(self._owner)
+        await self._state.catch_up(self._owner)
         return await self._calls.read(
             lambda: self.inner.find(query),
             lambda view: replace(view.owner_data.find(query, now=self.now()), degraded=True),
@@ -129,7 +127,7 @@ class ResilientStore(StoreWrapper):
         )
         conversation_id = parse_id(conversation_id)
         if expected_revision is None:
-            await self._backend.forget(self._owner, conversation_id)
+            await forget(self._state, self._owner, conversation_id)
         else:
             # Keep turns that were accepted meanwhile: the caller has not read them and does not delete them.
             self._last_known.drop(self._owner, conversation_id)
@@ -195,7 +193,7 @@ class ResilientStore(StoreWrapper):
         def call() -> Awaitable[Appended]:
             return self.inner.append(conversation_id, turn, expected_revision=expected_revision)
 
-        if expected_revision is None or self._backend.sealed:
+        if expected_revision is None or self._state.sealed:
             done = await self._calls.write(
                 call,
                 lambda queue: self._acceptance.append(queue, conversation_id, turn, expected_revision),
@@ -396,7 +394,7 @@ class ResilientStore(StoreWrapper):
 
     async def clear(self) -> Tally:
         gone = await self._calls.write_through(self.inner.clear, repeat=True)
-        await self._backend.forget(self._owner)
+        await forget(self._state, self._owner)
         return gone
 
     async def tally(self, conversation_id: str | None = None) -> Tally:

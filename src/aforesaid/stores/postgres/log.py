@@ -32,7 +32,8 @@ from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.stores.postgres import rows
-from aforesaid.stores.postgres.connections import Connection, OwnerConnection, revision_conflict
+from aforesaid.stores.postgres.connections import Connection
+from aforesaid.stores.postgres.database import OwnerConnection, revision_conflict
 from aforesaid.stores.postgres.rows import key_of
 from aforesaid.stores.postgres.search import SearchIndex, counted_values, index_values
 

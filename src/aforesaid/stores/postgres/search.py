@@ -9,7 +9,7 @@ from hashlib import sha256
 from itertools import accumulate
 from math import isfinite, log
 from struct import unpack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from psycopg.rows import tuple_row
@@ -23,10 +23,7 @@ from aforesaid.search.ranking import LENGTH, SATURATION
 from aforesaid.search.vectors import KIND_PREFIX, Block
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import SQL, Connection, execute_for
-
-if TYPE_CHECKING:
-    from aforesaid.stores.postgres.backend import PostgresBackend
-
+from aforesaid.stores.postgres.database import Database
 
 # Index terms, and the choice of terms that select candidates. Pure functions.
 #
@@ -167,8 +164,8 @@ LARGE_TURN = 50_000
 class SearchIndex:
     """The search index of one owner."""
 
-    def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
-        self._backend = backend
+    def __init__(self, database: Database, name: str, owner: str) -> None:
+        self._database = database
         self._name = name
         self._owner = owner
         self._prefix = term_prefix(owner)
@@ -197,7 +194,7 @@ class SearchIndex:
     ) -> Matches | None:
         """Return the matches in one snapshot; None if messages wait to be indexed."""
         parameters = {"name": self._name, "owner": self._owner, "now": now, "terms": wanted}
-        async with self._backend.connection() as connection, connection.transaction():
+        async with self._database.connection() as connection, connection.transaction():
             await connection.execute(SQL["use_one_snapshot"])
             (known,) = await _fetch(connection, "term_frequencies", parameters)
             messages, total, frequencies, expired, waiting = known
@@ -228,13 +225,13 @@ class SearchIndex:
     async def _catch_up(self) -> None:
         """Index the waiting messages."""
         parameters = {"owner": self._owner, "limit": BATCH}
-        while waiting := await self._backend.run_for(self._name, ("unindexed_conversations", parameters)):
+        while waiting := await self._database.run_for(self._name, ("unindexed_conversations", parameters)):
             for (conversation_id,) in waiting:
                 await self._catch_up_with(conversation_id)
 
     async def _catch_up_with(self, conversation_id: str) -> None:
         named = {"owner": self._owner, "id": conversation_id, "limit": BATCH}
-        async with self._backend.connection() as connection, connection.transaction():
+        async with self._database.connection() as connection, connection.transaction():
             # Lock the record before its messages, as turns do, to avoid deadlocks.
             await execute_for(connection, self._name, ("lock_conversation", named))
             while found := await execute_for(connection, self._name, ("unindexed_messages", named)):
@@ -299,8 +296,8 @@ _decoder = msgspec.msgpack.Decoder(Block)
 class VectorSearch:
     """Vector search in one owner's messages."""
 
-    def __init__(self, backend: "PostgresBackend", name: str, owner: str) -> None:
-        self._backend = backend
+    def __init__(self, database: Database, name: str, owner: str) -> None:
+        self._database = database
         self._name = name
         self._owner = owner
 
@@ -315,7 +312,7 @@ class VectorSearch:
         while await self._unpack_some(kind):
             pass
         parameters = {"name": self._name, "kind": kind, "dimension": len(vector), "vector": _text(vector)}
-        found = await self._backend.run(
+        found = await self._database.run(
             "nearest", owned | parameters | {"around": None if around is None else _text(around)}
         )
         return [_nearby(row) for row in found]
@@ -323,7 +320,7 @@ class VectorSearch:
     async def _unpack_some(self, kind: str) -> int:
         """Unpack the vectors of some documents into rows; return the number of documents."""
         named = {"owner": self._owner, "kind": kind}
-        async with self._backend.connection() as connection, connection.transaction():
+        async with self._database.connection() as connection, connection.transaction():
             packed = ("packed_vectors", named | {"limit": VECTOR_BATCH})
             found = await execute_for(connection, self._name, packed)
             # A batch contains thousands of vectors: too much work for the event loop.

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from psycopg import Rollback
 
@@ -34,13 +33,11 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores.postgres import rows
-from aforesaid.stores.postgres.connections import Connection, OwnerConnection, revision_conflict
+from aforesaid.stores.postgres.connections import Connection
+from aforesaid.stores.postgres.database import Database, OwnerConnection, revision_conflict
 from aforesaid.stores.postgres.documents import Documents
 from aforesaid.stores.postgres.log import Log
 from aforesaid.stores.postgres.search import SearchIndex, VectorSearch
-
-if TYPE_CHECKING:
-    from aforesaid.stores.postgres.backend import PostgresBackend
 
 PURGE_BATCH = 100
 
@@ -48,10 +45,10 @@ PURGE_BATCH = 100
 class PostgresStore(DocumentChecks):
     """One owner's conversations in the database."""
 
-    def __init__(self, backend: "PostgresBackend", owner: str) -> None:
-        self._backend = backend
-        self._connection = connection = OwnerConnection(backend, owner)
-        self._index = SearchIndex(backend, owner, connection.key)
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
+        self._connection = connection = OwnerConnection(database, owner)
+        self._index = SearchIndex(database, owner, connection.key)
         self._log = Log(connection, self._index)
 
     @property
@@ -203,11 +200,11 @@ class PostgresStore(DocumentChecks):
     async def nearest(
         self, model: str, vector: Sequence[float], *, limit: int, around: Sequence[float] | None = None
     ) -> list[VectorMatch] | None:
-        """See `contracts.VectorSearchable`. Needs pgvector; see `backend.abilities`."""
+        """See `contracts.VectorSearchable`. Needs pgvector; see `Database.abilities`."""
         check_count(limit, field="limit", least=0)
-        if not self._backend.abilities.vectors:
+        if not self._database.abilities.vectors:
             return None
-        nearness = VectorSearch(self._backend, self._connection.name, self._connection.key)
+        nearness = VectorSearch(self._database, self._connection.name, self._connection.key)
         return await nearness.nearest(model, vector, around, self._connection.owned() | {"limit": limit})
 
     # Documents
@@ -287,7 +284,7 @@ class PostgresStore(DocumentChecks):
             found = await self._connection.run(("revisions", values))
             return {row[0]: row[1] for row in found}
 
-        return self._backend.listener.watch(self._connection.key, wanted, revisions)
+        return self._database.listener.watch(self._connection.key, wanted, revisions)
 
     def _documents(self, conversation_id: str | None) -> Documents:
         """Return the documents of a conversation or of the owner."""

@@ -21,7 +21,13 @@ from aforesaid.stores.redis.connections import (
     connections_of,
     parse_info,
 )
-from aforesaid.stores.redis.owner_connection import DEFAULT_PREFIX, format_key, owners_key, parse_prefix
+from aforesaid.stores.redis.owner_connection import (
+    DEFAULT_PREFIX,
+    OwnerConnection,
+    format_key,
+    owners_key,
+    parse_prefix,
+)
 from aforesaid.stores.redis.store import RedisStore
 
 # Remove deleted text from the server's files, if the server allows it.
@@ -225,7 +231,10 @@ class RedisBackend(Backend):
     # Owners
 
     def of(self, owner: str) -> RedisStore:
-        return RedisStore(self, parse_name(owner, field="owner"))
+        name = parse_name(owner, field="owner")
+        return RedisStore(
+            OwnerConnection(name, prefix=self.prefix, clock=self.clock, connections=lambda: self.connections)
+        )
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         async for batch in self._owner_batches():

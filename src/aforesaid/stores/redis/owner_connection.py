@@ -2,22 +2,18 @@
 
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aforesaid.contracts import split_head
 from aforesaid.errors import ConversationNotFound, InvalidSetting, RevisionConflict, shown
+from aforesaid.model.clock import Clock
 from aforesaid.model.conversations import is_expired
 from aforesaid.stores.redis import values
+from aforesaid.stores.redis.connections import Connections
 from aforesaid.stores.redis.scripts import CONVERSATION_SCRIPTS, OWNER_DOCUMENT_SCRIPTS, OWNER_SCRIPTS
 from aforesaid.stores.redis.values import Stored
-
-if TYPE_CHECKING:
-    from aforesaid.stores.redis.backend import RedisBackend
-    from aforesaid.stores.redis.connections import Connections
-
 
 # Key names. They contain hashes instead of names chosen by callers.
 #
@@ -91,22 +87,22 @@ def parse_prefix(prefix: object) -> str:
 class OwnerConnection:
     """Runs commands and scripts on one owner's keys."""
 
-    def __init__(self, backend: "RedisBackend", owner: str) -> None:
-        self._backend = backend
+    def __init__(
+        self, owner: str, *, prefix: str, clock: Clock, connections: Callable[[], Connections]
+    ) -> None:
         self.owner = owner
-        self.keys = OwnerKeys(backend.prefix, owner)
+        self.keys = OwnerKeys(prefix, owner)
+        self.now = clock
+        # A function, because a store may be created before its backend is opened.
+        self._connections = connections
 
     @property
-    def connections(self) -> "Connections":
-        # Looked up each time: a store may be created before its backend is opened.
-        return self._backend.connections
+    def connections(self) -> Connections:
+        return self._connections()
 
     @property
     def clustered(self) -> bool:
         return self.connections.clustered
-
-    def now(self) -> datetime:
-        return self._backend.clock()
 
     async def call(self, *command: Any) -> Any:
         """Send one command; return its reply."""

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,10 +22,6 @@ from aforesaid.stores.redis.conversation_index import ConversationIndex
 from aforesaid.stores.redis.log import Log
 from aforesaid.stores.redis.owner_connection import OwnerConnection
 from aforesaid.stores.redis.records import Documents, Records, Sessions, by_kind
-
-if TYPE_CHECKING:
-    from aforesaid.stores.redis.backend import RedisBackend
-
 
 # Watch changes: every script that changes a conversation publishes on its owner's channel.
 #
@@ -97,8 +92,8 @@ _PAYLOAD = re.compile(rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9]{0,
 class RedisStore(DocumentChecks):
     """One owner's conversations on the server."""
 
-    def __init__(self, backend: "RedisBackend", owner: str) -> None:
-        self._connection = connection = OwnerConnection(backend, owner)
+    def __init__(self, connection: OwnerConnection) -> None:
+        self._connection = connection
         self._keys = connection.keys
         self._index = ConversationIndex(connection)
         self._sessions = Sessions(connection)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -51,13 +51,11 @@ from aforesaid.stores._arguments import DocumentChecks
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
+from aforesaid.stores.sqlite.database import Database
 from aforesaid.stores.sqlite.logs import MAX_SHARED_TURN, Turn
 from aforesaid.stores.sqlite.rows import clear_batch, tally_of_conversation, tally_of_owner
 from aforesaid.stores.sqlite.search import index_again, matches, row_of, tag_of
 from aforesaid.stores.sqlite.snapshots import Documents, SnapshotQuery
-
-if TYPE_CHECKING:
-    from aforesaid.stores.sqlite.backend import SQLiteBackend
 
 SQL = queries(PACKAGE)
 
@@ -76,8 +74,8 @@ class _Found(NamedTuple):
 class SQLiteStore(DocumentChecks):
     """Route reads to the reader threads and writes to the writer thread."""
 
-    def __init__(self, backend: "SQLiteBackend", owner: str) -> None:
-        self._backend = backend
+    def __init__(self, database: Database, owner: str) -> None:
+        self._database = database
         self._owner = owner
         self._tag = tag_of(owner)
 
@@ -86,15 +84,15 @@ class SQLiteStore(DocumentChecks):
         return self._owner
 
     def now(self) -> datetime:
-        return self._backend.clock()
+        return self._database.clock()
 
     async def create(self, conversation: Conversation) -> Conversation:
-        await self._backend.writer.run(lambda db: self._create(db, conversation))
+        await self._database.writer.run(lambda db: self._create(db, conversation))
         return conversation
 
     async def get(self, conversation_id: str) -> Conversation | None:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        found = await self._backend.readers.run(lambda db: self._find(db, conversation_id))
+        found = await self._database.readers.run(lambda db: self._find(db, conversation_id))
         return found.record if found else None
 
     async def update(
@@ -109,11 +107,11 @@ class SQLiteStore(DocumentChecks):
             db.execute(SQL["update_conversation"], rows.metadata_values(record, found.key))
             return record
 
-        return await self._backend.writer.run(work)
+        return await self._database.writer.run(work)
 
     async def find(self, query: Query) -> Page:
         values = rows.query_values(self._owner, query, self.now())
-        found = await self._backend.readers.run(
+        found = await self._database.readers.run(
             lambda db: list(map(rows.conversation, db.execute(SQL["find_conversations"], values).fetchall()))
         )
         shown = found[: query.limit]
@@ -132,8 +130,8 @@ class SQLiteStore(DocumentChecks):
             db.execute(SQL["delete_conversation"], values)
             return removed
 
-        removed = await self._backend.writer.run(work)
-        await self._backend.clean_after_removal()
+        removed = await self._database.writer.run(work)
+        await self._database.clean_after_removal()
         return removed
 
     async def resume(
@@ -151,11 +149,11 @@ class SQLiteStore(DocumentChecks):
             db.execute(SQL["bind_session"], (self._owner, session_id, key))
             return fresh
 
-        return await self._backend.writer.run(work)
+        return await self._database.writer.run(work)
 
     async def session(self, session_id: str) -> Conversation | None:
         parse_name(session_id, field="session_id")
-        found = await self._backend.readers.run(lambda db: self._find_session(db, session_id))
+        found = await self._database.readers.run(lambda db: self._find_session(db, session_id))
         return found.record if found else None
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
@@ -166,11 +164,11 @@ class SQLiteStore(DocumentChecks):
             key = self._require(db, conversation_id).key
             db.execute(SQL["bind_session"], (self._owner, session_id, key))
 
-        await self._backend.writer.run(work)
+        await self._database.writer.run(work)
 
     async def unbind(self, session_id: str) -> None:
         values = (self._owner, parse_name(session_id, field="session_id"))
-        await self._backend.writer.run(lambda db: _run(db, "unbind_session", values))
+        await self._database.writer.run(lambda db: _run(db, "unbind_session", values))
 
     async def sessions(self, conversation_id: str) -> list[str]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -179,7 +177,7 @@ class SQLiteStore(DocumentChecks):
             key = self._require(db, conversation_id).key
             return sorted(session_id for (session_id,) in db.execute(SQL["get_sessions"], (key,)))
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -189,8 +187,8 @@ class SQLiteStore(DocumentChecks):
         bodies = [encode_message(message).decode() for message in messages]
         turn = Turn(self._owner, conversation_id, messages, bodies, expected_revision, *split_head(head))
         if 0 < len(messages) <= MAX_SHARED_TURN:
-            return await self._backend.writer.append(turn)
-        return await self._backend.writer.run(lambda db: self._backend.appender.append(db, turn))
+            return await self._database.writer.append(turn)
+        return await self._database.writer.run(lambda db: self._database.appender.append(db, turn))
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -200,15 +198,15 @@ class SQLiteStore(DocumentChecks):
         bodies = [encode_message(message).decode() for message in messages]
 
         def work(db: apsw.Connection) -> Appended:
-            log = self._backend.appender.log(db, self._owner, conversation_id)
+            log = self._database.appender.log(db, self._owner, conversation_id)
             check_revision(conversation_id, log.revision, expected_revision)
             log.clear()
             log.append(messages, bodies)
             check_not_partly_stored(conversation_id, head, new=len(log.new), known=len(log.known))
-            return self._backend.appender.finish(db, log, head)
+            return self._database.appender.finish(db, log, head)
 
-        rewritten = await self._backend.writer.run(work)
-        await self._backend.clean_after_removal()
+        rewritten = await self._database.writer.run(work)
+        await self._database.clean_after_removal()
         return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
@@ -233,7 +231,7 @@ class SQLiteStore(DocumentChecks):
         )
         # The cache of this moment: a removal replaces it, and a read that began before must not fill the new
         # one.
-        snapshots, now = self._backend.snapshots, to_micros(self.now())
+        snapshots, now = self._database.snapshots, to_micros(self.now())
 
         def work(db: apsw.Connection) -> LogSnapshot:
             snapshot = snapshots.read_snapshot(db, snapshot_query, now)
@@ -241,12 +239,12 @@ class SQLiteStore(DocumentChecks):
                 raise ConversationNotFound(snapshot_query.conversation_id)
             return snapshot
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         parse_name(message_id, field="message_id")
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        return await self._backend.readers.run(lambda db: self._entry(db, conversation_id, message_id))
+        return await self._database.readers.run(lambda db: self._entry(db, conversation_id, message_id))
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
@@ -270,8 +268,8 @@ class SQLiteStore(DocumentChecks):
                 db.execute(SQL["put_head"], (head, found.key))
             return entry
 
-        entry = await self._backend.writer.run(work)
-        await self._backend.clean_after_removal()
+        entry = await self._database.writer.run(work)
+        await self._database.clean_after_removal()
         return entry
 
     def _check_head(self, db: apsw.Connection, key: object, record: Conversation, seen: str | None) -> None:
@@ -283,7 +281,7 @@ class SQLiteStore(DocumentChecks):
         body = encode_message(entry.message).decode()
         db.execute(SQL["replace_message"], (entry.revision, body, key, *entry.position))
         # The trigger has removed the old words from the index.
-        if self._backend.indexer is not None:
+        if self._database.indexer is not None:
             (place,) = db.execute(SQL["message_key"], (key, *entry.position)).fetchall()
             row = row_of(self._tag, key, rows.count(place), *entry.position, body)
             index_again(db, row, body)
@@ -293,7 +291,7 @@ class SQLiteStore(DocumentChecks):
 
     async def log_end(self, conversation_id: str) -> LogEnd | None:
         values = self._named(parse_uuid(conversation_id, field="conversation_id"))
-        row = await self._backend.readers.run(
+        row = await self._database.readers.run(
             lambda db: db.execute(SQL["get_conversation"], values).fetchone()
         )
         return None if row is None else rows.log_end(row)
@@ -310,7 +308,7 @@ class SQLiteStore(DocumentChecks):
                 exchanged += db.changes()
             return exchanged
 
-        return await self._backend.writer.run(work)
+        return await self._database.writer.run(work)
 
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -319,7 +317,7 @@ class SQLiteStore(DocumentChecks):
             db.execute(SQL["exchange_head"], (new, self._require(db, conversation_id).key, old))
             return bool(db.changes())
 
-        return await self._backend.writer.run(work)
+        return await self._database.writer.run(work)
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, carried = entries_without_head(entries)
@@ -339,46 +337,46 @@ class SQLiteStore(DocumentChecks):
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
                     raise MessageConflict(record.id, str(message_id))
-            self._backend.wrote(len(new))
+            self._database.wrote(len(new))
             db.execute(SQL["skip_sequences"], (max(new, default=0), key))
             if head is not None:
                 db.execute(SQL["put_head"], (head, key))
 
-        await self._backend.writer.run(work)
+        await self._database.writer.run(work)
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         def work(db: apsw.Connection) -> Document:
             documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
             return documents.put(place, data, now=self.now(), expected=expected)
 
-        return await self._backend.writer.run(work)
+        return await self._database.writer.run(work)
 
     async def _get_document(self, place: Place) -> Document | None:
         def work(db: apsw.Connection) -> Document | None:
             return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     async def _list_documents(self, listing: Listing) -> list[Document]:
         def work(db: apsw.Connection) -> list[Document]:
             return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     async def _document_kinds(self, holder: str | None) -> list[str]:
         def work(db: apsw.Connection) -> list[str]:
             return Documents(db, self._owner, self._holder(db, holder)).kinds()
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     async def _delete_document(self, place: Place, expected: int | None) -> bool:
         def work(db: apsw.Connection) -> bool:
             documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
             return documents.delete(place, expected=expected)
 
-        was_there = await self._backend.writer.run(work)
+        was_there = await self._database.writer.run(work)
         if was_there:
-            await self._backend.clean_after_removal()
+            await self._database.clean_after_removal()
         return was_there
 
     async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
@@ -387,33 +385,33 @@ class SQLiteStore(DocumentChecks):
                 key = self._holder(db, place.conversation_id)
                 Documents(db, self._owner, key).restore(place, document)
 
-        await self._backend.writer.run(work)
+        await self._database.writer.run(work)
 
     async def purge_expired(self) -> int:
-        return await self._backend.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
+        return await self._database.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         values = (self._owner, to_micros(parse_moment(by, field="by")))
         check_count(limit, field="limit", least=0)
-        found = await self._backend.readers.run(
+        found = await self._database.readers.run(
             lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
         )
         return sorted(found, key=end_of)[:limit]
 
     async def clear(self) -> Tally:
         clear = partial(clear_batch, owner=self._owner, limit=CLEAR_BATCH)
-        removed = some = await self._backend.writer.run(clear)
+        removed = some = await self._database.writer.run(clear)
         while some.conversations:
-            some = await self._backend.writer.run(clear)
+            some = await self._database.writer.run(clear)
             removed += some
-        await self._backend.clean_after_removal()
+        await self._database.clean_after_removal()
         return removed
 
     async def tally(self, conversation_id: str | None = None) -> Tally:
         if conversation_id is None:
-            return await self._backend.readers.run(partial(tally_of_owner, owner=self._owner))
+            return await self._database.readers.run(partial(tally_of_owner, owner=self._owner))
         values = (self._owner, parse_uuid(conversation_id, field="conversation_id"))
-        return await self._backend.readers.run(lambda db: tally_of_conversation(db, *values))
+        return await self._database.readers.run(lambda db: tally_of_conversation(db, *values))
 
     async def _entries(self, conversation_id: str, sql: str, values: tuple[int, ...]) -> list[Entry]:
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
@@ -424,7 +422,7 @@ class SQLiteStore(DocumentChecks):
             found = db.execute(sql, (key, *values)).fetchall()
             return [rows.entry(conversation_id, row) for row in found]
 
-        return await self._backend.readers.run(work)
+        return await self._database.readers.run(work)
 
     def _key(self, db: apsw.Connection, conversation_id: str) -> int:
         (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
@@ -478,8 +476,8 @@ class SearchableSQLiteStore(SQLiteStore):
 
         # None: too many messages wait to be analysed during the search. Index them on the writer thread
         # first.
-        while (found := await self._backend.readers.run(work)) is None:
-            await self._backend.catch_up()
+        while (found := await self._database.readers.run(work)) is None:
+            await self._database.catch_up()
         return found
 
 
