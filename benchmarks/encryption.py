@@ -101,7 +101,7 @@ def _cooling(memory: aforesaid.Memory) -> Work:
         backend: Any = memory.backend
         while backend is not None:
             if isinstance(backend, EncryptedBackend):
-                backend.forget_owner("erin")
+                backend.shared.forget_owner("erin")
             elif isinstance(backend, SQLiteBackend):
                 backend.snapshots = SnapshotCache()
             backend = getattr(backend, "inner", None)

@@ -277,7 +277,7 @@ async def test_what_was_written_since_is_compared(store: PostgresStore) -> None:
 
 
 async def test_vectors_go_with_their_documents(store: PostgresStore, vector_url: str) -> None:
-    clock = store._backend.clock
+    clock = store._database.clock
     assert isinstance(clock, FixedClock)
     ids = [await said(store, 1) for _ in range(3)]
     brief = await said(store, 1, ttl=timedelta(hours=1))

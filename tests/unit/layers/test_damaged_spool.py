@@ -16,6 +16,7 @@ from aforesaid.errors import SpoolFull
 from aforesaid.layers.resilient import dead_letters
 from aforesaid.layers.resilient.dead_letters import spool_state
 from aforesaid.layers.resilient.operations import Operation, Unbound, encode
+from aforesaid.layers.resilient.replay import adopt, forget
 from aforesaid.layers.resilient.spool.files import SpoolFiles
 from aforesaid.layers.resilient.spool.frames import DONE, MAGIC, OPERATION, frame, numbers, scan
 from aforesaid.model.conversations import Conversation, started
@@ -239,7 +240,7 @@ async def test_erasing_finds_what_is_intact_and_names_what_is_damaged(world: Wor
     content = await asyncio.to_thread(path.read_bytes)
     await asyncio.to_thread(put, path, content.replace(b"sentence number 1", b"sentEnce number 1"))
     world.failing.up()
-    assert (await world.layer.forget("erin"))["spool_entries"] == 2
+    assert (await forget(world.layer, "erin"))["spool_entries"] == 2
     (remains,) = await world.layer.scrub("erin")
     assert ".damaged" in remains
     assert await world.back()
@@ -259,8 +260,8 @@ async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_d
     with monkeypatch.context() as patched:
         patched.setattr(dead_letters, "add", full)
         with pytest.raises(SpoolFull):
-            await world.layer.adopt()
-    await world.layer.adopt()
+            await adopt(world.layer)
+    await adopt(world.layer)
     assert (await world.layer.health()).dead_letters == 2
     assert not await asyncio.to_thread(lambda: list(world.folder.glob("*.spool")))
 
@@ -269,6 +270,6 @@ async def test_a_letter_without_an_owner_is_named_when_somebody_is_erased(world:
     left = SpoolFiles(world.folder, limit=LIMIT)
     await asyncio.to_thread(left.append, [b"not even \xff JSON"])
     await asyncio.to_thread(left.close)
-    await world.layer.adopt()
+    await adopt(world.layer)
     (remains,) = await world.layer.scrub("erin")
     assert dead_letters.NAME in remains

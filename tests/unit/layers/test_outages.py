@@ -22,6 +22,7 @@ from aforesaid.errors import (
     StoreUnavailable,
 )
 from aforesaid.layers.resilient import dead_letters, resilient
+from aforesaid.layers.resilient.replay import adopt, forget
 from aforesaid.layers.resilient.spool import files
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
 from aforesaid.model.ids import new_id
@@ -128,7 +129,7 @@ async def test_a_turn_with_half_a_surrogate_pair_holds_nobody_up(world: World) -
     await erin.append(hers.id, [user("half of one: \ud83d")])
     await erin.append(hers.id, [user("then another")])
     await bob.append(his.id, [user("of somebody else")])
-    assert (await world.layer.forget("bob"))["spool_entries"] == 1
+    assert (await forget(world.layer, "bob"))["spool_entries"] == 1
     assert await world.back()
     assert await said(world.memory.of("erin"), hers.id) == ["half of one: \ud83d", "then another"]
 
@@ -482,7 +483,7 @@ async def test_what_cannot_be_read_is_set_aside_and_the_rest_is_adopted(
     (line,) = (world.folder / dead_letters.NAME).read_text().splitlines()
     assert json.loads(line)["owner"] == owner
     assert "of a newer release" in line
-    assert (await world.layer.forget("carol"))["dead_letters"] == (owner is not None)
+    assert (await forget(world.layer, "carol"))["dead_letters"] == (owner is not None)
 
 
 async def test_an_adoption_whose_caller_was_cancelled_loses_nothing(world: World) -> None:
@@ -493,10 +494,10 @@ async def test_an_adoption_whose_caller_was_cancelled_loses_nothing(world: World
     await other.of("erin").append(record.id, [user("hello")])
     await other.close()
     await world.memory.open()
-    adopting = asyncio.create_task(world.layer.adopt())
+    adopting = asyncio.create_task(adopt(world.layer))
     await asyncio.sleep(0)
     adopting.cancel()
-    assert await world.layer.adopt() == 0
+    assert await adopt(world.layer) == 0
     assert world.layer.spool_depth == 1
     assert await world.back()
     assert await said(world.memory.of("erin"), record.id) == ["hello"]
@@ -646,11 +647,11 @@ async def test_forgetting_removes_every_trace_of_an_owner_from_the_disk(world: W
     await erin.append(hers.id, [user("a secret")])
     await erin.append(other.id, [user("a second one")])
     await ann.append(theirs.id, [user("not a word")])
-    assert (await world.layer.forget("erin", hers.id))["spool_entries"] == 1
+    assert (await forget(world.layer, "erin", hers.id))["spool_entries"] == 1
     content = b"".join(path.read_bytes() for path in world.folder.glob("*.spool"))
     assert b"a secret" not in content
     assert b"a second one" in content
-    assert (await world.layer.forget("erin"))["spool_entries"] == 1
+    assert (await forget(world.layer, "erin"))["spool_entries"] == 1
     content = b"".join(path.read_bytes() for path in world.folder.glob("*.spool"))
     assert b"second" not in content
     assert b"not a word" in content
@@ -668,7 +669,7 @@ async def test_forgetting_reaches_the_dead_letters(world: World) -> None:
     await world.memory.of("erin").delete(record.id)
     assert await world.back()
     assert await asyncio.to_thread(dead_letters.count, world.folder) == 1
-    assert (await world.layer.forget("erin"))["dead_letters"] == 1
+    assert (await forget(world.layer, "erin"))["dead_letters"] == 1
     assert await asyncio.to_thread(dead_letters.count, world.folder) == 0
 
 
@@ -678,7 +679,7 @@ async def test_forgetting_reaches_the_dead_letters_of_another_process(world: Wor
     world.failing.down()
     await world.layer.of("erin").append(new_id(), [user("lost cause")])
     assert await world.back()
-    assert (await other.forget("erin"))["dead_letters"] == 1
+    assert (await forget(other, "erin"))["dead_letters"] == 1
     assert await asyncio.to_thread(dead_letters.count, world.folder) == 0
 
 

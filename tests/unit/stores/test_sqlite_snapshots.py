@@ -17,7 +17,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.sqlite import SQLiteBackend
-from aforesaid.stores.sqlite.backend import READERS
+from aforesaid.stores.sqlite.database import READERS
 from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.store import SQLiteStore
 from aforesaid.telemetry import Telemetry

@@ -11,7 +11,7 @@ process, stale data are served at most:
 Concurrent misses of the same data share one load. Degraded answers are not cached, nor parts of a log that is
 still being restored.
 
-`memory` holds the data, `listener` watches for changes, `backend` and `store` are the layer.
+`memory` holds the data; `store` is the layer, with the listener that invalidates what other processes change.
 """
 
 from aforesaid.layers.cached.memory import Cache

@@ -8,13 +8,14 @@ conversation run one after the other.
 An entry that fails verification is returned as unreadable, with the reason; the others load. The layer does
 not forward the store's search index, which would hold ciphertext. It forwards all other capabilities.
 
-- `backend`: keys and caches that all stores share
-- `store`: one owner's store, made of `conversations`, `log_reads`, `log_writes` and `documents` over `base`
-- `entries`, `seals`, `records`, `heads`, `reconciliation`: pure functions that seal, open and compare values
-- `keyring`: the data keys; `rotation`, `verification`: maintenance of all logs
+- `base`: options, and the keys and caches that all stores share
+- `backend`: the backend and one owner's store, made of `log_reads`, `log_writes` and `documents`
+- `seals`, `records`, `heads`: pure functions that seal, open and compare values
+- `keyring`: the data keys; `rotation`: new keys for all logs, and their verification
 """
 
-from aforesaid.layers.encrypted.backend import EncryptedBackend, EncryptedStore, Encryption, encrypted
+from aforesaid.layers.encrypted.backend import EncryptedBackend, EncryptedStore, encrypted
+from aforesaid.layers.encrypted.base import Encryption
 from aforesaid.layers.encrypted.records import resealed
 
 __all__ = ["EncryptedBackend", "EncryptedStore", "Encryption", "encrypted", "resealed"]

@@ -190,13 +190,13 @@ class EncryptedBackend(BackendWrapper):
         self.encryption = encryption
         keys_in = encryption.keyring or inner
         self.keyring = Keyring(encryption.master, keys_in.of, before_first_key=self._verify_master_key)
-        self._shared = SharedState(inner, encryption, self.keyring)
+        self.shared = SharedState(inner, encryption, self.keyring)
         spooling = capability(inner, Spooling)
         if spooling is not None:
             spooling.replay_turns_through(self._replay_store)
 
     def _replay_store(self, owner: str, inner: ConversationStore) -> ReplayStore:
-        return ReplayStore(EncryptedStore(self._shared, owner, inner))
+        return ReplayStore(EncryptedStore(self.shared, owner, inner))
 
     async def open(self) -> None:
         warming = asyncio.ensure_future(asyncio.to_thread(warm))
@@ -248,7 +248,7 @@ class EncryptedBackend(BackendWrapper):
 
     def of(self, owner: str) -> EncryptedStore:
         inner = self.inner.of(owner)
-        return EncryptedStore(self._shared, parse_name(owner, field="owner"), inner)
+        return EncryptedStore(self.shared, parse_name(owner, field="owner"), inner)
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})

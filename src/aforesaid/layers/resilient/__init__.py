@@ -7,13 +7,13 @@
                │
                └──► last known state, which answers reads, marked as degraded
 
-- `backend`, `store`: the layer itself
+- `state`: what the parts share; `backend`, `store`: the layer itself
 - `calls`: the way of one call through this picture
-- `connection`, `breaker`: calls to the store
-- `acceptance`, `operations`, `spool/`, `owner_queues`: accepted writes, on disk and in memory
+- `connection`: calls to the store, with retries and the breaker
+- `acceptance`, `operations`, `spool/`: accepted writes, on disk and in memory
 - `replay`: from the spool to the store
 - `last_known_state`: answers during an outage
-- `dead_letters`, `inspect`: what an operator looks at
+- `dead_letters`: what an operator looks at
 """
 
 from aforesaid.layers.resilient.backend import ResilientBackend, resilient

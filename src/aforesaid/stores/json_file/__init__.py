@@ -1,10 +1,7 @@
 """The JSON file store: one human-readable document, for small amounts of data and one process.
 
 - `document` converts between text and data.
-- `files` replaces the file atomically.
-- `writer` is the thread that combines the jobs of many callers into one write.
-- `backend` opens the file and holds the data in memory.
-- `store` is one owner's view.
+- `backend` opens the file, holds the data in memory and combines the jobs of many callers into one write.
 
 The behaviour of the store is in `aforesaid.stores.owner_data`.
 """

@@ -1,10 +1,10 @@
 """The PostgreSQL store: one database, many services, rows protected by row-level security per owner.
 
-- `backend` opens the database; `connections` connects and translates the driver's errors; `schema` migrates.
-- `store` is one owner's part. It consists of `log` (with `turns`), `documents`, `search` (by `terms`) and
-  `vectors`, which share an `owner_connection`.
+- `database` is the open database with its pool; `connections` connects and translates the driver's errors.
+- `schema` migrates, detects optional extensions and distributes the tables with Citus.
+- `backend` serves all owners; `store` is one owner's part, made of `log`, `documents` and `search`, which
+  share an `OwnerConnection`.
 - `watch` reports changes; `rows` converts rows to values and back.
-- `extensions` detects optional extensions; `citus` distributes the tables.
 
 The SQL is in `.sql` files. Needs PostgreSQL 15 or later.
 

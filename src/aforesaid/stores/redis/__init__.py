@@ -1,9 +1,9 @@
 """The Redis store: one server or a cluster, shared by many processes and machines.
 
 - `backend` opens the server; `addresses` parses URLs and `connections` sends commands.
-- `store` is one owner's part. It consists of `records`, `log` (with `turns`), `sessions`, `documents`,
-  `watch` and `conversation_index`, which share an `owner_connection`.
-- `keys` names the keys, `values` encodes what they contain, `scripts` loads the scripts in `lua/`.
+- `store` is one owner's part. It consists of `records`, `log` and `conversation_index`, which share an
+  `owner_connection`, which also names the keys.
+- `values` encodes what the keys contain; `scripts` loads the scripts in `lua/`.
 
 `docs/stores/redis.md` describes the keys and the recovery after a crash between two of them.
 """

@@ -1,12 +1,12 @@
 """The SQLite store, the embedded default: one file, many tasks, many processes.
 
-- `backend` opens and closes the file and its threads.
+- `database` opens and closes the file and its threads; `backend` serves all owners.
 - `store` is one owner's view.
 - `workers` runs reads and commits writes on threads.
 - `logs` appends turns; `rows` converts rows to values and back.
 - `connections` opens and checks the file.
-- `search`, `search_index`: the full-text index.
-- `scrubbing`, `index_rewrite`: deleted text leaves the file.
+- `search` writes and reads the full-text index; `snapshots` reads what a context needs.
+- `scrubbing` removes deleted text from the file.
 
 The SQL is in `.sql` files.
 """

@@ -1,7 +1,6 @@
 """The SQLite backend: owners, sweeps, disk usage and scrubbing of one file."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import closing
 from datetime import datetime
@@ -26,13 +25,7 @@ from aforesaid.stores.sqlite.rows import names_text
 from aforesaid.stores.sqlite.store import SearchableSQLiteStore, SQLiteStore
 
 SQL = queries(PACKAGE)
-log = logging.getLogger("aforesaid.stores.sqlite")
-READERS = 4
-"""Reader threads. Reads are short; more threads would only wait for the interpreter lock."""
-PURGE_BATCH = 100
 OWNERS_BATCH = 500
-DELETION_MAX_STEPS = 64
-"""Steps of the index rewrite that a plain deletion waits for: 16 MB of index."""
 
 
 class SQLiteBackend(Database, Backend):
@@ -82,6 +75,6 @@ def _owners_after(db: apsw.Connection, *, last: str, ignored_kinds: Collection[s
 
 def _disk_usage(path: str) -> dict[str, int]:
     with translated(path), closing(connect(path, synchronous="normal")) as connection:
-        parts = {str(name): int(size) for name, size in connection.execute(queries(PACKAGE)["disk_usage"])}
+        parts = {str(name): int(size) for name, size in connection.execute(SQL["disk_usage"])}
         log = Path(f"{path}-wal")
         return {**parts, "write-ahead log": log.stat().st_size if log.exists() else 0}

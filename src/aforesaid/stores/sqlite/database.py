@@ -14,10 +14,8 @@ from aforesaid._internal.tasks import ended, to_the_end
 from aforesaid.contracts import Progress
 from aforesaid.errors import AforesaidError, InvalidInput, StoreClosed
 from aforesaid.model.clock import Clock, system_clock
-from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite.connections import (
     LOCK_TIMEOUT,
-    PACKAGE,
     SYNCHRONOUS,
     LockWait,
     OpenFiles,
@@ -49,12 +47,10 @@ from aforesaid.stores.sqlite.snapshots import SnapshotCache
 from aforesaid.stores.sqlite.workers import Readers, Writer
 from aforesaid.telemetry import describe
 
-SQL = queries(PACKAGE)
 log = logging.getLogger("aforesaid.stores.sqlite")
 READERS = 4
 """Reader threads. Reads are short; more threads would only wait for the interpreter lock."""
 PURGE_BATCH = 100
-OWNERS_BATCH = 500
 DELETION_MAX_STEPS = 64
 """Steps of the index rewrite that a plain deletion waits for: 16 MB of index."""
 

@@ -228,6 +228,17 @@ def document(listing: Listing, row: Row) -> Document:
     )
 
 
+def free_entries(
+    db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, EntryValues]
+) -> dict[int, EntryValues]:
+    """Return the entries with a free sequence. Usually all are new, and no query is needed."""
+    least = min(placed, default=next_sequence)
+    if least >= next_sequence:
+        return placed
+    taken = {sequence for (sequence,) in db.execute(SQL["sequences_from"], (key, least))}
+    return {sequence: values for sequence, values in placed.items() if sequence not in taken}
+
+
 # Count stored data, and data removed in the same transaction.
 
 

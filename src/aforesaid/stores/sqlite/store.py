@@ -332,7 +332,7 @@ class SQLiteStore(DocumentChecks):
             values = rows.conversation_values(self._owner, record)
             ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
             self._check_head(db, key, record, seen)
-            new = _free_entries(db, key, next_sequence, placed)
+            new = rows.free_entries(db, key, next_sequence, placed)
             for sequence, (message_id, *rest) in new.items():
                 db.execute(SQL["insert_message"], (key, rest[0], sequence, message_id, *rest[1:]))
                 if not db.changes():
@@ -483,17 +483,6 @@ class SearchableSQLiteStore(SQLiteStore):
 
 def _found(row: Sequence[Any] | None) -> _Found | None:
     return None if row is None else _Found(row[0], row[1], rows.conversation(row))
-
-
-def _free_entries(
-    db: apsw.Connection, key: Any, next_sequence: Any, placed: dict[int, rows.EntryValues]
-) -> dict[int, rows.EntryValues]:
-    """Return the entries with a free sequence. Usually all are new, and no query is needed."""
-    least = min(placed, default=next_sequence)
-    if least >= next_sequence:
-        return placed
-    taken = {sequence for (sequence,) in db.execute(SQL["sequences_from"], (key, least))}
-    return {sequence: values for sequence, values in placed.items() if sequence not in taken}
 
 
 def _still_active(record: Conversation, active_since: datetime | None) -> bool:
