@@ -181,7 +181,7 @@ MUTATIONS = [
         "contract/stores/test_redis.py",
     ),
     Mutation(
-        "stores/sqlite/backend.py",
+        "stores/sqlite/database.py",
         "while done == REINDEX_BATCH:",
         "while False:",
         "unit/stores/test_sqlite_search.py unit/search",
@@ -189,7 +189,7 @@ MUTATIONS = [
     Mutation("summaries/service.py", "until + AHEAD - start", "until - start", "unit/summaries"),
     Mutation("telemetry/exposition.py", 'if family.across == "max":', "if False:", "integration/telemetry"),
     Mutation("tokens/counters.py", "LOWEST <= correction <= HIGHEST", "True", "unit/tokens/test_estimate.py"),
-    Mutation("transfer/archive_files.py", "sha256_of(payload) != archive.sha256 or", "", "unit/retention"),
+    Mutation("transfer/archives/files.py", "sha256_of(payload) != archive.sha256 or", "", "unit/retention"),
     Mutation("windows/build.py", 'if piece.part != "rest":', "if True:", "unit/windows"),
 ]
 

@@ -57,12 +57,12 @@ def _edit_in_memory(
     backend: InMemoryBackend, owner: str, conversation_id: str, edit: Callable[[Bodies], object]
 ) -> None:
     log = backend.data_by_owner[owner].logs[conversation_id]
-    changed = _changed({slot.position.sequence: slot.body for slot in log.slots}, edit)
-    for at, slot in enumerate(log.slots):
-        if slot.position.sequence in changed:
-            log.slots[at] = replace(slot, body=changed[slot.position.sequence])
+    changed = _changed({encoded.position.sequence: encoded.body for encoded in log.entries}, edit)
+    for at, encoded in enumerate(log.entries):
+        if encoded.position.sequence in changed:
+            log.entries[at] = replace(encoded, body=changed[encoded.position.sequence])
             for message_id, held in log.by_id.items():
-                log.by_id[message_id] = log.slots[at] if held is slot else held
+                log.by_id[message_id] = log.entries[at] if held is encoded else held
 
 
 def _edit_file(path: Path, owner: str, conversation_id: str, edit: Callable[[Bodies], object]) -> None:

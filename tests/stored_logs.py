@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aforesaid.contracts import Backend, Position
 from aforesaid.model.clock import from_micros, to_micros
-from aforesaid.stores.encoded_logs import Slot
+from aforesaid.stores.encoded_logs import EncodedEntry
 from aforesaid.stores.json_file import JsonFileBackend
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.postgres import PostgresBackend
@@ -73,22 +73,31 @@ async def write_log(backend: Backend, owner: str, conversation_id: str, log: Raw
 
 def _read_memory(backend: InMemoryBackend, owner: str, conversation_id: str) -> RawLog:
     log = backend.data_by_owner[owner].logs[conversation_id]
-    ids = {id(slot): message_id for message_id, slot in log.by_id.items()}
+    ids = {id(encoded): message_id for message_id, encoded in log.by_id.items()}
     rows = [
-        Row(*slot.position, ids.get(id(slot)), slot.revision, to_micros(slot.stored_at), slot.body)
-        for slot in log.slots
+        Row(
+            *encoded.position,
+            ids.get(id(encoded)),
+            encoded.revision,
+            to_micros(encoded.stored_at),
+            encoded.body,
+        )
+        for encoded in log.entries
     ]
     return RawLog(tuple(rows), log.head)
 
 
 def _write_memory(backend: InMemoryBackend, owner: str, conversation_id: str, raw: RawLog) -> None:
     log = backend.data_by_owner[owner].logs[conversation_id]
-    slots = [
-        (row, Slot(Position(row.at, row.sequence), row.revision, from_micros(row.stored_at), row.body))
+    encoded_entries = [
+        (
+            row,
+            EncodedEntry(Position(row.at, row.sequence), row.revision, from_micros(row.stored_at), row.body),
+        )
         for row in raw.rows
     ]
-    log.slots[:] = [slot for _, slot in slots]
-    log.by_id = {row.message_id: slot for row, slot in slots if row.message_id is not None}
+    log.entries[:] = [encoded for _, encoded in encoded_entries]
+    log.by_id = {row.message_id: encoded for row, encoded in encoded_entries if row.message_id is not None}
     log.head = raw.head
 
 

@@ -36,7 +36,7 @@ from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, days,
 from aforesaid.model.messages import Message
 from aforesaid.retention.receipts import Receipt
 from aforesaid.retention.rules import Expiring
-from aforesaid.transfer.archive_files import Archive
+from aforesaid.transfer.archives import Archive
 
 # `aforesaid archive`, `restore` and `archives`: move conversations to archive files and back; list them.
 

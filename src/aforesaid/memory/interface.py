@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from aforesaid.search.conversations import FoundConversation
     from aforesaid.search.resources import SearchResources
     from aforesaid.search.searcher import Findings
-    from aforesaid.transfer.archive_files import Archive
-    from aforesaid.transfer.archives import ArchiveFolder
+    from aforesaid.transfer.archives import Archive, ArchiveFolder
     from aforesaid.transfer.folders import Manifest
 
 

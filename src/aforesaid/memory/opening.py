@@ -258,7 +258,7 @@ class Memory:
         """Finish moves between store and archives that a crash has interrupted."""
         if self.archives is None:
             return
-        from aforesaid.transfer.archival import finish_interrupted
+        from aforesaid.transfer.archives.moves import finish_interrupted
 
         async for owner in self.owners():
             scope = self.scope(owner)

@@ -21,8 +21,7 @@ from aforesaid.transfer.owner_scope import OwnerScope
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
     from aforesaid.search.searcher import Searcher
-    from aforesaid.transfer.archive_files import Archive
-    from aforesaid.transfer.archives import OwnerArchives
+    from aforesaid.transfer.archives import Archive, OwnerArchives
     from aforesaid.transfer.folders import Manifest
 
 
@@ -99,7 +98,7 @@ class Removal:
 
     async def archive(self, conversation_id: str) -> "Archive":
         """Move a conversation into an archive file. A second call has no further effect."""
-        from aforesaid.transfer.archival import archive
+        from aforesaid.transfer.archives.moves import archive
 
         archives = self.archives()
         # Queued turns first: stored afterwards, they would find no conversation.
@@ -163,7 +162,7 @@ class Removal:
         """Remove an archive that still contains the words; a crash while archiving can leave one."""
         if self.scope.archives is None or reason == "archived":
             return
-        from aforesaid.transfer.archival import forget_copy
+        from aforesaid.transfer.archives.moves import forget_copy
 
         # After a deletion no conversation is left to compare with. After a change the store has the
         # conversation, so an archive of it is a leftover.
@@ -199,7 +198,7 @@ class OwnerCopies:
 
     async def restore(self, conversation_id: str) -> Conversation:
         """Move a conversation back from its archive, unchanged. Raise `ArchiveNotFound`."""
-        from aforesaid.transfer.archival import restore
+        from aforesaid.transfer.archives.moves import restore
 
         archives = self._removal.archives()
         back = await restore(self._scope.store, archives, conversation_id, blobs=self._scope.blobs)

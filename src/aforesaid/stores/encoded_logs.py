@@ -35,7 +35,7 @@ def encode_messages(messages: Sequence[Message]) -> list[EncodedMessage]:
     return [EncodedMessage(message, encode_message(message)) for message in messages]
 
 
-class Slot(Struct, frozen=True):
+class EncodedEntry(Struct, frozen=True):
     """A stored message, encoded, at its position. The body always contains a timestamp."""
 
     position: Position
@@ -45,11 +45,11 @@ class Slot(Struct, frozen=True):
 
 
 class Log(Struct, kw_only=True):
-    """One conversation: its record and its slots in reading order."""
+    """One conversation: its record and its entries in reading order."""
 
     record: Conversation
-    slots: list[Slot] = []
-    by_id: dict[str, Slot] = {}
+    entries: list[EncodedEntry] = []
+    by_id: dict[str, EncodedEntry] = {}
     next_sequence: int = 1
     documents: dict[Place, Document] = {}
     head: str | None = None
@@ -58,7 +58,7 @@ class Log(Struct, kw_only=True):
     def copy(self) -> "Log":
         return Log(
             record=self.record,
-            slots=self.slots.copy(),
+            entries=self.entries.copy(),
             by_id=self.by_id.copy(),
             next_sequence=self.next_sequence,
             documents=self.documents.copy(),
@@ -66,56 +66,60 @@ class Log(Struct, kw_only=True):
         )
 
 
-NewSlots: TypeAlias = list[tuple[Message, Slot]]
-SlotWithId: TypeAlias = tuple[str | None, Slot]
-"""A message id and the slot that holds the message."""
+NewEntries: TypeAlias = list[tuple[Message, EncodedEntry]]
+EntryWithId: TypeAlias = tuple[str | None, EncodedEntry]
+"""A message id and the entry that holds the message."""
 
 
-def replace_slot(log: Log, at: int, slot: Slot) -> None:
-    old, log.slots[at] = log.slots[at], slot
+def replace_entry(log: Log, at: int, encoded: EncodedEntry) -> None:
+    old, log.entries[at] = log.entries[at], encoded
     # Search by identity: the body may be unreadable, so its id cannot be decoded.
     for message_id, other in log.by_id.items():
         if other is old:
-            log.by_id[message_id] = slot
+            log.by_id[message_id] = encoded
             return
 
 
-def forget_id(log: Log, slot: Slot) -> None:
+def forget_id(log: Log, encoded: EncodedEntry) -> None:
     try:
-        message_id = decode_message(slot.body).message_id
+        message_id = decode_message(encoded.body).message_id
     except StoreDamaged:
-        message_id = next((one for one, other in log.by_id.items() if other is slot), None)
+        message_id = next((one for one, other in log.by_id.items() if other is encoded), None)
     if message_id is not None:
         log.by_id.pop(message_id, None)
 
 
-def slots_of(entries: Iterable[Entry]) -> list[SlotWithId]:
-    """Encode entries as slots, each with its message id."""
+def encode_entries(entries: Iterable[Entry]) -> list[EntryWithId]:
+    """Encode entries, each with its message id."""
     return [
         (
             entry.message.message_id,
-            Slot(entry.position, entry.revision, entry.stored_at, encode_message(entry.message)),
+            EncodedEntry(entry.position, entry.revision, entry.stored_at, encode_message(entry.message)),
         )
         for entry in entries
     ]
 
 
-def free_slots(log: Log | None, conversation_id: str, slots: Sequence[SlotWithId]) -> list[SlotWithId]:
-    """Return the slots with a free sequence. Raise `MessageConflict` for an id that another slot has."""
-    taken = {slot.position.sequence for slot in log.slots} if log else set[int]()
-    new = [one for one in slots if one[1].position.sequence not in taken]
+def free_entries(
+    log: Log | None, conversation_id: str, encoded_entries: Sequence[EntryWithId]
+) -> list[EntryWithId]:
+    """Return the entries with a free sequence. Raise `MessageConflict` for an id that another entry has."""
+    taken = {encoded.position.sequence for encoded in log.entries} if log else set[int]()
+    new = [one for one in encoded_entries if one[1].position.sequence not in taken]
     for message_id, _ in new:
         if log is not None and message_id is not None and message_id in log.by_id:
             raise MessageConflict(conversation_id, message_id)
     return new
 
 
-def split_known(log: Log, turn: Sequence[EncodedMessage], *, now: datetime) -> tuple[NewSlots, list[Slot]]:
-    """Split a turn into new messages, each with its future slot, and the slots of known messages."""
+def split_known(
+    log: Log, turn: Sequence[EncodedMessage], *, now: datetime
+) -> tuple[NewEntries, list[EncodedEntry]]:
+    """Split a turn into new messages, each with its future entry, and the entries of known messages."""
     stamp = stamp_for(log.record.last_message_at, now=now)
-    new: NewSlots = []
-    known: list[Slot] = []
-    seen = dict[str, Slot]()
+    new: NewEntries = []
+    known: list[EncodedEntry] = []
+    seen = dict[str, EncodedEntry]()
     for message, body in turn:
         message_id = message.message_id
         # A turn may contain an id twice.
@@ -127,10 +131,10 @@ def split_known(log: Log, turn: Sequence[EncodedMessage], *, now: datetime) -> t
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
         if message.timestamp is None:
             message, body = message.with_(timestamp=stamp), _with_timestamp(body, position)
-        slot = Slot(position, log.record.revision + 1, now, body)
-        new.append((message, slot))
+        encoded = EncodedEntry(position, log.record.revision + 1, now, body)
+        new.append((message, encoded))
         if message_id is not None:
-            seen[message_id] = slot
+            seen[message_id] = encoded
     return new, known
 
 
@@ -141,29 +145,33 @@ def _with_timestamp(body: bytes, position: Position) -> bytes:
     return b'%b,"timestamp":"%b"}' % (body[:-1], stamp.encode())
 
 
-def appended(log: Log, new: NewSlots, known: Sequence[Slot]) -> Appended:
+def appended(log: Log, new: NewEntries, known: Sequence[EncodedEntry]) -> Appended:
     return Appended(
         conversation=log.record,
-        new=lambda: tuple(decode_entry(log, slot) for _, slot in new),  # slots are immutable
-        known=tuple(decode_entry(log, slot) for slot in known),
+        new=lambda: tuple(decode_entry(log, encoded) for _, encoded in new),  # encoded entries are immutable
+        known=tuple(decode_entry(log, encoded) for encoded in known),
     )
 
 
-def decode_entry(log: Log, slot: Slot) -> Entry:
+def decode_entry(log: Log, encoded: EncodedEntry) -> Entry:
     try:
-        message = decode_message(slot.body)
+        message = decode_message(encoded.body)
     except StoreDamaged as error:
         return unreadable_entry(
-            log.record.id, slot.position, revision=slot.revision, stored_at=slot.stored_at, why=str(error)
+            log.record.id,
+            encoded.position,
+            revision=encoded.revision,
+            stored_at=encoded.stored_at,
+            why=str(error),
         )
     return Entry(
         conversation_id=log.record.id,
-        sequence=slot.position.sequence,
-        revision=slot.revision,
-        stored_at=slot.stored_at,
+        sequence=encoded.position.sequence,
+        revision=encoded.revision,
+        stored_at=encoded.stored_at,
         message=message,
     )
 
 
-def slot_position(slot: Slot) -> Position:
-    return slot.position
+def entry_position(encoded: EncodedEntry) -> Position:
+    return encoded.position

@@ -43,7 +43,7 @@ from aforesaid.model.conversations import Changes, Conversation, Page, Query, st
 from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._arguments import DocumentChecks
-from aforesaid.stores.encoded_logs import Log, decode_entry, encode_messages, slots_of
+from aforesaid.stores.encoded_logs import Log, decode_entry, encode_entries, encode_messages
 from aforesaid.stores.owner_data import OwnerData
 
 T = TypeVar("T")
@@ -200,9 +200,10 @@ class HistoriesStore(DocumentChecks):
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
-        slots = slots_of(restored.values())
+        encoded_entries = encode_entries(restored.values())
         await self._change(
-            self._name(conversation.id), lambda data: data.restore(record, slots, now=self.now(), head=head)
+            self._name(conversation.id),
+            lambda data: data.restore(record, encoded_entries, now=self.now(), head=head),
         )
 
     # Documents
@@ -285,9 +286,9 @@ class HistoriesStore(DocumentChecks):
         async with lock:
             data = await self._load(name)
             before = next(iter(data.logs.values()), None)
-            slots = None if before is None else before.slots.copy()
+            encoded_entries = None if before is None else before.entries.copy()
             result = work(data)
-            await self._save(name, slots, next(iter(data.logs.values()), None))
+            await self._save(name, encoded_entries, next(iter(data.logs.values()), None))
             return result
 
     async def _save(self, name: str, before: list[Any] | None, log: Log | None) -> None:
@@ -296,8 +297,8 @@ class HistoriesStore(DocumentChecks):
             if before is not None:
                 await _call(self._histories.delete(name))
             return
-        history = [decode_entry(log, slot).message.to_dict() for slot in log.slots]
-        if log.slots != (before or []):
+        history = [decode_entry(log, encoded).message.to_dict() for encoded in log.entries]
+        if log.entries != (before or []):
             await _call(self._histories.save(name, history))
         self._names[log.record.id] = name
         self._known[name] = _encoded(history), log

@@ -57,17 +57,17 @@ from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.stores.encoded_logs import (
+    EncodedEntry,
     EncodedMessage,
+    EntryWithId,
     Log,
-    NewSlots,
-    Slot,
-    SlotWithId,
+    NewEntries,
     appended,
     decode_entry,
+    entry_position,
     forget_id,
-    free_slots,
-    replace_slot,
-    slot_position,
+    free_entries,
+    replace_entry,
     split_known,
 )
 
@@ -83,7 +83,7 @@ class OwnerData(Struct, kw_only=True):
     """Counts removals. A store with copies of the data elsewhere must then rewrite these copies."""
 
     def copy(self) -> "OwnerData":
-        """Return a copy that can change independently. Slots are immutable and shared."""
+        """Return a copy that can change independently. Encoded entries are immutable and shared."""
         return OwnerData(
             logs={conversation_id: log.copy() for conversation_id, log in self.logs.items()},
             sessions=self.sessions.copy(),
@@ -217,7 +217,7 @@ class OwnerData(Struct, kw_only=True):
         check_not_partly_stored(log.record.id, head, new=len(new), known=len(known))
         self._put(fresh, new, now)
         self.logs[log.record.id] = fresh
-        self.removals += bool(log.slots or log.documents)
+        self.removals += bool(log.entries or log.documents)
         return appended(fresh, new, known)
 
     def tail(
@@ -226,19 +226,19 @@ class OwnerData(Struct, kw_only=True):
         check_count(limit, field="limit", least=0)
         check_position(before)
         log = self._log(conversation_id, now)
-        end = len(log.slots) if before is None else bisect_left(log.slots, before, key=slot_position)
-        return [decode_entry(log, slot) for slot in log.slots[max(0, end - limit) : end]]
+        end = len(log.entries) if before is None else bisect_left(log.entries, before, key=entry_position)
+        return [decode_entry(log, encoded) for encoded in log.entries[max(0, end - limit) : end]]
 
     def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int = 0) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         log = self._log(conversation_id, now)
-        return [decode_entry(log, slot) for slot in log.slots[offset : offset + limit]]
+        return [decode_entry(log, encoded) for encoded in log.entries[offset : offset + limit]]
 
     def entry(self, conversation_id: str, message_id: str, *, now: datetime) -> Entry | None:
         log = self._log(conversation_id, now)
-        slot = log.by_id.get(parse_name(message_id, field="message_id"))
-        return decode_entry(log, slot) if slot else None
+        encoded = log.by_id.get(parse_name(message_id, field="message_id"))
+        return decode_entry(log, encoded) if encoded else None
 
     def replace(
         self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
@@ -254,16 +254,16 @@ class OwnerData(Struct, kw_only=True):
         body = encode_message(replacement_message(before, message))
         check_revision(log.record.id, log.record.revision, expected_revision)
         check_head(log.record.id, log.record.revision, log.head, seen)
-        slot = Slot(old.position, log.record.revision + 1, old.stored_at, body)
-        log.slots[bisect_left(log.slots, old.position, key=slot_position)] = slot
-        log.by_id[message_id] = slot
+        encoded = EncodedEntry(old.position, log.record.revision + 1, old.stored_at, body)
+        log.entries[bisect_left(log.entries, old.position, key=entry_position)] = encoded
+        log.by_id[message_id] = encoded
         log.head = head or log.head
         log.record = touched(log.record, now=now)
         # Derived documents, such as vectors and summaries, may contain the old words.
         if not same_content(before, message):
             log.documents = {at: one for at, one in log.documents.items() if at.kind == OPEN_TURNS}
         self.removals += 1
-        return decode_entry(log, slot)
+        return decode_entry(log, encoded)
 
     # Sealing
 
@@ -277,10 +277,12 @@ class OwnerData(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         bodies = {(e.position, e.revision): encode_message(e.message) for e in entries}
         exchanged = 0
-        for at, slot in enumerate(log.slots):
-            body = bodies.get((slot.position, slot.revision))
+        for at, encoded in enumerate(log.entries):
+            body = bodies.get((encoded.position, encoded.revision))
             if body is not None:
-                replace_slot(log, at, Slot(slot.position, slot.revision, slot.stored_at, body))
+                replace_entry(
+                    log, at, EncodedEntry(encoded.position, encoded.revision, encoded.stored_at, body)
+                )
                 exchanged += 1
         self.removals += bool(exchanged)
         return exchanged
@@ -295,14 +297,19 @@ class OwnerData(Struct, kw_only=True):
     # Restoring
 
     def restore(
-        self, record: Conversation, slots: Sequence[SlotWithId], *, now: datetime, head: str | None = None
+        self,
+        record: Conversation,
+        encoded_entries: Sequence[EntryWithId],
+        *,
+        now: datetime,
+        head: str | None = None,
     ) -> None:
         log = self.logs.get(record.id)
         if log is not None and is_expired(log.record, now=now) and not is_expired(record, now=now):
             log = None
         head, seen = split_head(head)
         check_head(record.id, record.revision, None if log is None else log.head, seen)
-        new = free_slots(log, record.id, slots)
+        new = free_entries(log, record.id, encoded_entries)
         if log is None:
             self._remove(record.id)
             log = self.logs[record.id] = Log(record=record)
@@ -403,28 +410,28 @@ class OwnerData(Struct, kw_only=True):
         for session_id in [s for s, bound in self.sessions.items() if bound == conversation_id]:
             del self.sessions[session_id]
 
-    def _put(self, log: Log, new: NewSlots, now: datetime) -> None:
+    def _put(self, log: Log, new: NewEntries, now: datetime) -> None:
         log.record = extended(log.record, [message for message, _ in new], now=now)
-        self._place(log, [(message.message_id, slot) for message, slot in new])
+        self._place(log, [(message.message_id, encoded) for message, encoded in new])
 
-    def _place(self, log: Log, new: Sequence[SlotWithId]) -> None:
-        for message_id, slot in new:
+    def _place(self, log: Log, new: Sequence[EntryWithId]) -> None:
+        for message_id, encoded in new:
             # A caller's timestamp may put a message anywhere in the log.
-            insort(log.slots, slot, key=slot_position)
-            log.next_sequence = max(log.next_sequence, slot.position.sequence + 1)
+            insort(log.entries, encoded, key=entry_position)
+            log.next_sequence = max(log.next_sequence, encoded.position.sequence + 1)
             if message_id is not None:
-                log.by_id[message_id] = slot
-        surplus = len(log.slots) - (self.max_messages or len(log.slots))
-        for slot in log.slots[:surplus]:
-            forget_id(log, slot)
-        del log.slots[:surplus]
+                log.by_id[message_id] = encoded
+        surplus = len(log.entries) - (self.max_messages or len(log.entries))
+        for encoded in log.entries[:surplus]:
+            forget_id(log, encoded)
+        del log.entries[:surplus]
 
 
 def _tally_of(logs: Collection[Log], *, sessions: int, documents: Iterable[Place] = ()) -> Tally:
     places = chain(documents, *(log.documents for log in logs))
     return Tally(
         conversations=len(logs),
-        messages=sum(len(log.slots) for log in logs),
+        messages=sum(len(log.entries) for log in logs),
         sessions=sessions,
         documents=dict(Counter(place.kind for place in places)),
     )

@@ -26,7 +26,7 @@ from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
 from aforesaid.stores._arguments import DocumentChecks
-from aforesaid.stores.encoded_logs import EncodedMessage, encode_messages, slots_of
+from aforesaid.stores.encoded_logs import EncodedMessage, encode_entries, encode_messages
 from aforesaid.stores.owner_data import OwnerData
 
 T = TypeVar("T")
@@ -157,9 +157,9 @@ class OwnerDataStore(DocumentChecks):
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
-        slots = slots_of(restored.values())
-        self._check_bodies(slot.body for _, slot in slots)
-        await self._write(lambda data: data.restore(record, slots, now=self.now(), head=head))
+        encoded_entries = encode_entries(restored.values())
+        self._check_bodies(encoded.body for _, encoded in encoded_entries)
+        await self._write(lambda data: data.restore(record, encoded_entries, now=self.now(), head=head))
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         return await self._write(

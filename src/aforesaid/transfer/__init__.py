@@ -1,14 +1,12 @@
 """Copies, exports, imports and archives of conversations.
 
-digests        a SHA-256 that is equal for equal conversations
-documents      store documents of an owner or a conversation
+documents      store documents of an owner or a conversation, verified by digests
 conversations  store one conversation, repeatably and verified
-copies         copy a whole backend into another
 json_lines     the format of an export
-exports        write a whole backend to a file
+exports        copy a whole backend into another, or write it to a file
 imports        read a file into a backend
 folders        an owner's exported folder; zips packs it into one file of limited size
-archives       archives of one owner; archive_files has their format, archival moves conversations
+archives       conversations moved out of the store, and back
 """
 
 from aforesaid.transfer.conversations import CopyReport

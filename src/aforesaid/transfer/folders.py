@@ -29,9 +29,9 @@ from aforesaid.errors import (
 )
 from aforesaid.model.ids import new_id
 from aforesaid.telemetry import describe, events
-from aforesaid.transfer.archival import finish_interrupted
-from aforesaid.transfer.archive_files import Archive, pack, unpack
 from aforesaid.transfer.archives import OwnerArchives
+from aforesaid.transfer.archives.files import Archive, pack, unpack
+from aforesaid.transfer.archives.moves import finish_interrupted
 from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
 from aforesaid.transfer.imports import import_, verify_one

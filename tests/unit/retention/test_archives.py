@@ -34,8 +34,8 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.retention.erasure import KIND, Intent
 from aforesaid.testing import FixedClock
-from aforesaid.transfer import archive_files
 from aforesaid.transfer.archives import ArchiveFolder, OwnerArchives, Sealer
+from aforesaid.transfer.archives import files as archive_files
 from tests.servers.remote import open_at
 from tests.stored_bodies import Bodies, edit_bodies, read_bodies
 
@@ -465,7 +465,7 @@ CHILD = """
 import asyncio, os, signal, sys
 import aforesaid
 from aforesaid._internal import files
-from aforesaid.transfer import archive_files
+from aforesaid.transfer.archives import files as archive_files
 url, folder, conversation_id, call = sys.argv[1:]
 module = files if call == "sync_folder" else archive_files
 real = getattr(module, call)

@@ -16,7 +16,7 @@ from aforesaid.errors import ConversationNotFound
 from aforesaid.layers.base import OVERHEAD, private_copies, size_of
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.messages import Message, is_immutable
-from aforesaid.stores.encoded_logs import Log, slots_of
+from aforesaid.stores.encoded_logs import Log, encode_entries
 from aforesaid.stores.owner_data import OwnerData
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -71,8 +71,12 @@ class View:
         """Whether all entries of the tail are known."""
         if not self.has_record(conversation_id) or not isinstance(limit, int):
             return False
-        slots = self.owner_data.logs[conversation_id].slots
-        known = len(slots) if before is None else sum(slot.position < before for slot in slots)
+        encoded_entries = self.owner_data.logs[conversation_id].entries
+        known = (
+            len(encoded_entries)
+            if before is None
+            else sum(encoded.position < before for encoded in encoded_entries)
+        )
         return known >= limit or not self._missing(conversation_id)
 
     def has_entry(self, conversation_id: str, message_id: str) -> bool:
@@ -102,7 +106,7 @@ class View:
     def _missing(self, conversation_id: str) -> int:
         """Return the number of unknown entries at the front of the log."""
         log = self.owner_data.logs[conversation_id]
-        return max(0, log.record.message_count - len(log.slots))
+        return max(0, log.record.message_count - len(log.entries))
 
 
 Part = Appended | list[Entry] | LogEnd
@@ -376,11 +380,11 @@ def _known_log(state: _ConversationState) -> tuple[Log | None, bool]:
 
 
 def _build_log(record: Conversation, entries: dict[int, Entry], next_sequence: int | None) -> Log:
-    placed = slots_of(sorted(entries.values(), key=_position))
+    placed = encode_entries(sorted(entries.values(), key=_position))
     return Log(
         record=record,
-        slots=[slot for _, slot in placed],
-        by_id={message_id: slot for message_id, slot in placed if message_id is not None},
+        entries=[encoded for _, encoded in placed],
+        by_id={message_id: encoded for message_id, encoded in placed if message_id is not None},
         next_sequence=next_sequence or max(entries, default=0) + 1,
     )
 

@@ -21,7 +21,7 @@ from aforesaid.retention.rules import AT_MOST, Expiring
 
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
-    from aforesaid.transfer.archive_files import Archive
+    from aforesaid.transfer.archives import Archive
     from aforesaid.transfer.folders import Manifest
 
 ZIP = "application/zip"
@@ -139,7 +139,7 @@ def _expiring(document: Any) -> list[Expiring]:
 
 
 def _archive(document: Any) -> "Archive":
-    from aforesaid.transfer.archive_files import Archive
+    from aforesaid.transfer.archives import Archive
 
     return msgspec.convert(document, Archive)
 

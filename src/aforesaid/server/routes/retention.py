@@ -24,7 +24,7 @@ from aforesaid.retention.receipts import Receipt
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import StreamingResponse, json_response, problem_response, revision_response
-from aforesaid.transfer.archive_files import Archive
+from aforesaid.transfer.archives import Archive
 from aforesaid.transfer.folders import Manifest, export_owner, import_owner
 from aforesaid.transfer.zips import pack_folder, unpack_folder
 

@@ -45,7 +45,7 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.model.wire import encode_message
-from aforesaid.stores.encoded_logs import Log, Slot
+from aforesaid.stores.encoded_logs import EncodedEntry, Log
 from aforesaid.stores.owner_data import OwnerData
 
 FORMAT = "aforesaid.conversations"
@@ -139,7 +139,7 @@ def _conversation(log: Log) -> Pieces:
     if log.head is not None:
         yield b',\n          "head": %b' % _encoder.encode(log.head)
     yield b',\n          "next_sequence": %d,\n          "messages": ' % log.next_sequence
-    messages = [(b"            ", _messages(log.slots))] if log.slots else []
+    messages = [(b"            ", _messages(log.entries))] if log.entries else []
     yield from _block(messages, b"[]", closing=b"          ")
     yield from _documents(log.documents, closing=b"          ")
     yield b"\n        }"
@@ -158,8 +158,11 @@ def _stored_document(document: Document) -> _StoredDocument:
     return _StoredDocument(document.kind, document.key, document.data, document.version, document.updated_at)
 
 
-def _messages(slots: Sequence[Slot]) -> bytes:
-    lines = [_Line(slot.position.sequence, slot.revision, slot.stored_at, Raw(slot.body)) for slot in slots]
+def _messages(encoded_entries: Sequence[EncodedEntry]) -> bytes:
+    lines = [
+        _Line(encoded.position.sequence, encoded.revision, encoded.stored_at, Raw(encoded.body))
+        for encoded in encoded_entries
+    ]
     # JSON bodies contain no line breaks, so every break separates two lines.
     return _encoder.encode_lines(lines).removesuffix(b"\n").replace(b"\n", b",\n            ")
 
@@ -233,7 +236,7 @@ class _Read(NamedTuple):
     """A message of the document. An unreadable message has no id and role, and its body is stored
     unchanged."""
 
-    slot: Slot
+    encoded: EncodedEntry
     message_id: str | None
     role: Role | None
 
@@ -256,15 +259,15 @@ def _log(stored: _StoredConversation) -> Log:
     log = Log(record=stored.record, next_sequence=stored.next_sequence, documents=documents, head=stored.head)
     taken = set[int]()
     lines = [_read(line) for line in stored.messages]
-    for slot, message_id, _ in lines:
-        sequence = slot.position.sequence
+    for encoded, message_id, _ in lines:
+        sequence = encoded.position.sequence
         if sequence in taken:
             raise InvalidInput(f"conversation {stored.record.id} has the sequence {sequence} twice")
         taken.add(sequence)
-        log.slots.append(slot)
-        if message_id is not None and log.by_id.setdefault(message_id, slot) is not slot:
+        log.entries.append(encoded)
+        if message_id is not None and log.by_id.setdefault(message_id, encoded) is not encoded:
             raise InvalidInput(f"conversation {stored.record.id} has the message {shown(message_id)} twice")
-    log.slots.sort(key=lambda slot: slot.position)
+    log.entries.sort(key=lambda encoded: encoded.position)
     log.next_sequence = max(log.next_sequence, max(taken, default=0) + 1)
     log.record = _record_from_messages(stored, lines)
     return log
@@ -277,7 +280,7 @@ def _read(line: _StoredMessage) -> _Read:
         return _unreadable(line, error)
     if message.timestamp is None:
         message = message.with_(timestamp=line.stored_at)  # a line added by hand
-    return _Read(_slot(line, message.timestamp, encode_message(message)), message.message_id, message.role)
+    return _Read(_encoded(line, message.timestamp, encode_message(message)), message.message_id, message.role)
 
 
 def _unreadable(line: _StoredMessage, error: msgspec.ValidationError) -> _Read:
@@ -288,13 +291,13 @@ def _unreadable(line: _StoredMessage, error: msgspec.ValidationError) -> _Read:
     except InvalidInput:
         moment = line.stored_at
     message_id = fields.get("message_id")
-    slot = _slot(line, moment, json.dumps(line.message).encode())
-    return _Read(slot, message_id if isinstance(message_id, str) and message_id else None, None)
+    encoded = _encoded(line, moment, json.dumps(line.message).encode())
+    return _Read(encoded, message_id if isinstance(message_id, str) and message_id else None, None)
 
 
-def _slot(line: _StoredMessage, moment: datetime | None, body: bytes) -> Slot:
+def _encoded(line: _StoredMessage, moment: datetime | None, body: bytes) -> EncodedEntry:
     assert moment is not None
-    return Slot(Position(to_micros(moment), line.sequence), line.revision, line.stored_at, body)
+    return EncodedEntry(Position(to_micros(moment), line.sequence), line.revision, line.stored_at, body)
 
 
 def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -> Conversation:
@@ -303,11 +306,11 @@ def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -
         value = getattr(stored.record, field)
         if value is not None:
             parse_moment(value, field=field)
-    last = max(lines, key=lambda line: line.slot.position, default=None)
+    last = max(lines, key=lambda line: line.encoded.position, default=None)
     return replace(
         stored.record,
         message_count=len(lines),
-        last_message_at=from_micros(last.slot.position.micros) if last else None,
+        last_message_at=from_micros(last.encoded.position.micros) if last else None,
         last_message_from=last.role if last else None,
         messages=(),
     )

@@ -19,7 +19,7 @@ from aforesaid.contracts import Document, Place, Position
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation
-from aforesaid.stores.encoded_logs import Log, Slot, slot_position
+from aforesaid.stores.encoded_logs import EncodedEntry, Log, entry_position
 from aforesaid.stores.owner_data import OwnerData
 
 Rows: TypeAlias = dict[str, bytes]
@@ -48,10 +48,10 @@ class OwnerRows:
             for (one,), row in kinds["c"]:
                 data.logs[one] = _decode_log(row)
             for (one, text), row in sorted(kinds["m"]):
-                data.logs[one].slots.append(decode_slot(text, row))
+                data.logs[one].entries.append(decode_row(text, row))
             for (one, message_id), row in kinds["i"]:
                 log, at = data.logs[one], _parse_position(row.decode())
-                log.by_id[message_id] = log.slots[bisect_left(log.slots, at, key=slot_position)]
+                log.by_id[message_id] = log.entries[bisect_left(log.entries, at, key=entry_position)]
             for (holder, kind, key), row in kinds["d"]:
                 place = Place(kind, key, holder or None)
                 documents = data.logs[holder].documents if holder else data.documents
@@ -67,12 +67,12 @@ class OwnerRows:
         for one, log in data.logs.items():
             documents += log.documents.items()
             rows[self.key("c", one)] = json.encode(_Record(log.record, log.next_sequence, log.head))
-            for slot in log.slots:
-                rows[self.key("m", one, position_text(slot.position))] = msgpack.encode(
-                    (slot.revision, to_micros(slot.stored_at), slot.body)
+            for encoded in log.entries:
+                rows[self.key("m", one, position_text(encoded.position))] = msgpack.encode(
+                    (encoded.revision, to_micros(encoded.stored_at), encoded.body)
                 )
-            for message_id, slot in log.by_id.items():
-                rows[self.key("i", one, message_id)] = position_text(slot.position).encode()
+            for message_id, encoded in log.by_id.items():
+                rows[self.key("i", one, message_id)] = position_text(encoded.position).encode()
         for place, document in documents:
             row = document.version, to_micros(document.updated_at), document.data
             rows[self.key("d", place.conversation_id or "", place.kind, place.key)] = msgpack.encode(row)
@@ -93,9 +93,9 @@ def _decode_log(row: bytes) -> Log:
     return Log(record=found.conversation, next_sequence=found.next_sequence, head=found.head)
 
 
-def decode_slot(position: str, row: bytes) -> Slot:
+def decode_row(position: str, row: bytes) -> EncodedEntry:
     revision, stored_at, body = msgpack.decode(row, type=_Row)
-    return Slot(_parse_position(position), revision, from_micros(stored_at), body)
+    return EncodedEntry(_parse_position(position), revision, from_micros(stored_at), body)
 
 
 def _decode_document(place: Place, row: bytes) -> Document:

@@ -30,8 +30,8 @@ from aforesaid.model.conversations import Changes, Conversation, Page, Query, ch
 from aforesaid.model.ids import LONGEST_NAME, parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._arguments import DocumentChecks
-from aforesaid.stores.encoded_logs import decode_entry, encode_messages, slots_of
-from aforesaid.stores.key_value.rows import OwnerRows, Rows, decode_slot, position_text
+from aforesaid.stores.encoded_logs import decode_entry, encode_entries, encode_messages
+from aforesaid.stores.key_value.rows import OwnerRows, Rows, decode_row, position_text
 from aforesaid.stores.owner_data import OwnerData
 
 # One owner's store.
@@ -169,7 +169,7 @@ class KeyValueStore(DocumentChecks):
         log = (await self._load(self._rows.key("c", one)))._log(one, self.now())
         stem = self._rows.key("m", one)
         rows = await self._backend.scan(f"{stem}\0", stem + end, limit=limit, descending=descending)
-        return [decode_entry(log, decode_slot(key.rpartition("\0")[2], row)) for key, row in rows.items()]
+        return [decode_entry(log, decode_row(key.rpartition("\0")[2], row)) for key, row in rows.items()]
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         one, name = _parse_id(conversation_id), parse_name(message_id, field="message_id")
@@ -193,10 +193,10 @@ class KeyValueStore(DocumentChecks):
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
-        slots = slots_of(restored.values())
+        encoded_entries = encode_entries(restored.values())
         await self._change(
             lambda: self._whole(record.id),
-            lambda data: data.restore(record, slots, now=self.now(), head=head),
+            lambda data: data.restore(record, encoded_entries, now=self.now(), head=head),
         )
 
     # Sealing; see `contracts.Sealable`

@@ -30,8 +30,8 @@ from aforesaid.errors import (
 from aforesaid.model.ids import parse_uuid
 from aforesaid.stores.blobs import owner_key
 from aforesaid.telemetry import describe
-from aforesaid.transfer import archive_files
-from aforesaid.transfer.archive_files import Archive
+from aforesaid.transfer.archives import files
+from aforesaid.transfer.archives.files import Archive
 
 log = logging.getLogger("aforesaid.archives")
 
@@ -94,24 +94,22 @@ class ArchiveFolder:
         async with archives.locked():
             if until is not None:
                 return {"archives": await archives.delete_until(until, conversation_id)}
-            return {"archives": await asyncio.to_thread(archive_files.remove_folder, archives.folder)}
+            return {"archives": await asyncio.to_thread(files.remove_folder, archives.folder)}
 
     async def owners(self) -> "list_[str | None]":
         """Return every owner with archives, including those without other data. For operators.
 
         Only the files contain names: None stands for an owner whose files cannot be decrypted here.
         """
-        return [
-            await self._name_of(key) for key in await asyncio.to_thread(archive_files.owner_keys, self.folder)
-        ]
+        return [await self._name_of(key) for key in await asyncio.to_thread(files.owner_keys, self.folder)]
 
     async def _name_of(self, key: str) -> str | None:
         archives = OwnerArchives(self.folder, key, self.sealer, key=key)
         for one in await archives.list():
             with contextlib.suppress(ArchiveNotFound, KeyUnavailable, StoreDamaged, StoreForeign):
                 _, content = await archives.read(one.conversation_id)
-                lines, _ = await asyncio.to_thread(archive_files.unpack, content)
-                name = archive_files.owner_in(lines)
+                lines, _ = await asyncio.to_thread(files.unpack, content)
+                name = files.owner_in(lines)
                 if name is not None and owner_key(name) == key:
                     return name
         return None
@@ -123,14 +121,14 @@ class ArchiveFolder:
         """
         if not isinstance(self.sealer, RewrappingSealer):
             return 0, 0
-        every = await asyncio.to_thread(archive_files.owner_keys, self.folder)
+        every = await asyncio.to_thread(files.owner_keys, self.folder)
         keys = every if owner is None else [key for key in every if key == owner_key(owner)]
         counts = [await OwnerArchives(self.folder, key, self.sealer, key=key).rewrap() for key in keys]
         return sum(done for done, _ in counts), sum(remaining for _, remaining in counts)
 
     async def delete_older(self, moment: datetime) -> int:
         """Remove archives of conversations last active before a moment; return how many."""
-        return await asyncio.to_thread(archive_files.delete_older, self.folder, moment)
+        return await asyncio.to_thread(files.delete_older, self.folder, moment)
 
 
 class OwnerArchives:
@@ -144,52 +142,52 @@ class OwnerArchives:
         self._sealer = sealer
 
     def file(self, conversation_id: str) -> Path:
-        return self.folder / f"{parse_uuid(conversation_id, field='conversation_id')}{archive_files.SUFFIX}"
+        return self.folder / f"{parse_uuid(conversation_id, field='conversation_id')}{files.SUFFIX}"
 
     async def list(self) -> "list_[Archive]":
         """Return all archives, most recently active first."""
-        found = await asyncio.to_thread(archive_files.list_archives, self.folder)
+        found = await asyncio.to_thread(files.list_archives, self.folder)
         return sorted(found, key=lambda archive: archive.last_activity, reverse=True)
 
     async def unreadable(self) -> "list_[str]":
         """Return the names of unreadable archives."""
-        return [file.stem for file in await asyncio.to_thread(archive_files.unreadable_files, self.folder)]
+        return [file.stem for file in await asyncio.to_thread(files.unreadable_files, self.folder)]
 
     async def get(self, conversation_id: str) -> Archive | None:
         """Return an archive's head, or None."""
-        return await asyncio.to_thread(archive_files.read_head, self.file(conversation_id))
+        return await asyncio.to_thread(files.read_head, self.file(conversation_id))
 
     async def count(self, conversation_id: str | None = None) -> int:
         """Return the number of archives, of all conversations or one, without opening them."""
         name = "*" if conversation_id is None else self.file(conversation_id).stem
-        return await asyncio.to_thread(archive_files.count_files, self.folder, name)
+        return await asyncio.to_thread(files.count_files, self.folder, name)
 
     async def put(self, archive: Archive, content: bytes) -> Archive:
         """Write an archive. On return it is on disk and verified."""
         # The seal authenticates the head: with another first line, the content does not open.
-        bare = archive_files.unsealed_head(archive)
+        bare = files.unsealed_head(archive)
         parameters: dict[str, str] | None = None
         payload = content
         if self._sealer is not None:
             parameters, payload = await self._sealer.seal(
                 self.owner, content, bound=msgspec.json.encode(bare)
             )
-        digest = await asyncio.to_thread(archive_files.sha256_of, payload)
+        digest = await asyncio.to_thread(files.sha256_of, payload)
         whole = replace(bare, sealed=parameters, size=len(payload), sha256=digest)
         file = self.file(archive.conversation_id)
-        await asyncio.to_thread(archive_files.write, file, msgspec.json.encode(whole) + b"\n" + payload)
+        await asyncio.to_thread(files.write, file, msgspec.json.encode(whole) + b"\n" + payload)
         # Read it back: the caller removes the conversation from the store next.
-        await asyncio.to_thread(archive_files.read, file, self.key)
+        await asyncio.to_thread(files.read, file, self.key)
         return whole
 
     async def read(self, conversation_id: str) -> tuple[Archive, bytes]:
         """Return an archive and its content. Raise `ArchiveNotFound`, or `StoreDamaged` if it was altered."""
-        archive, payload = await asyncio.to_thread(archive_files.read, self.file(conversation_id), self.key)
+        archive, payload = await asyncio.to_thread(files.read, self.file(conversation_id), self.key)
         if archive.sealed is None:
             return archive, payload
         if self._sealer is None:
             raise StoreForeign(f"the archive of {archive.conversation_id} is sealed; set a key to open it")
-        bound = msgspec.json.encode(archive_files.unsealed_head(archive))
+        bound = msgspec.json.encode(files.unsealed_head(archive))
         return archive, await self._sealer.unseal(self.owner, archive.sealed, payload, bound=bound)
 
     async def rewrap(self) -> tuple[int, int]:
@@ -212,8 +210,8 @@ class OwnerArchives:
     async def _rewrap_one(self, conversation_id: str) -> bool:
         assert isinstance(self._sealer, RewrappingSealer)
         file = self.file(conversation_id)
-        archive, payload = await asyncio.to_thread(archive_files.read, file, self.key)
-        bound = msgspec.json.encode(archive_files.unsealed_head(archive))
+        archive, payload = await asyncio.to_thread(files.read, file, self.key)
+        bound = msgspec.json.encode(files.unsealed_head(archive))
         parameters = (
             None if archive.sealed is None else await self._sealer.rewrap(archive.sealed, bound=bound)
         )
@@ -221,12 +219,12 @@ class OwnerArchives:
             return False
         # Only the wrapped key changes. The payload, sealed with the same file key, keeps its digest.
         head = msgspec.json.encode(replace(archive, sealed=parameters))
-        await asyncio.to_thread(archive_files.write, file, head + b"\n" + payload)
+        await asyncio.to_thread(files.write, file, head + b"\n" + payload)
         return True
 
     async def delete(self, conversation_id: str) -> int:
         """Remove an archive and drafts left by killed processes; return the number of archives removed."""
-        return await asyncio.to_thread(archive_files.delete, self.file(conversation_id))
+        return await asyncio.to_thread(files.delete, self.file(conversation_id))
 
     async def forget(self, conversation_id: str) -> int:
         """Remove an archive under the owner's lock, after any archiving or restoring of it."""
@@ -238,7 +236,7 @@ class OwnerArchives:
         removed = 0
         if conversation_id is None:
             # An unreadable head has no dates. The erasure must not leave the file behind.
-            removed = await asyncio.to_thread(archive_files.delete_unreadable, self.folder)
+            removed = await asyncio.to_thread(files.delete_unreadable, self.folder)
         for one in await self.list():
             if conversation_id not in (None, one.conversation_id):
                 continue
@@ -250,8 +248,8 @@ class OwnerArchives:
         """Return when the conversation was created. An unreadable archive counts as the oldest."""
         try:
             _, content = await self.read(archive.conversation_id)
-            lines, _ = await asyncio.to_thread(archive_files.unpack, content)
-            return archive_files.created_at_in(lines)
+            lines, _ = await asyncio.to_thread(files.unpack, content)
+            return files.created_at_in(lines)
         except (KeyUnavailable, StoreDamaged, StoreForeign):
             return datetime.min.replace(tzinfo=UTC)
 
@@ -263,7 +261,7 @@ class OwnerArchives:
         try:
             # Polling, because a thread that waits in `flock` cannot be cancelled. To the end, because a lock
             # acquired after a cancellation would never be released.
-            while not await to_the_end(archive_files.acquire, lock, self._lock_file.parent):
+            while not await to_the_end(files.acquire, lock, self._lock_file.parent):
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(
                         f"another process has held the owner's archive lock for {LOCK_SECONDS:g} seconds"

@@ -24,8 +24,8 @@ from aforesaid.errors import (
 from aforesaid.model.conversations import Conversation, expiry, is_expired
 from aforesaid.stores.blobs import BlobStore
 from aforesaid.telemetry import describe
-from aforesaid.transfer.archive_files import Archive, pack, unpack
-from aforesaid.transfer.archives import OwnerArchives
+from aforesaid.transfer.archives.files import Archive, pack, unpack
+from aforesaid.transfer.archives.folder import OwnerArchives
 
 log = logging.getLogger("aforesaid.archives")
 
