@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from aforesaid.contacts import word_lists
 from aforesaid.contacts.identification import identify
 from aforesaid.contacts.name_index import NameIndex
-from aforesaid.contacts.words import names
 from aforesaid.model.clock import system_clock
 from aforesaid.model.contacts import ClientMatch, Contact
 from aforesaid.model.ids import new_id
@@ -101,8 +101,8 @@ def _told(match: ClientMatch | None) -> str:
 def many(count: int) -> list[Contact]:
     """Generated contacts: common given and family names put together, and made-up family names."""
     chance = random.Random(7)
-    given = sorted(names.FEMALE | names.MALE)
-    family = sorted(names.FAMILY)
+    given = sorted(word_lists.FEMALE | word_lists.MALE)
+    family = sorted(word_lists.FAMILY)
     made_up = [
         chance.choice(family) + chance.choice(("berg", "son", "mann", "ez", "ova", "stra"))
         for _ in range(4000)

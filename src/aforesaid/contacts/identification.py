@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from aforesaid.contacts import word_lists
 from aforesaid.contacts.name_index import NameIndex, Posting, is_other_name, number_key
 from aforesaid.contacts.names import EXACT, HOMOPHONE, Alias, ParsedName, folded, vocabulary
 from aforesaid.contacts.sentences import LONGEST_TEXT, AnalyzedText
-from aforesaid.contacts.words import names
 from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
@@ -363,7 +363,7 @@ class _MentionFinder:
         """Yield mentions of a company by its distinctive word alone: TechNova, Johnson."""
         for hit in hits:
             own = hit.posting.word in words and hit.posting.word not in vocabulary().words
-            if not own or hit.posting.word in names.COMPANY_WORDS or hit.grade < HOMOPHONE:
+            if not own or hit.posting.word in word_lists.COMPANY_WORDS or hit.grade < HOMOPHONE:
                 continue
             if self._text.title_before(hit.first) is not None or self._names_other_person(
                 hit.first, hit.last

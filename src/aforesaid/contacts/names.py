@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
-from aforesaid.contacts.words import common, names
+from aforesaid.contacts import word_lists
 from aforesaid.model.contacts import Contact
 from aforesaid.search.analysis import marks
 
@@ -247,15 +247,19 @@ def _folds(words: list[str]) -> tuple[str, ...]:
 def is_company(name: str, words: list[str]) -> bool:
     """Return whether a name is a company's: by legal form, trade, ampersand or number."""
     folds = _folds(words)
-    if len(folds) > 1 and (folds[-1] in names.LEGAL_FORMS or "&" in name):
+    if len(folds) > 1 and (folds[-1] in word_lists.LEGAL_FORMS or "&" in name):
         return True
-    return any(fold in names.COMPANY_WORDS for fold in folds) or any(fold.isdigit() for fold in folds)
+    return any(fold in word_lists.COMPANY_WORDS for fold in folds) or any(fold.isdigit() for fold in folds)
 
 
 def company_core(words: list[str]) -> tuple[str, ...]:
     """Return a company's words without legal form, articles and trailing 's."""
     folds = [folded(re.sub(r"['’]s$", "", word)) for word in words]
-    core = [fold for fold in folds if fold and fold not in common.ARTICLES and fold not in names.LEGAL_FORMS]
+    core = [
+        fold
+        for fold in folds
+        if fold and fold not in word_lists.ARTICLES and fold not in word_lists.LEGAL_FORMS
+    ]
     return tuple(core or [fold for fold in folds if fold])
 
 
@@ -269,10 +273,12 @@ def _person(
     if len(remaining) < 2:
         return tuple(remaining[:1]), frozenset(), (), ()
     rest = remaining[1:]
-    at = next((place for place, word in enumerate(rest[:-1]) if folded(word) in names.PARTICLES), None)
+    at = next((place for place, word in enumerate(rest[:-1]) if folded(word) in word_lists.PARTICLES), None)
     if at is not None:
         places = range(at, len(rest) - 1)
-        end = next((place for place in places if folded(rest[place]) not in names.PARTICLES), len(rest) - 1)
+        end = next(
+            (place for place in places if folded(rest[place]) not in word_lists.PARTICLES), len(rest) - 1
+        )
         return (
             (remaining[0],),
             frozenset(_folds(rest[:at])),
@@ -283,21 +289,21 @@ def _person(
 
 
 def _is_title_or_suffix(fold: str) -> bool:
-    return fold in names.TITLES or fold in names.SUFFIXES
+    return fold in word_lists.TITLES or fold in word_lists.SUFFIXES
 
 
 @lru_cache(maxsize=1)
 def short_forms() -> dict[str, dict[str, float]]:
     """Return for each given name its short forms and variants, with grades."""
     forms: dict[str, dict[str, float]] = {}
-    for line in names.SHORT_FORMS.strip().splitlines():
+    for line in word_lists.SHORT_FORMS.strip().splitlines():
         formal, _, rest = line.partition(":")
         short = [folded(word) for word in rest.split()]
         _join(forms, short, 0.88)
         for word in short:
             _relate(forms, formal.strip(), word, 0.98)
             _relate(forms, word, formal.strip(), 0.92)
-    for line in names.SAME_NAMES.strip().splitlines():
+    for line in word_lists.SAME_NAMES.strip().splitlines():
         _join(forms, line.split(), 0.95)
     return forms
 
@@ -323,20 +329,26 @@ class Vocabulary:
     """The word lists as sets."""
 
     def __init__(self) -> None:
-        lists = (common.ENGLISH, common.GERMAN, common.FRENCH, common.SPANISH, common.DUTCH)
+        lists = (
+            word_lists.ENGLISH,
+            word_lists.GERMAN,
+            word_lists.FRENCH,
+            word_lists.SPANISH,
+            word_lists.DUTCH,
+        )
         context_words = (
-            common.BEFORE_NAME,
-            common.AFTER_NAME,
-            common.BUSINESS,
-            common.KIN,
-            common.OWN,
-            common.CONNECTIVES,
+            word_lists.BEFORE_NAME,
+            word_lists.AFTER_NAME,
+            word_lists.BUSINESS,
+            word_lists.KIN,
+            word_lists.OWN,
+            word_lists.CONNECTIVES,
         )
         self.words: frozenset[str] = frozenset().union(*lists, *context_words)
-        self.female = names.FEMALE
-        self.male = names.MALE
+        self.female = word_lists.FEMALE
+        self.male = word_lists.MALE
         self.given = self.female | self.male | frozenset(short_forms())
-        self.family = names.FAMILY
+        self.family = word_lists.FAMILY
         self.names = self.given | self.family
 
 

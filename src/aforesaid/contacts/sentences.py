@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
+from aforesaid.contacts import word_lists
 from aforesaid.contacts.names import composed, folded, spellings, vocabulary, word_finder
-from aforesaid.contacts.words import common, names
 
 LONGEST_TEXT = 20_000
 """Characters of a message that are read."""
@@ -66,7 +66,7 @@ def _token(word: str, between: str, before: list[Token], *, pointed: bool) -> To
 
 
 def _is_abbreviation(token: Token) -> bool:
-    return token.pointed and (token.fold in names.TITLES or len(token.fold) == 1)
+    return token.pointed and (token.fold in word_lists.TITLES or len(token.fold) == 1)
 
 
 class AnalyzedText:
@@ -83,7 +83,7 @@ class AnalyzedText:
 
     def _language(self) -> str:
         folds = [token.fold for token in self.tokens]
-        counts = {name: sum(fold in signs for fold in folds) for name, signs in common.SIGNS.items()}
+        counts = {name: sum(fold in signs for fold in folds) for name, signs in word_lists.SIGNS.items()}
         best = max(counts, key=lambda name: counts[name])
         # Without any function word, English rules apply.
         return best if counts[best] else "en"
@@ -101,7 +101,7 @@ class AnalyzedText:
 
     def is_place_or_date(self, at: int) -> bool:
         fold = self.fold(at)
-        return fold in common.MONTHS or fold in common.PLACES or fold in common.MACHINES
+        return fold in word_lists.MONTHS or fold in word_lists.PLACES or fold in word_lists.MACHINES
 
     def in_capitals(self, at: int) -> bool:
         return self.cased and self.tokens[at].capital
@@ -111,12 +111,12 @@ class AnalyzedText:
         if not self.joined(at):
             return None
         token = self.tokens[at - 1]
-        if token.fold not in names.TITLES:
+        if token.fold not in word_lists.TITLES:
             return None
         # Some titles are also words ("don", "sr"): they count only with a point or a capital.
-        if token.fold in names.ONLY_WITH_POINT and not (token.pointed or (self.cased and token.capital)):
+        if token.fold in word_lists.ONLY_WITH_POINT and not (token.pointed or (self.cased and token.capital)):
             return None
-        return names.TITLES[token.fold]
+        return word_lists.TITLES[token.fold]
 
     def evidence(self, first: int, last: int) -> int:
         """Return the evidence for a name: 3 an action towards a client, 2 an action or possession of
@@ -124,20 +124,28 @@ class AnalyzedText:
         """
         before = self.fold(first - 1) if self.joined(first) else ""
         earlier = self.fold(first - 2) if before else ""
-        if before in common.BEFORE_NAME and not self._is_noun(first - 1):
+        if before in word_lists.BEFORE_NAME and not self._is_noun(first - 1):
             return 3
-        if earlier in common.BEFORE_NAME and (before in common.CONNECTIVES or before in ("up", "back")):
+        if earlier in word_lists.BEFORE_NAME and (
+            before in word_lists.CONNECTIVES or before in ("up", "back")
+        ):
             return 3
         after = self.fold(last + 1) if self.joined(last + 1) else ""
-        if self.tokens[last].possessive or (after in common.AFTER_NAME and after not in common.AUXILIARIES):
+        if self.tokens[last].possessive or (
+            after in word_lists.AFTER_NAME and after not in word_lists.AUXILIARIES
+        ):
             return 2
         return (
-            1 if before in common.CONNECTIVES or after in common.AFTER_NAME or after in common.BUSINESS else 0
+            1
+            if before in word_lists.CONNECTIVES
+            or after in word_lists.AFTER_NAME
+            or after in word_lists.BUSINESS
+            else 0
         )
 
     def _is_noun(self, at: int) -> bool:
         """Return whether an article makes this verb a noun: the call, a bill, the visit."""
-        return self.is_article(at - 1) and self.fold(at) not in common.CLIENTS
+        return self.is_article(at - 1) and self.fold(at) not in word_lists.CLIENTS
 
     def is_article(self, at: int) -> bool:
         fold = self.fold(at)
@@ -145,18 +153,18 @@ class AnalyzedText:
             return self.language == "en"
         if fold == "de":
             return self.language == "nl"
-        return fold in common.ARTICLES
+        return fold in word_lists.ARTICLES
 
     def after_article(self, first: int, last: int) -> bool:
         """Return whether an article precedes. In "the Smith invoice" the article belongs to the invoice."""
-        if not self.joined(first) or self.fold(last + 1) in common.BUSINESS:
+        if not self.joined(first) or self.fold(last + 1) in word_lists.BUSINESS:
             return False
         return self.is_article(first - 1) or self._is_adjective(first - 1)
 
     def _is_adjective(self, at: int) -> bool:
         """Return whether this word stands between an article and a noun: a new brush, the red chip."""
         fold = self.fold(at)
-        excluded = (common.BEFORE_NAME, common.CONNECTIVES, names.TITLES)
+        excluded = (word_lists.BEFORE_NAME, word_lists.CONNECTIVES, word_lists.TITLES)
         return (
             self.joined(at)
             and self.is_article(at - 1)
@@ -167,29 +175,33 @@ class AnalyzedText:
     def is_kin(self, first: int) -> bool:
         """Return whether this is a relative or friend of the speaker: my sister, our neighbour."""
         return (
-            self.joined(first) and self.fold(first - 1) in common.KIN and self.fold(first - 2) in common.OWN
+            self.joined(first)
+            and self.fold(first - 1) in word_lists.KIN
+            and self.fold(first - 2) in word_lists.OWN
         )
 
     def is_defined(self, last: int) -> bool:
         """Return whether a definition follows, as for things and places: X is a river."""
         return (
             self.joined(last + 1)
-            and self.fold(last + 1) in common.BEING
-            and self.fold(last + 2) in common.ARTICLES
+            and self.fold(last + 1) in word_lists.BEING
+            and self.fold(last + 2) in word_lists.ARTICLES
         )
 
     def is_place_name(self, first: int, last: int) -> bool:
         """Return whether this is a thing or place named after a person: Smith Street, Lake Thompson."""
-        after = self.joined(last + 1) and self.fold(last + 1) in common.PLACE_NOUNS
+        after = self.joined(last + 1) and self.fold(last + 1) in word_lists.PLACE_NOUNS
         possessive = self.tokens[last].possessive and self.fold(last + 1) not in ("law", "effect")
         before = (
-            self.joined(first) and self.fold(first - 1) in common.PLACE_NOUNS and self.in_capitals(first - 1)
+            self.joined(first)
+            and self.fold(first - 1) in word_lists.PLACE_NOUNS
+            and self.in_capitals(first - 1)
         )
         return (after and not possessive) or before
 
     def is_when_or_where(self, first: int) -> bool:
         before = self.fold(first - 1)
-        return before in common.WHEN or before in common.WHERE
+        return before in word_lists.WHEN or before in word_lists.WHERE
 
     def other_name_after(self, last: int, contact_names: "set[str]") -> bool:
         """Return whether the next word makes this another person: Priya Patel is not our Priya."""
@@ -197,7 +209,7 @@ class AnalyzedText:
         if not self.joined(at) or self.tokens[last].possessive or self.tokens[at].gap:
             return False
         fold = self.fold(at)
-        if fold in common.MONTHS or fold in names.TITLES or fold in common.DAYS:
+        if fold in word_lists.MONTHS or fold in word_lists.TITLES or fold in word_lists.DAYS:
             return False
         if self.in_capitals(at):
             # German writes all nouns with capitals, so a capital alone does not make the next word a name.
@@ -211,8 +223,8 @@ class AnalyzedText:
         if not self.joined(first) or self.tokens[at].possessive:
             return False
         fold, lists = self.fold(at), vocabulary()
-        if fold in names.TITLES or fold in names.PARTICLES:
-            return fold in names.PARTICLES and self.in_capitals(at) and not self.tokens[at].starts
+        if fold in word_lists.TITLES or fold in word_lists.PARTICLES:
+            return fold in word_lists.PARTICLES and self.in_capitals(at) and not self.tokens[at].starts
         if not self.in_capitals(at):
             return (fold in lists.given or fold in contact_names) and fold not in lists.words
         if len(fold) == 1:
@@ -220,7 +232,7 @@ class AnalyzedText:
             return fold not in ("i", "a", "e", "y", "o")
         if fold in lists.given or fold in contact_names:
             return True
-        excluded = (common.BEFORE_NAME, common.KIN, common.AFTER_NAME, common.CONNECTIVES)
+        excluded = (word_lists.BEFORE_NAME, word_lists.KIN, word_lists.AFTER_NAME, word_lists.CONNECTIVES)
         if any(fold in one for one in excluded):
             return False
         return fold not in lists.words or not (self.tokens[at].starts or self.german)

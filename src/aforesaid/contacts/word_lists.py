@@ -1,0 +1,83 @@
+"""Word lists that distinguish names from other words, in English, German, French, Spanish and Dutch.
+
+The lists are in `word_lists.txt`. All words are folded: lower case, without accents. Written for this project
+from general knowledge.
+"""
+
+import re
+from importlib.resources import files
+
+
+def _read_sections() -> dict[str, str]:
+    """Return the text of each list by its name."""
+    text = files("aforesaid.contacts").joinpath("word_lists.txt").read_text(encoding="utf-8")
+    _, *parts = re.split(r"(?m)^\[([\w.]+)\]$", text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+_SECTIONS = _read_sections()
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_SECTIONS[name].split())
+
+
+ENGLISH = _words("english")
+GERMAN = _words("german")
+FRENCH = _words("french")
+SPANISH = _words("spanish")
+DUTCH = _words("dutch")
+# Months, of which April, May, June, August and Julio are also names.
+MONTHS = _words("months")
+# Places that are also names of people.
+PLACES = _words("places")
+# Voice assistants.
+MACHINES = _words("machines")
+# Actions towards a client, and words for a client: a name follows.
+BEFORE_NAME = _words("before_name")
+# Prepositions and conjunctions before a name.
+CONNECTIVES = _words("connectives")
+# Actions of a client: a name precedes.
+AFTER_NAME = _words("after_name")
+# Matters between a client and the speaker.
+BUSINESS = _words("business")
+# Relations of the speaker who are not clients.
+KIN = _words("kin")
+OWN = _words("own")
+ARTICLES = _words("articles")
+WHEN = _words("when")
+WHERE = _words("where")
+BEING = _words("being")
+# Things and places named after people.
+PLACE_NOUNS = _words("place_nouns")
+# Verbs whose subject is often not a person.
+AUXILIARIES = _words("auxiliaries")
+DAYS = _words("days")
+# Words for a client, with or without an article.
+CLIENTS = _words("clients")
+# Frequent words that identify a language.
+SIGNS = {language: _words(f"signs.{language}") for language in ("en", "de", "fr", "es", "nl")}
+
+# Given name and its short forms.
+SHORT_FORMS = _SECTIONS["short_forms"]
+# Given names in several spellings.
+SAME_NAMES = _SECTIONS["same_names"]
+FEMALE = _words("female")
+MALE = _words("male")
+FAMILY = _words("family")
+_HIS_TITLES = _words("his_titles")
+_HER_TITLES = _words("her_titles")
+_ANYBODYS_TITLES = _words("anybodys_titles")
+# Title → gender: m, f or "" for either.
+TITLES = {
+    **dict.fromkeys(_HIS_TITLES, "m"),
+    **dict.fromkeys(_HER_TITLES, "f"),
+    **dict.fromkeys(_ANYBODYS_TITLES, ""),
+}
+# Titles that are ordinary words or letters without a period or capital.
+ONLY_WITH_POINT = _words("only_with_point")
+PARTICLES = _words("particles")
+SUFFIXES = _words("suffixes")
+LEGAL_FORMS = _words("legal_forms")
+# Words in company names that are rarely family names.
+COMPANY_WORDS = _words("company_words")
