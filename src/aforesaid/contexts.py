@@ -110,11 +110,11 @@ def _leading(context: Context) -> int:
 
 log = logging.getLogger("aforesaid.contexts")
 
+# Shared by all loaders of a process: a loader may live for one call only.
 _token_estimates = TokenEstimates()
-"""Shared by all loaders of a process: a loader may live for one call only."""
 
+# The id in a context whose conversation does not exist yet.
 NO_CONVERSATION = "00000000-0000-0000-0000-000000000000"
-"""The id in a context whose conversation does not exist yet."""
 
 
 class ContextRequest(Struct, frozen=True, kw_only=True):

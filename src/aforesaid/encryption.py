@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 # `KeyProvider` for a key service or a hardware module.
 
 
+# AES-256.
 KEY_BYTES = 32
-"""AES-256."""
 NONCE_BYTES = 12
 VARIABLE = "AFORESAID_MASTER_KEY"
 FILE_VARIABLE = "AFORESAID_MASTER_KEY_FILE"

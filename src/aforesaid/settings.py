@@ -27,8 +27,8 @@ from aforesaid.errors import InvalidSetting, MissingExtra, shown
 from aforesaid.model.conversations import LONGEST_TTL
 from aforesaid.model.lifetimes import Archiving, days
 
+# The default store of the command line: SQLite in the current folder.
 DEFAULT_URL = "sqlite:///aforesaid.db"
-"""The default store of the command line: SQLite in the current folder."""
 
 
 class Setting(Struct, frozen=True, kw_only=True):
@@ -117,8 +117,8 @@ class SlidingWindowConfig(_Group, frozen=True, kw_only=True):
     """Keep system messages when others are removed."""
 
 
+# The key of a YAML file under which the design document has the settings of the sliding window.
 SLIDING_WINDOW_KEY = "azure_openai_sdk_conversation"
-"""The key of a YAML file under which the design document has the settings of the sliding window."""
 
 
 class RetentionConfig(_Group, frozen=True, kw_only=True):
@@ -257,8 +257,8 @@ class TelemetryConfig(_Group, frozen=True, kw_only=True):
     """Percentage of traced requests; requests with a sampled parent are always traced."""
 
 
+# Settings that are masked in output.
 SECRETS = ("key", "master_key", "audit_key", "provider_key", "transcriber_key")
-"""Settings that are masked in output."""
 
 
 class ResilienceConfig(_Group, frozen=True, kw_only=True):
@@ -318,6 +318,7 @@ class VoiceConfig(_Group, frozen=True, kw_only=True):
 
 LOGS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# Allowed values of enumerated settings.
 CHOICES = {
     "resilience": RESILIENCE,
     "provider": PROVIDERS,
@@ -327,7 +328,6 @@ CHOICES = {
     "log": LOGS,
     "log_level": LOG_LEVELS,
 }
-"""Allowed values of enumerated settings."""
 
 GROUPS: tuple[type[_Group], ...] = (
     StoreConfig,
@@ -342,6 +342,7 @@ GROUPS: tuple[type[_Group], ...] = (
     TelemetryConfig,
 )
 
+# Variables that are not AFORESAID_ and the setting's name.
 _VARIABLES = {
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
     "request_tokens": "CONVERSATION_REQUEST_TOKENS",
@@ -360,14 +361,13 @@ _VARIABLES = {
     "server_port": "AFORESAID_PORT",
     "server_workers": "AFORESAID_WORKERS",
 }
-"""Variables that are not AFORESAID_ and the setting's name."""
 
+# The environment variable of each setting.
 ENVIRONMENT = {
     name: _VARIABLES.get(name, f"AFORESAID_{name.upper()}")
     for group in GROUPS
     for name in group.__struct_fields__
 }
-"""The environment variable of each setting."""
 
 
 @validated

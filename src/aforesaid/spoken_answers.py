@@ -18,8 +18,8 @@ from aforesaid.model.messages import Message, Speech
 # sentence end within the limit.
 
 
+# The most characters: about a minute of speech. The rest can be read.
 SPOKEN_LIMIT = 800
-"""The most characters: about a minute of speech. The rest can be read."""
 
 
 def spoken_form(text: str, *, limit: int = SPOKEN_LIMIT) -> str:

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+# Only the user may read conversations.
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
-"""Only the user may read conversations."""
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
+# Make the content of a descriptor durable, and its size, but not its times: one disk write less.
 sync_data = getattr(os, "fdatasync", os.fsync)
-"""Make the content of a descriptor durable, and its size, but not its times: one disk write less."""
 
 
 # Writing
@@ -185,8 +185,8 @@ def locked(descriptor: int, *, shared: bool = False) -> Iterator[None]:
         _unlock(descriptor)
 
 
+# Seconds to wait for a lock that is held briefly.
 LONGEST_WAIT = 5.0
-"""Seconds to wait for a lock that is held briefly."""
 _PAUSE = 0.005
 
 

@@ -41,8 +41,8 @@ class Freshness:
 
 _noted: ContextVar[Freshness | None] = ContextVar("aforesaid_freshness", default=None)
 
+# A block that collects reasons, also from tasks started inside it.
 noting_freshness = Freshness
-"""A block that collects reasons, also from tasks started inside it."""
 
 
 def note_degraded(reason: str) -> None:

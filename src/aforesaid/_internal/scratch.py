@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO, cast
 
+# The most bytes that are kept in memory instead of a file.
 _IN_MEMORY = 1 << 20
-"""The most bytes that are kept in memory instead of a file."""
 _BLOCK = 16
 _COUNTER = 1 << 128
 

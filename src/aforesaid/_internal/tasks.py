@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
 
+# After this pause a task that still runs is cancelled again.
 CANCEL_AGAIN_SECONDS = 0.5
-"""After this pause a task that still runs is cancelled again."""
 
+# Cancelled work that has not ended. The event loop holds only weak references to tasks.
 _unfinished: "set[asyncio.Task[Any]]" = set()
-"""Cancelled work that has not ended. The event loop holds only weak references to tasks."""
 
 
 async def within(
@@ -233,8 +233,8 @@ class LoopEnd:
         await ended(self._task)
 
 
+# Strong references: an event loop does not keep a task alive that waits for nothing.
 _waiting: "set[asyncio.Task[None]]" = set()
-"""Strong references: an event loop does not keep a task alive that waits for nothing."""
 
 
 # A background task that starts after a pause and works until nothing is left.
@@ -260,8 +260,8 @@ class Background:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
+        # Set while a caller of `done` waits.
         self._awaited = asyncio.Event()
-        """Set while a caller of `done` waits."""
         self.is_closed = False
 
     def here(self) -> asyncio.AbstractEventLoop:

@@ -49,11 +49,11 @@ from aforesaid.windows import WindowPolicy
 
 log = logging.getLogger("aforesaid.entity")
 
+# Tag of all conversations of the entity. A second tag adds the conversation id.
 LABEL = "conversation_entity"
-"""Tag of all conversations of the entity. A second tag adds the conversation id."""
 
+# Turns sent to the model: enough for one dialogue at home.
 DEFAULT_TURNS = 20
-"""Turns sent to the model: enough for one dialogue at home."""
 
 
 class InputContext(CheckedFields, frozen=True, kw_only=True):

@@ -28,8 +28,8 @@ from aforesaid.telemetry.events import error_kind, timed
 
 log = logging.getLogger("aforesaid.agents")
 
+# Earlier messages: a context, messages, or dicts in any dialect.
 History = Context | Sequence[Message | Mapping[str, Any]]
-"""Earlier messages: a context, messages, or dicts in any dialect."""
 
 Tools = ToolRegistry | Iterable[Tool] | None
 Window = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]

@@ -39,8 +39,8 @@ Kind = Literal["greet", "thank", "leave", "help", "remember", "forget", "drop", 
 Speaker = Literal["user", "assistant"]
 _SPEAKERS: dict[str, Speaker] = {"i": "user", "you": "assistant"}
 
+# Characters of a text that are parsed.
 MAX_PARSED_CHARS = 20_000
-"""Characters of a text that are parsed."""
 
 
 class RecallRequest(Struct, frozen=True, kw_only=True):
@@ -147,13 +147,13 @@ _FILLER = re.compile(
 
 
 LABEL = "From memory, not from a model:"
+# Passages quoted in an answer; more would be too long to listen to.
 MAX_QUOTED = 3
-"""Passages quoted in an answer; more would be too long to listen to."""
 MAX_NOTES = 3
+# Passages examined. Most must be filtered out, because earlier questions are not answers.
 MAX_EXAMINED = 20
-"""Passages examined. Most must be filtered out, because earlier questions are not answers."""
+# Share of the question's terms that a passage must contain, unless its meaning is similar.
 MIN_TERM_SHARE = 0.5
-"""Share of the question's terms that a passage must contain, unless its meaning is similar."""
 MIN_SIMILARITY = 0.45
 MAX_QUOTE_CHARS = 300
 

@@ -83,8 +83,8 @@ def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Message
     return without_results(message, left_out) if left_out else message
 
 
+# Entries read at a time to find a repeated question.
 PAGE = 50
-"""Entries read at a time to find a repeated question."""
 
 
 class Specialist(CheckedFields, frozen=True, kw_only=True):

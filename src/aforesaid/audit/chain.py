@@ -32,11 +32,11 @@ Outcome = Literal["done", "denied", "failed"]
 """`denied`: missing or not permitted; `failed`: the store refused or failed."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
+# The head is overwritten in place, so it has a fixed length.
 HEAD_BYTES = 512
-"""The head is overwritten in place, so it has a fixed length."""
 
+# The `prev` of the first line.
 NOTHING = "0" * 64
-"""The `prev` of the first line."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -152,8 +152,8 @@ def read_line(line: bytes) -> Line:
 # that time.
 
 
+# The most problems that are reported; one altered line may cause many.
 MOST_PROBLEMS = 100
-"""The most problems that are reported; one altered line may cause many."""
 
 
 class Checked(Struct, frozen=True, kw_only=True):

@@ -34,8 +34,8 @@ from aforesaid.model.clock import Clock, system_clock
 Sync = Literal["always", "second", "never"]
 KEY_VARIABLE = "AFORESAID_AUDIT_KEY"
 
+# The size in bytes at which a file is rotated.
 LARGEST_FILE = 64 * 1024 * 1024
-"""The size in bytes at which a file is rotated."""
 _PRIVATE = 0o600
 
 log = logging.getLogger("aforesaid.audit")

@@ -28,6 +28,7 @@ DEMO_URL = "sqlite:///aforesaid-demo.db"
 OWNER = "erin"
 SESSION = "kitchen"
 
+# A question by voice, a tool call, and a follow-up by text.
 TURNS: tuple[tuple[dict[str, Any], ...], ...] = (
     (
         {"role": "user", "content": "Is the back door locked?", "content_type": "audio"},
@@ -56,7 +57,6 @@ TURNS: tuple[tuple[dict[str, Any], ...], ...] = (
         },
     ),
 )
-"""A question by voice, a tool call, and a follow-up by text."""
 
 FOLLOW_UP = "How many potatoes did you say?"
 QUERY = "which door was open"

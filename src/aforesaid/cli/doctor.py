@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 State = Literal["well", "warning", "problem"]
 
+# An earlier date means that the clock was reset.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
-"""An earlier date means that the clock was reset."""
+# Free bytes: less than the first is a warning, less than the second a problem.
 LOW_DISK, FULL_DISK = 1024**3, 100 * 1024**2
-"""Free bytes: less than the first is a warning, less than the second a problem."""
 OWNERS_SAMPLED = 20
+# The last messages of a sampled encrypted log that are verified.
 MESSAGES_SAMPLED = 200
-"""The last messages of a sampled encrypted log that are verified."""
 DEADLINE = 15.0
 
 

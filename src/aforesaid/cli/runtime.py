@@ -150,8 +150,8 @@ OwnerOption = Annotated[
 DefaultedOwnerOption = Annotated[
     str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="The owner of the data.")
 ]
+# The owner in `chat`, `notes` and `clients` when neither --owner nor AFORESAID_OWNER is set.
 DEFAULT_OWNER = "default"
-"""The owner in `chat`, `notes` and `clients` when neither --owner nor AFORESAID_OWNER is set."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 ConfigOption = Annotated[
@@ -159,13 +159,13 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", help="A YAML file with settings. Environment variables take precedence."),
 ]
 
+# Exit code by error class. 0 is success; Typer also exits with 2 on a usage error.
 EXIT_CODES: tuple[tuple[type[AforesaidError], int], ...] = (
     (InvalidInput, 2),
     (NotFound, 3),
     (StoreError, 4),
     (AforesaidError, 1),
 )
-"""Exit code by error class. 0 is success; Typer also exits with 2 on a usage error."""
 
 
 def run(

@@ -197,8 +197,8 @@ def data_location(url: str) -> str:
 
 
 Command = Callable[..., None]
+# Exit code after Ctrl-C, by shell convention.
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, by shell convention."""
 
 
 def run_lean(command: Command, arguments: Sequence[str]) -> bool:

@@ -26,11 +26,11 @@ from aforesaid.telemetry.events import client_associated
 
 log = logging.getLogger("aforesaid.contacts")
 
+# Kind of the document that marks a conversation as unlinked, so that messages do not link it again.
 UNLINKED_KIND = "client link"
-"""Kind of the document that marks a conversation as unlinked, so that messages do not link it again."""
 _KEY = "unlinked"
+# Maximum number of attempts to link a conversation that changes concurrently.
 ATTEMPTS = 5
-"""Maximum number of attempts to link a conversation that changes concurrently."""
 
 _ambiguous = telemetry.counter("aforesaid_clients_ambiguous_total")
 
@@ -67,8 +67,8 @@ class Association:
         for_writing: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         self._store = store
+        # Returns the id of a conversation to link, and creates a missing one that has a name.
         self._for_writing = for_writing
-        """Returns the id of a conversation to link, and creates a missing one that has a name."""
         self._owner = owner
         self._resources = resources
         self._contacts = Contacts(store, resources=resources, owner=owner)

@@ -32,8 +32,8 @@ from aforesaid.telemetry.events import watched_as
 if TYPE_CHECKING:
     from aforesaid.contacts.csv_import import Imported
 
+# Contacts per page.
 PAGE = 500
-"""Contacts per page."""
 
 
 class NameIndexes(Protocol):
@@ -298,8 +298,8 @@ def cleared_fields(fields: Collection[str]) -> dict[str, Any]:
     return {field: _EMPTY[field] for field in fields}
 
 
+# The built-in `list`, which the method `list` shadows.
 list_ = list
-"""The built-in `list`, which the method `list` shadows."""
 
 
 def look_up(query: str, index: NameIndex) -> list[Contact]:

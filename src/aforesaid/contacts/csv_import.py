@@ -16,12 +16,13 @@ from aforesaid.errors import DocumentConflict, InvalidInput, shown
 from aforesaid.model.contacts import FIELDS, Contact, parse_fields
 from aforesaid.model.ids import parse_uuid
 
+# Maximum characters in one cell.
 LARGEST_CELL = 1_000_000
-"""Maximum characters in one cell."""
 
 # Only CR and LF end a line; other Unicode line breaks are part of a cell.
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
+# Lower-case header → field.
 HEADERS: Mapping[str, str] = {
     **dict.fromkeys(("id", "client id", "client_id", "contact id"), "id"),
     **dict.fromkeys(
@@ -68,7 +69,6 @@ HEADERS: Mapping[str, str] = {
     ),
     **dict.fromkeys(("notes", "note", "comment", "comments", "notizen", "notas", "opmerkingen"), "notes"),
 }
-"""Lower-case header → field."""
 
 
 class BadLine(Struct, frozen=True, kw_only=True):
@@ -166,8 +166,8 @@ def _folded(header: str) -> str:
     return " ".join(header.casefold().split())
 
 
+# Contacts written concurrently.
 AT_ONCE = 32
-"""Contacts written concurrently."""
 
 
 class Imported(Struct, frozen=True, kw_only=True):

@@ -17,12 +17,12 @@ from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
 NICKNAME, SINGLE, COMPANY, COMPANY_OF, PART_OF_COMPANY = 0.9, 0.9, 0.95, 0.85, 0.87
+# Confidence of each way of naming a contact when the spelling is exact.
 ADDRESS = 0.99
-"""Confidence of each way of naming a contact when the spelling is exact."""
+# A mention must exceed the next by more than this to win.
 MARGIN = 0.02
-"""A mention must exceed the next by more than this to win."""
+# Minimum grade of a family name after a title without a given name.
 LEAST_TITLED = 0.86
-"""Minimum grade of a family name after a title without a given name."""
 MOST_CANDIDATES = 10
 
 # The lookbehinds prevent quadratic time: a long run of letters or digits is scanned only once.

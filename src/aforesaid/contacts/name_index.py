@@ -25,10 +25,10 @@ from aforesaid.model.contacts import Contact
 
 Slot = Literal["given", "family", "alias"]
 
+# Minimum similarity between a word and a name.
 MIN_SIMILARITY = 0.8
-"""Minimum similarity between a word and a name."""
+# Length range of words that may be misspelt names: in a shorter word every letter is significant.
 SHORTEST_MISSPELT, LONGEST_MISSPELT = 4, 40
-"""Length range of words that may be misspelt names: in a shorter word every letter is significant."""
 
 
 class Posting(NamedTuple):

@@ -23,8 +23,8 @@ _GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "
 _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 
 EXACT = 1.0
+# Grade of different spellings with the same sound.
 HOMOPHONE = 0.95
-"""Grade of different spellings with the same sound."""
 
 
 @lru_cache(maxsize=50_000)

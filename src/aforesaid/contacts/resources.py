@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.contacts")
 
+# Seconds between a turn and its processing, so that the answer goes first.
 QUIET = 0.25
-"""Seconds between a turn and its processing, so that the answer goes first."""
+# Maximum number of conversations in the queue.
 MOST_WAITING = 1_000
-"""Maximum number of conversations in the queue."""
+# Maximum number of messages per conversation; the latest are kept.
 MOST_MESSAGES = 50
-"""Maximum number of messages per conversation; the latest are kept."""
+# Maximum seconds that closing waits for the queue.
 CLOSING_SECONDS = 2.0
-"""Maximum seconds that closing waits for the queue."""
 
 _dropped = telemetry.counter("aforesaid_client_notes_dropped_total")
 
@@ -151,12 +151,12 @@ class IdentificationQueue:
             log.exception("linking conversation %s to a client failed", key.conversation_id)
 
 
+# Seconds before an index is checked for changes by others.
 FRESH_SECONDS = 60.0
-"""Seconds before an index is checked for changes by others."""
+# Contacts of all owners in indexes. The least recently used owner is evicted first.
 MOST_CONTACTS = 500_000
-"""Contacts of all owners in indexes. The least recently used owner is evicted first."""
+# Changes applied on the event loop; more build a new index on a thread.
 FEW = 20
-"""Changes applied on the event loop; more build a new index on a thread."""
 
 
 class _OwnerContacts:

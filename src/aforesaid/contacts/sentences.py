@@ -6,8 +6,8 @@ from typing import NamedTuple
 from aforesaid.contacts import word_lists
 from aforesaid.contacts.names import composed, folded, spellings, vocabulary, word_finder
 
+# Characters of a message that are read.
 LONGEST_TEXT = 20_000
-"""Characters of a message that are read."""
 
 _word_in = word_finder(letter=r"[^\W\d_]", joints=r"'’\-")
 _ELISION = re.compile(r"^(?:[dlnsjmtc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)

@@ -81,8 +81,8 @@ class Watchable(Protocol):
         ...
 
 
+# The most values that a snapshot caches.
 MOST_CACHED = 8
-"""The most values that a snapshot caches."""
 
 
 class LogSnapshot(Struct, frozen=True, eq=False, kw_only=True):
@@ -218,8 +218,8 @@ class CopyHolder(Protocol):
         ...
 
 
+# The owner under which a memory records unfinished work. `Memory.of` refuses it.
 JOURNAL = "aforesaid.journal"
-"""The owner under which a memory records unfinished work. `Memory.of` refuses it."""
 
 
 @runtime_checkable

@@ -26,17 +26,16 @@ class Document(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None
 
 
+# The kind of a conversation's open turns: words that have no answer yet, and so are not in the log. Unlike
+# other documents of a conversation they are not derived from the log, and `ConversationStore.replace`
+# leaves them.
 OPEN_TURNS = "open_turns"
-"""The kind of a conversation's open turns: words that have no answer yet, and so are not in the log. Unlike
-other documents of a conversation they are not derived from the log, and `ConversationStore.replace` leaves
-them.
-"""
 
+# The most bytes of data in one document.
 LARGEST_DOCUMENT = 16 * 1024 * 1024
-"""The most bytes of data in one document."""
 LONGEST_KIND = 200
+# The most bytes (UTF-8) of a kind and of a key. An owner and both fit into one index entry.
 LONGEST_KEY = 1024
-"""The most bytes (UTF-8) of a kind and of a key. An owner and both fit into one index entry."""
 
 
 class Place(NamedTuple):

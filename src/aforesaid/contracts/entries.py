@@ -170,8 +170,8 @@ def replaced_id(message: Message) -> str:
     return message.message_id
 
 
+# Separates a sealed message from the head of the log that it carries.
 HEAD_MARK = "|"
-"""Separates a sealed message from the head of the log that it carries."""
 
 
 def with_head(message: Message, head: str, *, seen: str | None = None) -> Message:

@@ -128,8 +128,8 @@ class Agent(Protocol):
         ...
 
 
+# The media type of raw samples.
 PCM = "audio/pcm"
-"""The media type of raw samples."""
 
 
 class AudioFormat(Struct, frozen=True, kw_only=True):

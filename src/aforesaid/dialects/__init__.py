@@ -75,8 +75,8 @@ class Dialect(Protocol):
 
 _MODULES: tuple[Dialect, ...] = (plain, anthropic, openai_chat, openai_responses)
 
+# All dialects by name.
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({module.NAME: module for module in _MODULES})
-"""All dialects by name."""
 
 
 def read(value: Any, *, dialect: str | None = None) -> list[Message]:

@@ -124,8 +124,8 @@ def narrate(message: Message, agent_name: str) -> Message | None:
     return Message(role="user", content=quoted, timestamp=message.timestamp, agent_name=message.agent_name)
 
 
+# Marks the interruption for the model.
 INTERRUPTION_MARK = "[interrupted]"
-"""Marks the interruption for the model."""
 
 
 def cut_at_interruption(message: Message) -> Message:
@@ -185,8 +185,8 @@ def _without_audio(message: Message) -> dict[str, Any]:
 # depends only on earlier uses in the request, so it stays the same while the conversation grows.
 
 
+# Prefix of the new id of a call without one.
 DEFAULT_ID = "call"
-"""Prefix of the new id of a call without one."""
 
 
 def with_unique_call_ids(messages: Sequence[Message]) -> Sequence[Message]:

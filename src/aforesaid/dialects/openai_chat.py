@@ -45,10 +45,10 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+# Fields that allow an assistant message without content.
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
-"""Fields that allow an assistant message without content."""
+# The API's maximum length of a call id.
 MAX_CALL_ID_LENGTH = 40
-"""The API's maximum length of a call id."""
 
 
 def read_one(document: dict[str, Any]) -> Message:

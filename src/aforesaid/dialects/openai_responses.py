@@ -47,8 +47,8 @@ ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
+# The API's maximum length of a call id.
 MAX_CALL_ID_LENGTH = 64
-"""The API's maximum length of a call id."""
 
 _REQUIRED = {
     "function_call": ("call_id", "name", "arguments"),

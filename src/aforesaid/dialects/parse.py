@@ -108,9 +108,10 @@ class Request(Struct, frozen=True, kw_only=True):
 TEXT_BLOCKS = frozenset(("text", "input_text", "output_text"))
 THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking"))
 IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image"))
+# Fields for thinking in servers with OpenAI's chat API.
 THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-"""Fields for thinking in servers with OpenAI's chat API."""
 
+# Responses API items that need a result from us. The provider answers its other calls itself.
 CALL_ITEMS = frozenset(
     (
         "function_call",
@@ -121,7 +122,6 @@ CALL_ITEMS = frozenset(
         "apply_patch_call",
     )
 )
-"""Responses API items that need a result from us. The provider answers its other calls itself."""
 OUTPUT_ITEMS = frozenset(f"{kind}_output" for kind in CALL_ITEMS)
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)

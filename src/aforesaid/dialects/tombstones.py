@@ -11,10 +11,10 @@ from msgspec import UNSET
 from aforesaid.dialects.parse import CALL_ITEMS, OUTPUT_ITEMS, TEXT_BLOCKS, call_id_of_item
 from aforesaid.model.messages import Message
 
+# Replaces the text.
 MARK = "[redacted]"
-"""Replaces the text."""
+# Tag of a redacted message.
 TAG = "redacted"
-"""Tag of a redacted message."""
 
 # Item fields that connect items and contain no content.
 _STRUCTURE = frozenset(("type", "id", "call_id", "status", "name", "environment", "detail"))

@@ -23,5 +23,5 @@ __all__ = [
     "import_history",
 ]
 
+# All formats by name.
 FORMATS: Mapping[str, Format] = MappingProxyType({one.name: one for one in (chat_memory.FORMAT,)})
-"""All formats by name."""

@@ -19,11 +19,11 @@ from aforesaid.importers.formats import ForeignConversation, Format, Part, Skipp
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message
 
+# The prefix of the tag that marks a key's conversations, as in `memory.chats`.
 LABEL = "chat:"
-"""The prefix of the tag that marks a key's conversations, as in `memory.chats`."""
 
+# The namespace of message ids. A change would import every file again.
 _NAMESPACE = UUID("5f1d7c7e-93b0-5a55-9d2b-0f6a1a5f6c11")
-"""The namespace of message ids. A change would import every file again."""
 
 
 def read_conversations(path: Path, zone: tzinfo) -> Iterator[Part]:

@@ -15,8 +15,8 @@ from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.messages import Message
 from aforesaid.search.queries import local_zone
 
+# Messages stored in one transaction, and ids read together.
 CHUNK = 500
-"""Messages stored in one transaction, and ids read together."""
 
 
 class ImportReport(Struct, frozen=True, kw_only=True):

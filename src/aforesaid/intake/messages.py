@@ -90,8 +90,8 @@ class LogView:
         self._blobs = blobs
         self._in_turn = not any(map(starts_turn, pending))
         self._warnings: list[str] = []
+        # Whether anything was read in addition to the snapshot.
         self.read_more = False
-        """Whether anything was read in addition to the snapshot."""
 
     def as_store(self) -> ConversationStore:
         """Return this view as a store; it has every method that reading a window needs."""

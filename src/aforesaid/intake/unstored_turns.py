@@ -36,14 +36,14 @@ from aforesaid.telemetry import describe, event, telemetry
 
 log = logging.getLogger("aforesaid.unstored")
 
+# Seconds that a user waits for an answer to be stored: more than the resilient layer needs for its spool.
 STORE_SECONDS = 8.0
-"""Seconds that a user waits for an answer to be stored: more than the resilient layer needs for its spool."""
+# The most bytes of queued turns: hours of a busy household.
 MOST_BYTES = 32 * 1024 * 1024
-"""The most bytes of queued turns: hours of a busy household."""
+# Seconds between attempts to store what is queued.
 SHORTEST_PAUSE, FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5, 5.0
-"""Seconds between attempts to store what is queued."""
+# Seconds that closing spends on the last attempt.
 CLOSING_SECONDS = 5.0
-"""Seconds that closing spends on the last attempt."""
 
 Append = Callable[[str, Sequence[Message]], Awaitable[Appended]]
 """Stores a turn of a conversation."""
@@ -70,10 +70,10 @@ class _Queue:
 
     def __init__(self) -> None:
         self.turns: deque[_Turn] = deque()
+        # Held while the first turn is being stored, so that no other one overtakes it.
         self.storing = asyncio.Lock()
-        """Held while the first turn is being stored, so that no other one overtakes it."""
+        # The task that stores the first turn. Its own append must not wait for itself.
         self.storing_task: asyncio.Task[object] | None = None
-        """The task that stores the first turn. Its own append must not wait for itself."""
 
 
 class UnstoredTurns:
@@ -87,8 +87,8 @@ class UnstoredTurns:
         first_pause: float = FIRST_PAUSE,
         closing: float = CLOSING_SECONDS,
     ) -> None:
+        # Seconds that a user waits for the store.
         self.patience = patience
-        """Seconds that a user waits for the store."""
         self._most_bytes = most_bytes
         self._first_pause = first_pause
         self._closing = closing

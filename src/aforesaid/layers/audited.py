@@ -34,8 +34,8 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import conversation_key, parse_name
 from aforesaid.model.messages import parse_text
 
+# The actor where the application names none.
 DEFAULT_ACTOR = "application"
-"""The actor where the application names none."""
 
 
 class Caller(NamedTuple):

@@ -202,8 +202,8 @@ class StoreWrapper(Wrapper, ConversationStore):
 # Approximate sizes and private copies of messages, for layers that keep messages in memory.
 
 
+# Bytes of a message or record besides its text.
 OVERHEAD = 512
-"""Bytes of a message or record besides its text."""
 
 
 def size_of(messages: Iterable[Message]) -> int:

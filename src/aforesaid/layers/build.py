@@ -41,9 +41,8 @@ CacheChoice: TypeAlias = "Cache | Literal['off']"
 
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
 
+# URL query options that select other data: the prefix of Redis, and the server and database of PostgreSQL.
 PLACE_OPTIONS = ("prefix", "host", "hostaddr", "port", "dbname", "service")
-"""URL query options that select other data: the prefix of Redis, and the server and database of
-PostgreSQL."""
 
 
 # Not a msgspec Struct: its signature would need the types of the layers, which are slow to import.

@@ -21,8 +21,8 @@ from aforesaid.telemetry import Telemetry, telemetry, tracing
 from aforesaid.telemetry.events import error_kind
 
 TIMED_CAPABILITIES = (Searchable, VectorSearchable, Sealable, SnapshotReader)
+# `load` and `save` consist of other operations, which are timed themselves.
 NOT_TIMED = ("load", "save", "authoritative")
-"""`load` and `save` consist of other operations, which are timed themselves."""
 
 
 class StoreMetrics:

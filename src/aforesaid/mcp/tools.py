@@ -28,10 +28,10 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Role
 from aforesaid.search.queries import first_moment, last_moment, local_zone
 
+# Tokens of a result, by the memory's own counter. Hosts refuse or shorten much longer ones.
 MAX_TOKENS = 2000
-"""Tokens of a result, by the memory's own counter. Hosts refuse or shorten much longer ones."""
+# Tokens of a result beside its items: the notice, the fields, what was left out.
 OVERHEAD_TOKENS = 300
-"""Tokens of a result beside its items: the notice, the fields, what was left out."""
 MAX_ITEMS = 50
 PAGE = 200
 

@@ -20,17 +20,17 @@ from aforesaid.windows import WindowPolicy
 
 log = logging.getLogger("aforesaid.chats")
 
+# Enough for a task of several steps, without much stale text.
 MAX_TURNS = 10
-"""Enough for a task of several steps, without much stale text."""
 
+# After half an hour a message most likely starts a new topic.
 IDLE_AFTER = timedelta(minutes=30)
-"""After half an hour a message most likely starts a new topic."""
 
+# The sender of automated messages (reminders, reports), which are not part of a person's history.
 SYSTEM_SENDER = "system"
-"""The sender of automated messages (reminders, reports), which are not part of a person's history."""
 
+# The prefix of the tag that marks a key's conversations.
 LABEL = "chat:"
-"""The prefix of the tag that marks a key's conversations."""
 
 
 @validated

@@ -452,5 +452,5 @@ class MemoryProtocol(Protocol):
     ) -> None: ...
 
 
+# The built-in, which the method `list` shadows.
 list_ = list
-"""The built-in, which the method `list` shadows."""

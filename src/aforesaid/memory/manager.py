@@ -114,8 +114,8 @@ class ConversationManager:
         self.searcher = searcher or _searcher(self.scope)
         self.notes_cache = notes_cache or NotesCache()
         self.contact_resources = contact_resources or _contact_resources()
+        # When sessions were last swept, by owner; shared by all handles of a memory.
         self.session_sweeps = {} if session_sweeps is None else session_sweeps
-        """When sessions were last swept, by owner; shared by all handles of a memory."""
         self.config = config or ConversationConfig()
         self.images = OwnerImages(images, self.scope.blobs)
         self.intake = Intake(ids=ids, counter=counter, images=self.images, redact=redact)
@@ -494,5 +494,5 @@ def _scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | No
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
+# The built-in, which the method `list` shadows.
 list_ = list
-"""The built-in, which the method `list` shadows."""

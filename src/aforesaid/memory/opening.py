@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.memory")
 
+# The most owners whose last sweep of sessions is remembered.
 MOST_SWEPT = 10_000
-"""The most owners whose last sweep of sessions is remembered."""
 
 L = TypeVar("L")
 
@@ -93,8 +93,8 @@ class Memory:
         self.backend = backend
         self.blobs = None if self._images.blobs is None else blobs_at(self._images.blobs)
         self.archives = archives_at(self._retention.archives)
+        # Components with copies of stored data, which erasures must reach. Append to register one.
         self.holders = list(holders)
-        """Components with copies of stored data, which erasures must reach. Append to register one."""
         self._counter = models.load_tokenizer()
         self.search_resources = SearchResources(models.load_embedder())
         self.notes_cache = NotesCache()

@@ -248,10 +248,10 @@ def readable(entries: Sequence[Entry]) -> list[Message]:
 # Watch for changes: of one conversation, or of all conversations of an owner.
 
 
+# Seconds between two polls of one conversation, each of which reads one record.
 POLL_SECONDS = 0.25
-"""Seconds between two polls of one conversation, each of which reads one record."""
+# Seconds between two polls of all of an owner's conversations, each of which reads all records.
 POLL_ALL_SECONDS = 1.0
-"""Seconds between two polls of all of an owner's conversations, each of which reads all records."""
 
 Revisions = dict[str, int]
 

@@ -40,8 +40,8 @@ ResumeBy = Literal["session", "device", "owner"]
 conversation on any device.
 """
 
+# The prefix of names that this module binds to conversations in addition to session ids.
 RESERVED = "\x1f"
-"""The prefix of names that this module binds to conversations in addition to session ids."""
 _STARTED = f"{RESERVED}begun:"
 
 SWEEP_EVERY = timedelta(hours=1)
@@ -113,8 +113,8 @@ class SessionManager:
         self.conversation_manager = conversation_manager
         self.policy = policy or SessionPolicy()
         self._store = conversation_manager.store
+        # Conversations that sessions requested by id; the idle limit does not apply to them.
         self._requested: dict[str, str] = {}
-        """Conversations that sessions requested by id; the idle limit does not apply to them."""
 
     # Starting and ending
 

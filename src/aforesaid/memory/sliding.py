@@ -42,25 +42,24 @@ from aforesaid.windows.sliding import Evicted
 
 log = logging.getLogger("aforesaid.sliding")
 
+# The tokens of the tool definitions, or the definitions themselves.
 Tools = int | Sequence[Mapping[str, Any]]
-"""The tokens of the tool definitions, or the definitions themselves."""
 
 OneList = Literal["openai_chat", "plain"]
 """The dialects in which a request is one list, including system messages."""
 
+# The tag of these conversations; a second tag adds the id.
 LABEL = "sliding_window"
-"""The tag of these conversations; a second tag adds the id."""
 
+# Maximum number of windows in memory, about a kilobyte per hundred messages each. Windows of conversations
+# that were used least recently are loaded again when needed.
 MAX_WINDOWS = 10_000
-"""Maximum number of windows in memory, about a kilobyte per hundred messages each. Windows of conversations
-that were used least recently are loaded again when needed.
-"""
 
+# Messages that loading a window reads first. It reads more while the messages do not fill the window.
 FIRST_READ = 256
-"""Messages that loading a window reads first. It reads more while the messages do not fill the window."""
 
+# Additional messages to read, for messages that are added meanwhile.
 MARGIN = 8
-"""Additional messages to read, for messages that are added meanwhile."""
 
 _PAGE = 200
 

@@ -17,11 +17,11 @@ from aforesaid.model.ids import parse_uuid, storable_text
 # keeps contacts in columns of its own can reproduce the same bytes.
 
 
+# The kind of documents that contain contacts.
 KIND = "contacts"
-"""The kind of documents that contain contacts."""
 
+# The most characters in each field.
 LONGEST = {"name": 500, "company": 500, "email": 320, "phone": 100, "notes": 20_000}
-"""The most characters in each field."""
 LONGEST_NICKNAME = 200
 MOST_NICKNAMES = 50
 
@@ -62,8 +62,8 @@ class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     created_at: datetime
 
 
+# The fields that a caller may set.
 FIELDS = ("name", "nicknames", "company", "email", "phone", "notes")
-"""The fields that a caller may set."""
 
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(ContactBody)
@@ -172,10 +172,10 @@ def _parse_phone(text: str) -> str:
 # Results of client identification.
 
 
+# Confidence from which a client counts as named and a conversation is linked.
 CERTAIN = 0.75
-"""Confidence from which a client counts as named and a conversation is linked."""
+# Confidence from which a contact is a candidate.
 REPORTED = 0.5
-"""Confidence from which a contact is a candidate."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -201,5 +201,5 @@ class ClientMatch(Struct, frozen=True, kw_only=True):
         return self.client is None
 
 
+# Stands for "no client" in interfaces that always return a match.
 NO_MATCH = ClientMatch(client=None, confidence=0.0, candidates=())
-"""Stands for "no client" in interfaces that always return a match."""

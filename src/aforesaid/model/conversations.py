@@ -26,13 +26,12 @@ VALUE_SETS: dict[str, tuple[str, ...]] = {
     "priority": get_args(Priority),
 }
 
+# How far a conversation's last message may be ahead of the clock and still be followed.
+#
+# A message without a time gets the time of storing, but never one before the previous message, so that
+# clock differences between machines, or a clock set back, do not reorder a conversation. A caller's
+# timestamp further in the future than this does not affect later messages.
 CLOCK_SKEW = timedelta(minutes=1)
-"""How far a conversation's last message may be ahead of the clock and still be followed.
-
-A message without a time gets the time of storing, but never one before the previous message, so that clock
-differences between machines, or a clock set back, do not reorder a conversation. A caller's timestamp further
-in the future than this does not affect later messages.
-"""
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
@@ -121,6 +120,7 @@ class Changes(Struct, frozen=True, kw_only=True):
         return {key: value for key, value in asdict(self).items() if value is not UNSET}
 
 
+# The value of each field that can be emptied, when it is empty.
 _EMPTY: dict[str, Any] = {
     "subject": None,
     "assigned_to": None,
@@ -130,10 +130,9 @@ _EMPTY: dict[str, Any] = {
     "tags": (),
     "ttl": None,
 }
-"""The value of each field that can be emptied, when it is empty."""
 
+# The default lifetime after the last activity.
 DEFAULT_TTL = timedelta(days=30)
-"""The default lifetime after the last activity."""
 
 
 def started(
@@ -284,8 +283,8 @@ def _refuse_value(record: "Conversation | Changes") -> None:
             raise InvalidInput.not_in(field, value, allowed)
 
 
+# A thousand years, which every store can add to a time.
 LONGEST_TTL = timedelta(days=365_000)
-"""A thousand years, which every store can add to a time."""
 
 
 def _check_ttl(ttl: timedelta) -> None:
@@ -378,12 +377,12 @@ def parse_cursor(cursor: str) -> tuple[int, str]:
         ) from None
 
 
+# Every store and every JSON parser represents this number exactly.
 _LARGEST_COUNT = 2**53
-"""Every store and every JSON parser represents this number exactly."""
 
 
+# The largest unread count that a caller may set; later messages are still added to it.
 MOST_UNREAD = 2**31 - 1
-"""The largest unread count that a caller may set; later messages are still added to it."""
 
 
 def check_count(value: object, *, field: str, least: int, most: int = _LARGEST_COUNT) -> int:

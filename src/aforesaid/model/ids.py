@@ -17,11 +17,11 @@ from aforesaid.errors import InvalidId, shown
 
 IdSource = Callable[[], str]
 
+# The prefix of ids that a layer assigns to messages without one.
 MARK = "aforesaid~"
-"""The prefix of ids that a layer assigns to messages without one."""
 
+# The most characters in an owner, a conversation name, a session id or a message id.
 LONGEST_NAME = 1024
-"""The most characters in an owner, a conversation name, a session id or a message id."""
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII).fullmatch
 
@@ -76,8 +76,8 @@ class ConversationKey(NamedTuple):
     name: str | None = None
 
 
+# The namespace of ids that are derived from names. A change would lose every named conversation.
 _NAMESPACE = UUID("8c3c2c5e-52f0-5d0b-9f43-6a1c7f0d2b9e")
-"""The namespace of ids that are derived from names. A change would lose every named conversation."""
 
 
 def conversation_key(value: object, *, owner: str, field: str = "conversation_id") -> ConversationKey:

@@ -21,8 +21,8 @@ ContentType = Literal["text", "audio"]
 
 _MINUTE = timedelta(minutes=1)
 
+# The dialect of encrypted messages; only the encryption layer reads their content.
 SEALED = "aforesaid/sealed"
-"""The dialect of encrypted messages; only the encryption layer reads their content."""
 
 ROLES: tuple[Role, ...] = get_args(Role)
 CONTENT_TYPES: tuple[ContentType, ...] = get_args(ContentType)
@@ -221,8 +221,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(**known, extra=extra)
 
 
+# `copy.copy` without its lookup: every turn copies its messages.
 unchecked_copy: Callable[[Message], Message] = Message.__copy__  # type: ignore[attr-defined]
-"""`copy.copy` without its lookup: every turn copies its messages."""
 
 _DOCUMENTED = frozenset(
     ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "dialect")

@@ -15,8 +15,8 @@ from msgspec import UNSET
 from aforesaid.errors import InvalidMessage, StoreDamaged, shown
 from aforesaid.model.messages import Message, Speech
 
+# Stored next to every set of bodies (schema, file, export), so that readers know the format.
 WIRE_VERSION = 1
-"""Stored next to every set of bodies (schema, file, export), so that readers know the format."""
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Message)
@@ -64,8 +64,8 @@ def _decode_with_escapes(body: bytes | str, error: Exception) -> Message:
         raise StoreDamaged(f"its stored form is damaged: {error}") from error
 
 
+# About 4,200 digits: as many as Python parses by default.
 _LARGEST_INTEGER_BITS = 14_000
-"""About 4,200 digits: as many as Python parses by default."""
 
 
 def check_json(value: Any, *, field: str) -> None:

@@ -39,18 +39,18 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.notes")
 
 KIND = "notes"
+# The tag of the message that contains notes in a context.
 TAG = "notes"
-"""The tag of the message that contains notes in a context."""
+# Notes with this tag are the last to be omitted from a context.
 IMPORTANT = "important"
-"""Notes with this tag are the last to be omitted from a context."""
 
+# The most characters of a note: a few sentences. Longer texts belong in a conversation.
 LONGEST_NOTE = 2_000
-"""The most characters of a note: a few sentences. Longer texts belong in a conversation."""
 LONGEST_SUBJECT = 200
+# The most notes of one owner. Every context reads all of them.
 MOST_NOTES = 1_000
-"""The most notes of one owner. Every context reads all of them."""
+# The most replaced notes that are kept for each subject.
 MOST_EARLIER = 20
-"""The most replaced notes that are kept for each subject."""
 PAGE = 200
 FIRST_PAGE = parse_listing(KIND, None, None, PAGE)
 NO_PAGE = parse_listing(KIND, None, None, 0)
@@ -237,8 +237,8 @@ def _is_from(note: Note, conversation_id: str, message_id: str | None = None) ->
 
 # Cache
 
+# The most cached notes and owners; the least recently read owner is evicted first.
 MOST_KNOWN = 50_000
-"""The most cached notes and owners; the least recently read owner is evicted first."""
 
 
 class NotesCache:
@@ -346,10 +346,10 @@ def _age(note: Note) -> tuple[datetime, str]:
 # Ranking
 
 WORDS = 0.6
+# The weights of words and meaning, as in the search of conversations.
 MEANING = 0.4
-"""The weights of words and meaning, as in the search of conversations."""
+# The least similarity of a note that shares no word with the question.
 NEAR = 0.32
-"""The least similarity of a note that shares no word with the question."""
 
 
 def ranked(

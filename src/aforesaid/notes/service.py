@@ -57,8 +57,8 @@ log = logging.getLogger("aforesaid.notes")
 
 AS_LAST_READ = "notes come from the last known state"
 PART_OF_DEADLINE = 4
+# The largest share of a request's budget that notes may take, as a divisor.
 SHARE = 4
-"""The largest share of a request's budget that notes may take, as a divisor."""
 
 
 class Notes:

@@ -30,12 +30,12 @@ from aforesaid.protocol.documents import (
 )
 from aforesaid.protocol.problems import PROBLEM_JSON, error_of, problem_of, status_of
 
+# The owner of a request, percent-encoded UTF-8. Only keys with several owners need it.
 OWNER_HEADER = "aforesaid-owner"
-"""The owner of a request, percent-encoded UTF-8. Only keys with several owners need it."""
+# Header of a response that was read from the last known state.
 DEGRADED = "aforesaid-degraded"
-"""Header of a response that was read from the last known state."""
+# Seconds without a change after which an event stream sends a heartbeat.
 HEARTBEAT = 15.0
-"""Seconds without a change after which an event stream sends a heartbeat."""
 
 __all__ = [
     "DEGRADED",

@@ -19,17 +19,17 @@ from aforesaid.protocol.bodies import Dialect
 from aforesaid.protocol.documents import entry_document, to_json
 from aforesaid.protocol.problems import problem_of
 
+# The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`.
 SUBPROTOCOL = "aforesaid.v1"
-"""The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`."""
 
+# A browser cannot set headers: it offers this prefix plus its key in base64url as a second subprotocol.
 BEARER_SUBPROTOCOL = "aforesaid.bearer."
-"""A browser cannot set headers: it offers this prefix plus its key in base64url as a second subprotocol."""
 
+# The same for the owner, which a key with several owners must name.
 OWNER_SUBPROTOCOL = "aforesaid.owner."
-"""The same for the owner, which a key with several owners must name."""
 
+# Characters in a client's frame id. The ids of the answer are derived from it.
 LONGEST_ID = 200
-"""Characters in a client's frame id. The ids of the answer are derived from it."""
 
 
 class CloseCode:

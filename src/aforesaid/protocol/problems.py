@@ -18,6 +18,7 @@ from aforesaid.errors import AforesaidError
 PROBLEM_JSON = "application/problem+json"
 PREFIX = "urn:aforesaid:problem:"
 
+# Error class → status. The first matching row applies.
 STATUSES: tuple[tuple[type[AforesaidError], int], ...] = (
     (errors.Malformed, 400),
     (errors.TooLarge, 413),
@@ -40,12 +41,11 @@ STATUSES: tuple[tuple[type[AforesaidError], int], ...] = (
     (errors.MissingExtra, 501),
     (AforesaidError, 500),
 )
-"""Error class → status. The first matching row applies."""
 
+# Attributes of errors whose names are problem members already.
 _RENAMED_MEMBERS = {"status": "provider_status"}
-"""Attributes of errors whose names are problem members already."""
+# Constructor parameters that only form the message.
 _MESSAGE_PARAMETERS = frozenset(("message", "what"))
-"""Constructor parameters that only form the message."""
 _MEMBERS = frozenset(("type", "title", "status", "detail", "instance"))
 _LONGEST_VALUE = 200
 
@@ -131,12 +131,12 @@ def _subclasses(kind: type[AforesaidError]) -> list[type[AforesaidError]]:
     return [kind, *(each for below in kind.__subclasses__() for each in _subclasses(below))]
 
 
+# Problem type → error class.
 _BY_TYPE = {
     PREFIX + _kebab(kind.__name__): kind
     for kind in _subclasses(AforesaidError)
     if kind.__module__ == errors.__name__
 }
-"""Problem type → error class."""
 
 _BY_STATUS: dict[int, type[AforesaidError]] = {
     400: errors.Malformed,

@@ -20,10 +20,10 @@ from aforesaid.remote.calls import Answer, Call, error_of
 S = TypeVar("S")
 T = TypeVar("T")
 
+# Statuses after which a repeatable call is retried.
 RETRYABLE = frozenset((429, 502, 503, 504))
-"""Statuses after which a repeatable call is retried."""
+# Statuses that guarantee that the server did nothing; any call is retried.
 NOT_PROCESSED = frozenset((429,))
-"""Statuses that guarantee that the server did nothing; any call is retried."""
 
 
 class RetryPolicy(CheckedFields, frozen=True, kw_only=True):

@@ -33,8 +33,8 @@ from aforesaid.protocol import error_of as error_of_problem
 T = TypeVar("T")
 R = TypeVar("R")
 
+# Maximum characters of one URL value: half of the usual limit for a whole URL.
 LONGEST_VALUE = 32_768
-"""Maximum characters of one URL value: half of the usual limit for a whole URL."""
 
 Query = Mapping[str, str | float | tuple[str, ...] | None]
 
@@ -139,8 +139,8 @@ def _pairs(name: str, value: str | float | tuple[str, ...] | None) -> list[tuple
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
+# Statuses that a proxy sends with its own page while the server is unavailable.
 PROXY_STATUSES = frozenset((408, 429, 500, 502, 503, 504))
-"""Statuses that a proxy sends with its own page while the server is unavailable."""
 
 
 def reader(read: Callable[[Any], T]) -> Callable[[Answer], T]:

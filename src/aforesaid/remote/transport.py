@@ -41,8 +41,8 @@ T = TypeVar("T")
 
 CONNECTIONS = 32
 BLOCK = 256 * 1024
+# Missed heartbeats after which an event stream counts as disconnected.
 MISSED_HEARTBEATS = 3
-"""Missed heartbeats after which an event stream counts as disconnected."""
 
 
 class Network(CheckedFields, frozen=True, kw_only=True):

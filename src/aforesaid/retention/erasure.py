@@ -55,13 +55,13 @@ log = logging.getLogger("aforesaid.erasure")
 
 KIND = "erasures"
 PAGE = 100
+# Steps that are not repeated once they are done.
 _ONCE = ("removed", "blobs")
-"""Steps that are not repeated once they are done."""
+# Steps that remain after the owner's name was removed from the journal.
 _WITHOUT_NAME = ("scrubbed", "done")
-"""Steps that remain after the owner's name was removed from the journal."""
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+# Empties every field of a record that may contain personal data.
 _BLANK = Changes(client_id=None, client_name=None, subject=None, assigned_to=None, tags=(), notes=None)
-"""Empties every field of a record that may contain personal data."""
 
 OnStep = Callable[[str], None]
 """Called with the name of every completed step."""
@@ -126,8 +126,8 @@ async def erase(
         return await _Erasure(whole, intent, on_step=on_step).run()
 
 
+# The ids of the erasures that run in this process.
 _running: set[str] = set()
-"""The ids of the erasures that run in this process."""
 
 
 @contextmanager

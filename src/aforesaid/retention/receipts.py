@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Tally
 
+# The kinds of a receipt, in order. Other kinds follow, sorted by name.
 KINDS = (
     "conversations",
     "messages",
@@ -31,9 +32,10 @@ KINDS = (
     "dead_letters",
     "cached_copies",
 )
-"""The kinds of a receipt, in order. Other kinds follow, sorted by name."""
 
 _OTHER = "other_documents"
+# A receipt's names for our own kinds of documents. An application's documents are counted together, because
+# their kinds may be personal data.
 _DOCUMENTS = {
     "client link": "client_links",
     "contacts": "contacts",
@@ -42,9 +44,6 @@ _DOCUMENTS = {
     "retention": "retention_rules",
     "summaries": "summaries",
 }
-"""A receipt's names for our own kinds of documents. An application's documents are counted together, because
-their kinds may be personal data.
-"""
 _VECTORS = "vectors/"
 
 

@@ -42,8 +42,8 @@ from aforesaid.transfer.owner_scope import OwnerScope
 
 log = logging.getLogger("aforesaid.retention")
 
+# The most conversations in one listing.
 AT_MOST = 10_000
-"""The most conversations in one listing."""
 
 
 class Expiring(Struct, frozen=True, kw_only=True):
@@ -216,10 +216,10 @@ def _spoken(ttl: Lifetime) -> str:
 # store at once: one of them removes and counts each conversation.
 
 
+# Frequent enough that expired data does not stay long, rare enough to cost nothing.
 SWEEP_EVERY = timedelta(hours=1)
-"""Frequent enough that expired data does not stay long, rare enough to cost nothing."""
+# The random part of an interval, as a fraction.
 JITTER = 0.5
-"""The random part of an interval, as a fraction."""
 
 
 class Sweepable(Protocol):

@@ -74,11 +74,11 @@ os um uma ou mas eu ele ela nos meu minha seu sua em com por para do da dos das 
 STOP_WORDS = frozenset(_ENGLISH.split()) | frozenset(_OTHERS.split())
 
 
+# Maximum length of a term in bytes; a longer word is truncated.
 LONGEST_TERM = 64
-"""Maximum length of a term in bytes; a longer word is truncated."""
 
+# Characters of a tool result that are indexed: its beginning describes the topic.
 LONGEST_RESULT = 2_000
-"""Characters of a tool result that are indexed: its beginning describes the topic."""
 
 
 def terms_of(text: str) -> list[str]:

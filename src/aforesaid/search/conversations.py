@@ -25,14 +25,14 @@ from aforesaid.search.queries import analyze_question, local_zone
 from aforesaid.search.ranking import AnalyzedQuestion, Ranked, rarity
 from aforesaid.search.searcher import BY_WORDS_FILTERED, Searcher
 
+# Messages quoted per conversation.
 EXCERPTS = 2
-"""Messages quoted per conversation."""
+# Characters per quotation.
 EXCERPT = 200
-"""Characters per quotation."""
+# Score of a question that the subject or client name contains completely: equal to a perfect message.
 BY_LABEL = 1.0
-"""Score of a question that the subject or client name contains completely: equal to a perfect message."""
+# Terms that represent a conversation in a search for similar ones.
 CHARACTERISTIC = 24
-"""Terms that represent a conversation in a search for similar ones."""
 _WORDS_WEIGHT, _MEANING_WEIGHT = 0.6, 0.4
 
 

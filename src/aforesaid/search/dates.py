@@ -11,8 +11,8 @@ from datetime import MAXYEAR, MINYEAR, date, datetime, timedelta
 
 from msgspec import Struct
 
+# How long after a date its events are still being mentioned.
 MENTIONED_WITHIN = timedelta(days=7)
-"""How long after a date its events are still being mentioned."""
 
 # A year that contains every calendar day.
 _LEAP_YEAR = 2000

@@ -40,14 +40,13 @@ from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.search")
 
+# Seconds without a turn before indexing starts. Searches rarely target messages that are a second old.
 QUIET = 1.0
-"""Seconds without a turn before indexing starts. Searches rarely target messages that are a second old."""
+# Maximum seconds before indexing starts although turns keep arriving.
 PATIENCE = 30 * QUIET
-"""Maximum seconds before indexing starts although turns keep arriving."""
+# Pause after each block, as a multiple of the block's duration, while turns keep arriving. The indexer then
+# uses a fifth of one processor, enough for about eighty turns a second.
 REST = 4
-"""Pause after each block, as a multiple of the block's duration, while turns keep arriving. The indexer then
-uses a fifth of one processor, enough for about eighty turns a second.
-"""
 _MOST_PROGRESS = 1_000
 
 

@@ -21,10 +21,10 @@ from aforesaid.search.ranking import Key, Parts, Ranked, Ranking
 # Quote log entries as passages that a model can cite: speaker, time, conversation and verbatim text.
 
 
+# Characters quoted of a message: all of most messages, the best matching part of a long one.
 PASSAGE = 700
-"""Characters quoted of a message: all of most messages, the best matching part of a long one."""
+# Characters quoted of the message before or after.
 NEIGHBOUR_CHARACTERS = 240
-"""Characters quoted of the message before or after."""
 _MARGIN = 80
 
 
@@ -228,8 +228,8 @@ def with_neighbours(
     return None, None, None
 
 
+# How long after a message its reply may follow.
 REPLY_WITHIN = timedelta(minutes=10)
-"""How long after a message its reply may follow."""
 
 
 # Read ranked entries from the log, apply the filters and quote the entries as passages.
@@ -248,8 +248,8 @@ class MessageFilter:
     def __init__(self, store: ConversationStore, filters: Filters) -> None:
         self.filters = filters
         self._store = store
+        # Conversation without the tag → sequences of its tagged messages, where known.
         self._tagged: dict[str, frozenset[int]] = {}
-        """Conversation without the tag → sequences of its tagged messages, where known."""
 
     async def conversations(self) -> frozenset[str]:
         """Return every conversation that may contain a passing message."""
@@ -294,8 +294,8 @@ class MessageFilter:
         )
 
 
+# Share of the best score below which results are dropped.
 RELEVANT_SHARE = 0.05
-"""Share of the best score below which results are dropped."""
 
 
 class PassageView(Struct, frozen=True, kw_only=True):

@@ -15,10 +15,10 @@ from aforesaid.search.analysis import speaker_term, terms_of
 from aforesaid.search.dates import Period, find_periods
 from aforesaid.search.ranking import AnalyzedQuestion
 
+# Maximum number of different terms in a question.
 MOST_TERMS = 64
-"""Maximum number of different terms in a question."""
+# Characters of a question that are read.
 LONGEST_QUESTION = 20_000
-"""Characters of a question that are read."""
 
 
 class Filters(Struct, frozen=True, kw_only=True):

@@ -27,10 +27,10 @@ from aforesaid.model.clock import from_micros
 from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
 
+# BM25's k1. In a turn of a dozen words, a repeated word adds little.
 SATURATION = 0.5
-"""BM25's k1. In a turn of a dozen words, a repeated word adds little."""
+# BM25's b: how strongly length lowers the score.
 LENGTH = 0.7
-"""BM25's b: how strongly length lowers the score."""
 
 
 class Weights(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from aforesaid.search.indexing import QUIET, Indexer
 from aforesaid.search.memory_index import OwnerIndex
 from aforesaid.search.vectors import OwnerVectors, encodable_text, encode_texts
 
+# Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second.
 IDLE = 900.0
-"""Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second."""
 
 
 class Sized(Protocol):
@@ -127,15 +127,14 @@ class TextVectors:
         return [float(found[text] @ rows[0]) for text in texts]
 
 
+# Messages of all owners in indexes in memory.
 MOST_MESSAGES = 500_000
-"""Messages of all owners in indexes in memory."""
+# Memory for the vectors of all owners. The least recently used owner is evicted first; idle ones after 15
+# minutes (see `owner_cache`).
 MOST_VECTOR_BYTES = 512 * 1024 * 1024
-"""Memory for the vectors of all owners. The least recently used owner is evicted first; idle ones after 15
-minutes (see `owner_cache`).
-"""
 
+# Texts of all owners, other than messages, with cached vectors.
 MOST_TEXTS = 20_000
-"""Texts of all owners, other than messages, with cached vectors."""
 
 
 class SearchResources:
@@ -150,8 +149,8 @@ class SearchResources:
         most_vector_bytes: int = MOST_VECTOR_BYTES,
     ) -> None:
         self.embedder = embedder
+        # Error of the last attempt to encode a question, if it failed.
         self.encoder_error: str | None = None
-        """Error of the last attempt to encode a question, if it failed."""
         self.indexer = (
             None if embedder is None else Indexer(embedder, on_written=self._vectors_changed, quiet=quiet)
         )

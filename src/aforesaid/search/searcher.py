@@ -57,22 +57,22 @@ from aforesaid.telemetry.events import timed
 
 log = logging.getLogger("aforesaid.search")
 
+# Candidates requested from the index.
 BY_WORDS = 300
-"""Candidates requested from the index."""
+# Candidates requested when filters are set. If too few pass, every message that may pass is ranked.
 BY_WORDS_FILTERED = 10_000
-"""Candidates requested when filters are set. If too few pass, every message that may pass is ranked."""
+# A limit above any owner's number of messages.
 EVERYTHING = 10_000_000
-"""A limit above any owner's number of messages."""
+# Candidates above which ranking runs on a thread.
 WORTH_A_THREAD = 2_000
-"""Candidates above which ranking runs on a thread."""
+# Messages above which a store that can compare vectors does so itself.
 SERVED = 100_000
-"""Messages above which a store that can compare vectors does so itself."""
+# Assumed number of terms of a message with unknown length.
 TYPICAL = 20
-"""Assumed number of terms of a message with unknown length."""
+# Messages read from the log before the conversations that pass the filters are determined.
 MOST_READ = 400
-"""Messages read from the log before the conversations that pass the filters are determined."""
+# Conversations read together when the question contains nothing but a period.
 BROWSED_AT_ONCE = 50
-"""Conversations read together when the question contains nothing but a period."""
 
 WITHOUT_VECTORS = "searched by words alone: pip install 'aforesaid[semantic]' adds search by meaning"
 WHILE_DEGRADED = "the store is unavailable: searched the last known messages"

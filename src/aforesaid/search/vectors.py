@@ -35,10 +35,9 @@ from aforesaid.search.vector_matrix import Compared, VectorMatrix
 # `docs/decisions/0012-encoder.md` for the reasons.
 
 
+# Characters of a message that are encoded. Measured: the rest of a long answer does not improve results and
+# costs most of the time.
 LONGEST_TEXT = 600
-"""Characters of a message that are encoded. Measured: the rest of a long answer does not improve results and
-costs most of the time.
-"""
 
 
 def embedded_text(message: Message) -> str:
@@ -114,10 +113,10 @@ def installed_encoder() -> Embedder | None:
 # loads all of them into one `VectorMatrix` and updates it from the store before every question.
 
 
+# Messages per document: a turn rewrites at most this many vectors, and a long history has few documents.
 BLOCK = 32
-"""Messages per document: a turn rewrites at most this many vectors, and a long history has few documents."""
+# Number of candidates by meaning that share no word with the question.
 NEAREST = 100
-"""Number of candidates by meaning that share no word with the question."""
 
 _KEY_DIGITS = 16
 _PAGE = 100

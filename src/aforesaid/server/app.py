@@ -65,11 +65,11 @@ ROUTES = (
     conversations.overview,
 )
 
+# Every route under `/v1`, in the order of the documentation.
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints)
-"""Every route under `/v1`, in the order of the documentation."""
 
+# ASGI middleware around the framework, outermost first. It also sees requests that match no route.
 MIDDLEWARE: tuple[Callable[[ASGIApp], ASGIApp], ...] = (Instrumentation,)
-"""ASGI middleware around the framework, outermost first. It also sees requests that match no route."""
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Close = Callable[[], Awaitable[None]]

@@ -25,8 +25,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from aforesaid.server.limits import ConnectionLimits
 
 SWEEP_SECONDS = 1.0
+# Seconds that a WebSocket client has to confirm a close.
 CLOSE_SECONDS = 2.0
-"""Seconds that a WebSocket client has to confirm a close."""
 
 _HttpProtocol: Any = AutoHTTPProtocol
 _CLOSING = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -87,14 +87,14 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
+        # Waiting for a request.
         self.waiting = TimedConnections(_expire, seconds=limits.request_seconds, most=limits.waiting)
-        """Waiting for a request."""
+        # Waiting for more of a body. Every chunk restarts the time.
         self.receiving = TimedConnections(_abort, seconds=limits.stall_seconds, most=limits.waiting)
-        """Waiting for more of a body. Every chunk restarts the time."""
+        # Waiting for the client to read.
         self.unread = TimedConnections(_abort, seconds=limits.stall_seconds, most=limits.waiting)
-        """Waiting for the client to read."""
+        # Waiting for a WebSocket client to confirm a close.
         self.closing = TimedConnections(_abort, seconds=CLOSE_SECONDS, most=limits.waiting)
-        """Waiting for a WebSocket client to confirm a close."""
 
     def drop(self, connection: Any) -> None:
         for state in (self.waiting, self.receiving, self.unread, self.closing):
@@ -116,8 +116,8 @@ class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # uvicorn chooses the i
         super().__init__(config, *arguments, **options)
         self._connections = config.connections
         self._in_head = True
+        # Received bytes of the current head.
         self._head = 0
-        """Received bytes of the current head."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)

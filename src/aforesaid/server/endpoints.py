@@ -154,8 +154,8 @@ def _is_plain(message: Message) -> bool:
 
 
 PREFIX = "/v1"
+# A path parameter in a route template.
 PARAMETER = re.compile(r"\{(\w+)\}")
-"""A path parameter in a route template."""
 
 Q = TypeVar("Q")
 

@@ -20,10 +20,10 @@ from aforesaid.telemetry.tracing import Request, current, request_id_from
 log = logging.getLogger("aforesaid.requests")
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+# The route label of a request that matches no route.
 UNMATCHED = "(none)"
-"""The route label of a request that matches no route."""
+# Close codes with a metric label. Clients may send any code; others are counted as `other`.
 CODES = frozenset({*range(1000, 1016), *range(4400, 4600)})
-"""Close codes with a metric label. Clients may send any code; others are counted as `other`."""
 _TRACING = (b"traceparent", b"tracestate")
 
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 
+# The caller, the owner and the source address of the current request.
 _caller: ContextVar[tuple[Caller, str, str]] = ContextVar("aforesaid_mcp_caller")
-"""The caller, the owner and the source address of the current request."""
 
 
 class McpEndpoint:

@@ -333,6 +333,7 @@ _TURN = [
     {"role": "assistant", "content": "How about lemon chicken?", "agent_name": "cook"},
 ]
 
+# A valid body for each route that takes one.
 EXAMPLES: dict[str, Any] = {
     "open_conversation": {"session_id": "kitchen", "channel": "voice"},
     "update_conversation": {"subject": "Dinner on Friday", "status": "pending", "tags": ["dinner"]},
@@ -360,4 +361,3 @@ EXAMPLES: dict[str, Any] = {
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }
-"""A valid body for each route that takes one."""

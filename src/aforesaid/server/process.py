@@ -39,14 +39,14 @@ from aforesaid.telemetry.tracing import tracing_to
 
 log = logging.getLogger("aforesaid.server")
 
+# Bytes. A larger WebSocket frame closes the connection with 1009. A smaller frame above the configured
+# limit is refused and the connection stays open.
 MAX_FRAME_BYTES = 2 * 1024 * 1024
-"""Bytes. A larger WebSocket frame closes the connection with 1009. A smaller frame above the configured limit
-is refused and the connection stays open."""
 
 MAX_PORT = 65_535
 
+# Stores that only one process can use.
 SINGLE_PROCESS_STORES = ("memory", "file")
-"""Stores that only one process can use."""
 
 
 # Checks and sockets
@@ -133,8 +133,8 @@ def with_telemetry(settings: TelemetryConfig) -> Iterator[None]:
 # One process
 
 
+# Allocations before a garbage collection: more than a hundred concurrent turns have.
 GC_THRESHOLD = 20_000
-"""Allocations before a garbage collection: more than a hundred concurrent turns have."""
 
 
 def tune_garbage_collector() -> None:

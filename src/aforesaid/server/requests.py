@@ -36,8 +36,8 @@ from aforesaid.telemetry import describe
 log = logging.getLogger("aforesaid.server")
 
 JSON = "application/json"
+# The owner of the handle that routes without an owner get. It has no data.
 NO_OWNER = "aforesaid.no-owner"
-"""The owner of the handle that routes without an owner get. It has no data."""
 
 
 def route_handler(endpoint: Endpoint, service: Service) -> HTTPRouteHandler:

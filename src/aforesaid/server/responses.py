@@ -33,8 +33,8 @@ _ALWAYS: tuple[Header, ...] = ((b"x-content-type-options", b"nosniff"),)
 _UNCACHED: Header = (b"cache-control", b"no-store")
 _REVALIDATED: Header = (b"cache-control", b"private, no-cache")
 
+# Default of `Retry-After` in seconds.
 RETRY_AFTER = 1
-"""Default of `Retry-After` in seconds."""
 
 
 class Response:
@@ -146,8 +146,8 @@ def not_modified(revision: int) -> Response:
     return Response(status=304, headers=(_etag(revision),), caching=_REVALIDATED)
 
 
+# Success without a body.
 NO_CONTENT = Response(status=204)
-"""Success without a body."""
 
 
 # Problems

@@ -50,8 +50,8 @@ class Service:
         self.assistant = assistant
         self.body_limit = settings.server.max_body_kb * 1024
         self._transcriber = transcriber
+        # Set when the server is stopping and accepts no more work.
         self.draining = asyncio.Event()
-        """Set when the server is stopping and accepts no more work."""
         # Building a manager costs more than the rest of a small request, so recent ones are kept. With an
         # audit trail, a manager is bound to its caller and source as well.
         self._managers: BoundedDict[tuple[str, str, str], ConversationManager] = BoundedDict(MOST_MANAGERS)

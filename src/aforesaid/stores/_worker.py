@@ -22,8 +22,8 @@ from aforesaid.errors import Overloaded, StoreClosed
 
 J = TypeVar("J", bound="Job")
 
+# Seconds that a caller waits for a slot.
 WAIT_SECONDS = 30.0
-"""Seconds that a caller waits for a slot."""
 
 
 class Job:
@@ -36,10 +36,10 @@ class Job:
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self.work = work
+        # Time of the call, from which timeouts count. It precedes the wait for a slot.
         self.called_at = time.monotonic()
-        """Time of the call, from which timeouts count. It precedes the wait for a slot."""
+        # Whether a thread will process the job, even if its caller is cancelled.
         self.is_queued = False
-        """Whether a thread will process the job, even if its caller is cancelled."""
         self.result: Any = None
         self.error: BaseException | None = None
 

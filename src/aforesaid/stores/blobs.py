@@ -68,8 +68,8 @@ class BlobBackend(Protocol):
         ...
 
 
+# The built-in type, which the method `list` shadows.
 list_ = list
-"""The built-in type, which the method `list` shadows."""
 
 
 def owner_key(owner: str) -> str:

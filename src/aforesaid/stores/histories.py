@@ -48,10 +48,10 @@ from aforesaid.stores.owner_data import OwnerData
 
 T = TypeVar("T")
 
+# The owner of all histories: the four methods know none.
 OWNER = "default"
-"""The owner of all histories: the four methods know none."""
+# Conversations whose revisions and ids are kept in memory. Others are derived again from their history.
 KNOWN = 1000
-"""Conversations whose revisions and ids are kept in memory. Others are derived again from their history."""
 
 
 def as_store(store: object) -> ConversationStore:

@@ -9,6 +9,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.ids import storable_text
 from aforesaid.stores._arguments import Address
 
+# URL scheme → the store's package in `stores`.
 STORES = {
     "file": "json_file",
     "memory": "memory",
@@ -20,10 +21,9 @@ STORES = {
     "redis+cluster": "redis",
     "rediss+cluster": "redis",
 }
-"""URL scheme → the store's package in `stores`."""
 
+# URL schemes of servers, which `aforesaid.connect` opens.
 SERVERS = ("http", "https")
-"""URL schemes of servers, which `aforesaid.connect` opens."""
 
 
 def is_server(url: object) -> bool:
@@ -62,6 +62,7 @@ def parse_url(url: str) -> Address:
     )
 
 
+# Unsupported scheme → what to use instead.
 UNSUPPORTED = {
     "mysql": "the supported SQL server is PostgreSQL",
     "mariadb": "the supported SQL server is PostgreSQL",
@@ -75,7 +76,6 @@ UNSUPPORTED = {
     "ws": "for an Aforesaid server use http:",
     "wss": "for an Aforesaid server use https:",
 }
-"""Unsupported scheme → what to use instead."""
 
 
 def _hint(scheme: str) -> str:

@@ -38,15 +38,15 @@ from aforesaid.windows import WindowPolicy
 
 
 KIND = "summaries"
+# The tag of the message that contains a summary in a context.
 TAG = "summary"
-"""The tag of the message that contains a summary in a context."""
 
+# Messages inside the window that a summary also covers: five exchanges until the next one.
 AHEAD = 10
-"""Messages inside the window that a summary also covers: five exchanges until the next one."""
+# The most messages that one step summarizes.
 CHUNK = 100
-"""The most messages that one step summarizes."""
+# The most messages before the window that the first summary of a long conversation covers.
 FARTHEST = 2_000
-"""The most messages before the window that the first summary of a long conversation covers."""
 
 Count = Callable[[str], int]
 
@@ -120,10 +120,10 @@ def message_of(text: str) -> Message:
 
 log = logging.getLogger("aforesaid.summaries")
 
+# The largest share of a request's budget that a summary may take, as a divisor.
 SHARE = 4
-"""The largest share of a request's budget that a summary may take, as a divisor."""
+# The pause before a failed summary is retried.
 TRY_AGAIN_SECONDS = 60.0
-"""The pause before a failed summary is retried."""
 
 
 class SummaryResources:

@@ -10,15 +10,14 @@ from typing import Literal, NamedTuple
 Kind = Literal["counter", "gauge", "histogram"]
 
 
+# Upper bounds of time histograms, from ten microseconds (a read in memory) to ten seconds (a store that
+# hangs). Five steps per power of ten: the error of a quantile is at most one step, a factor of 1.6.
 SECONDS = (
     *(float(f"{step}e{power}") for power in range(-5, 1) for step in (1.0, 1.6, 2.5, 4.0, 6.3)),
     10.0,
 )
-"""Upper bounds of time histograms, from ten microseconds (a read in memory) to ten seconds (a store that
-hangs). Five steps per power of ten: the error of a quantile is at most one step, a factor of 1.6.
-"""
+# Upper bounds of lengths and counts: powers of two up to a million, so that a bucket is a number of bits.
 LENGTHS = tuple(float(2**power) for power in range(21))
-"""Upper bounds of lengths and counts: powers of two up to a million, so that a bucket is a number of bits."""
 
 
 class Family(NamedTuple):

@@ -27,18 +27,18 @@ from aforesaid.telemetry.metrics import Exemplar, Sample, Series, Telemetry, sam
 # ended process remain.
 
 
+# Whether a process can tell that another has ended. On Windows files are not merged and stay until the
+# folder is removed.
 _CAN_MERGE = os.name != "nt"
-"""Whether a process can tell that another has ended. On Windows files are not merged and stay until the
-folder is removed."""
 
 log = logging.getLogger("aforesaid.metrics")
 
+# The variable that names the folder for workers.
 FOLDER = "AFORESAID_METRICS_FOLDER"
-"""The variable that names the folder for workers."""
+# Seconds between two writes; scrapers read about every ten seconds.
 EVERY = 1.0
-"""Seconds between two writes; scrapers read about every ten seconds."""
+# Seconds after which the gauges of a process that stopped writing are omitted.
 FRESH = 10.0
-"""Seconds after which the gauges of a process that stopped writing are omitted."""
 GONE = "gone"
 
 

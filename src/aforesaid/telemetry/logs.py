@@ -27,8 +27,8 @@ from aforesaid.telemetry.tracing import current
 # Events
 
 
+# Errors whose text is about a store that is unavailable, busy, full or closed.
 _SAFE_TO_LOG = (StoreUnavailable, StoreClosed, MissingExtra)
-"""Errors whose text is about a store that is unavailable, busy, full or closed."""
 
 
 def event(log: logging.Logger, level: int, name: str, sentence: str, **fields: object) -> None:
@@ -58,12 +58,12 @@ def describe(error: BaseException) -> str:
 FORMS = ("json", "text")
 LEVELS = ("debug", "info", "warning", "error")
 MOST_FRAMES = 30
+# The most lines that wait for a slow reader; further lines are dropped.
 MOST_WAITING = 10_000
-"""The most lines that wait for a slow reader; further lines are dropped."""
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# A scheme, an address or a number, which a starting server logs. No path, no query.
 _PLACE = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
-"""A scheme, an address or a number, which a starting server logs. No path, no query."""
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS, Family, Kind
 from aforesaid.telemetry.tracing import Request, current
 
+# The most series of one name. Further ones get the labels `other`, so that memory stays bounded.
 MOST_SERIES = 1000
-"""The most series of one name. Further ones get the labels `other`, so that memory stays bounded."""
 OTHER = "other"
+# The most bits of a length.
 MOST_BITS = 128
-"""The most bits of a length."""
 
 
 class Exemplar(NamedTuple):
@@ -255,5 +255,5 @@ def _histogram_samples(one: Series, family: Family) -> Iterator[Sample]:
     yield Sample(f"{one.name}_count", "histogram", family.help, one.labels, float(total))
 
 
+# The metrics of this process, the default everywhere.
 telemetry = Telemetry()
-"""The metrics of this process, the default everywhere."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # The current request, which follows the task and the tasks that it starts
 
 
+# The ids that a caller may choose: no characters that could break a log line.
 SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
-"""The ids that a caller may choose: no characters that could break a log line."""
 
 
 # Ids need not be unguessable. A system call for each would let another thread take the
@@ -138,8 +138,8 @@ class _Traced:
 
 
 _NOTHING = _Nothing()
+# The tracer; None while tracing is off. Set by `trace_with`.
 tracer: "Tracer | None" = None
-"""The tracer; None while tracing is off. Set by `trace_with`."""
 
 
 def span(name: str, **attributes: Attribute) -> Spanning:

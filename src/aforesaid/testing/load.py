@@ -24,8 +24,8 @@ from aforesaid.model.conversations import check_count
 from aforesaid.settings import masked_url
 from aforesaid.stores.urls import parse_url
 
+# Maximum messages of one load. Needs of a million owners are extrapolated from far fewer.
 MOST_MESSAGES = 2_000_000
-"""Maximum messages of one load. Needs of a million owners are extrapolated from far fewer."""
 MOST_AT_ONCE = 256
 MOST_LETTERS = 100_000
 VOCABULARY = 20_000

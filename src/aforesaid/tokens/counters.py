@@ -26,10 +26,10 @@ from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, Ex
 
 LATIN_MARGIN = 1.2
 OTHER_MARGIN = 1.5
+# Bounds of the correction. A report beyond them belongs to a different request.
 LOWEST, HIGHEST = 0.5, 3.0
-"""Bounds of the correction. A report beyond them belongs to a different request."""
+# Minimum weight of a new report: about the last dozen dominate, so that a change of model takes effect.
 MIN_REPORT_WEIGHT = 0.2
-"""Minimum weight of a new report: about the last dozen dominate, so that a change of model takes effect."""
 
 # Letters beyond Latin and its accents, and all signs but general punctuation.
 _OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
@@ -210,10 +210,10 @@ _WINDOWS = (
     (r"mistral-(large|medium|small)|llama-?[34]|qwen-?[23]|deepseek-", 128_000),
 )
 
+# Tokens of a request without a known model: it leaves room for an answer in a window of 8,192 tokens.
 DEFAULT_BUDGET = 6_000
-"""Tokens of a request without a known model: it leaves room for an answer in a window of 8,192 tokens."""
+# Tokens of a request to a model with a larger window: longer requests cost more and answer no better.
 LARGEST_BUDGET = 96_000
-"""Tokens of a request to a model with a larger window: longer requests cost more and answer no better."""
 
 _exact: dict[EncodingName, ExactCounter] = {name: ExactCounter(name) for name in ENCODINGS}
 

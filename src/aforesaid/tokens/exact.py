@@ -132,12 +132,12 @@ def is_plain_line(text: str) -> bool:
 EncodingName = Literal["cl100k_base", "o200k_base"]
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 
+# The feature that requires tiktoken.
 COUNTING_EXACTLY = "counting tokens exactly"
-"""The feature that requires tiktoken."""
+# White-space runs from this length are counted separately: a tenth of the regex engine's limit.
 LONG_RUN = 100_000
-"""White-space runs from this length are counted separately: a tenth of the regex engine's limit."""
+# Characters per slice after the regex engine failed.
 SLICE = 50_000
-"""Characters per slice after the regex engine failed."""
 
 # White space as defined by the regex engine, which differs slightly from Python's, without line ends.
 _BLANKS = "\t\v\f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"

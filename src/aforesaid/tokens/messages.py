@@ -33,8 +33,8 @@ from aforesaid.tokens.counters import Estimator
 
 PER_MESSAGE = 3
 PER_NAME = 1
+# The start of the answer, once per request.
 PER_REQUEST = 3
-"""The start of the answer, once per request."""
 PER_CALL = 8
 PER_TOOL = 8
 PER_TOOLS = 12
@@ -235,13 +235,12 @@ def _is_in_meaning(block: Any) -> bool:
 # demand and cached in this process by content.
 
 
+# Maximum number of cached counts, about 200 bytes each: enough for four windows.
 CACHE_SIZE = 16_384
-"""Maximum number of cached counts, about 200 bytes each: enough for four windows."""
 
+# Characters of blocks up to which a count is cached. Larger content is mostly an image, which has a fixed
+# cost and is cheaper to count than to hash.
 LARGEST_BLOCKS = 200_000
-"""Characters of blocks up to which a count is cached. Larger content is mostly an image, which has a fixed
-cost and is cheaper to count than to hash.
-"""
 
 Key = tuple[str, bytes]
 

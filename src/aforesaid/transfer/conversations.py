@@ -15,8 +15,8 @@ from aforesaid.transfer.documents import Digest, DocumentsResult, fingerprint, s
 
 _log = logging.getLogger("aforesaid.transfer")
 
+# Entries read and stored together.
 CHUNK = 1000
-"""Entries read and stored together."""
 
 
 class CopyReport(Struct, frozen=True, kw_only=True):

@@ -87,8 +87,8 @@ def _canonical_entry(entry: Entry) -> bytes:
 # changed one is a conflict.
 
 
+# Documents read and stored together; each may have megabytes.
 CHUNK = 16
-"""Documents read and stored together; each may have megabytes."""
 
 Documents: TypeAlias = Callable[[], AsyncIterator[list[Document]]]
 """A source of documents: in chunks, sorted by kind and key."""

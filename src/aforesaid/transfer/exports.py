@@ -41,8 +41,8 @@ from aforesaid.transfer.json_lines import (
 
 
 PAGE = 100
+# Conversations copied concurrently: stores commit concurrent writes together.
 AT_ONCE = 8
-"""Conversations copied concurrently: stores commit concurrent writes together."""
 
 
 async def copy(source: Backend, target: Backend, *, progress: Progress | None = None) -> CopyReport:
@@ -146,10 +146,10 @@ class StoredConversation(SourceConversation):
 # Export a whole backend to a file, a chunk at a time. File writes run on threads.
 
 
+# Bytes copied in one piece.
 COPIED_AT_ONCE = 1 << 20
-"""Bytes copied in one piece."""
+# Attempts to read a conversation that changes meanwhile; afterwards additional turns are left out.
 ATTEMPTS = 3
-"""Attempts to read a conversation that changes meanwhile; afterwards additional turns are left out."""
 
 
 class ExportReport(Struct, frozen=True, kw_only=True):

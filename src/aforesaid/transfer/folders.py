@@ -40,8 +40,8 @@ from aforesaid.transfer.owner_scope import OwnerScope
 log = logging.getLogger("aforesaid.transfer")
 
 Folder = Path | ScratchFolder
+# A permanent folder or a temporary one on a server, and the files in them.
 AnyPath = Path | ScratchPath
-"""A permanent folder or a temporary one on a server, and the files in them."""
 
 VERSION = 1
 _BLOCK = 1 << 20

@@ -17,8 +17,8 @@ from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
 from aforesaid.transfer.json_lines import ConversationLine, OwnedLine, Trailer, read_line
 
+# Characters of a document shown on the page; the JSON lines contain it completely.
 LONGEST_DOCUMENT = 2000
-"""Characters of a document shown on the page; the JSON lines contain it completely."""
 
 STYLE = """
 :root { color-scheme: light dark; --user: #2563eb1a; --assistant: #16a34a1a; --other: #8882; }
@@ -39,8 +39,8 @@ dd { margin: 0; overflow-wrap: anywhere; }
 pre { white-space: pre-wrap; font-size: .85em; margin: .3rem 0; }
 img { max-width: 100%; border-radius: .4rem; }
 """
+# Content security policy: no scripts, no external resources.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data: file:"
-"""Content security policy: no scripts, no external resources."""
 
 
 def page(

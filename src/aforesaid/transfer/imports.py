@@ -296,8 +296,8 @@ class _FileConversation(SourceConversation):
         self._end: int | None = None
         self.record = line.conversation
         self.sessions = line.sessions
+        # Entries read and stored together.
         self.chunk = CHUNK
-        """Entries read and stored together."""
 
     async def log(self) -> AsyncIterator[list[Entry]]:
         place = self._first

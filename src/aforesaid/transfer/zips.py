@@ -32,17 +32,18 @@ from aforesaid.transfer.folders import (
     size_of,
 )
 
+# Maximum ratio of unpacked to packed size. Conversations usually shrink to a tenth.
 RATIO = 100
-"""Maximum ratio of unpacked to packed size. Conversations usually shrink to a tenth."""
+# Unpacked bytes allowed regardless of the packed size.
 ALWAYS = 32 * 1024 * 1024
-"""Unpacked bytes allowed regardless of the packed size."""
+# Maximum size of the zip directory in bytes: about 250,000 files.
 LARGEST_DIRECTORY = 32 * 1024 * 1024
-"""Maximum size of the zip directory in bytes: about 250,000 files."""
 _LOCAL_HEADER = 30
 LONGEST_MANIFEST = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _SUPPORTED = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
 _ENCRYPTED = 0x1
+# Exceptions raised while reading a file that is damaged or not a zip.
 _ZIP_ERRORS = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -52,7 +53,6 @@ _ZIP_ERRORS = (
     RuntimeError,
     ValueError,
 )
-"""Exceptions raised while reading a file that is damaged or not a zip."""
 
 
 def pack_folder(folder: Folder, file: BinaryIO) -> Manifest:

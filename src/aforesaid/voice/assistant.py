@@ -26,13 +26,12 @@ from aforesaid.voice.wyoming import WyomingTranscriber
 
 log = logging.getLogger("aforesaid.voice")
 
+# A recording, or its chunks as they arrive.
 Sound = bytes | Audio | AsyncIterable[bytes]
-"""A recording, or its chunks as they arrive."""
 
+# Transcripts with a lower confidence are rejected. Below it the embedded transcriber is mostly wrong;
+# larger models are usually above 0.7 when they are right.
 LEAST_CONFIDENCE = 0.4
-"""Transcripts with a lower confidence are rejected. Below it the embedded transcriber is mostly wrong;
-larger models are usually above 0.7 when they are right.
-"""
 
 
 class SpokenPart(Struct, frozen=True, kw_only=True):

@@ -19,19 +19,17 @@ if TYPE_CHECKING:
     from aforesaid.voice.sound import Samples
 
 RATE = 16_000
+# Decoder frames per second.
 FRAMES = 100
-"""Decoder frames per second."""
 PEAK = 0.5
+# Peak level of the prepared speech and level of the added noise. The model was trained on microphone
+# recordings; it finds words in absolute silence and misreads speech without background noise.
 NOISE = 0.001
-"""Peak level of the prepared speech and level of the added noise. The model was trained on microphone
-recordings; it finds words in absolute silence and misreads speech without background noise.
-"""
+# Seconds of noise before and after the speech.
 MARGIN = 0.25
-"""Seconds of noise before and after the speech."""
+# Minimum similarity, from 0 to 1, of a phrase and the free transcription. It prevents other speech from
+# being mapped to a phrase.
 MIN_SIMILARITY = 0.6
-"""Minimum similarity, from 0 to 1, of a phrase and the free transcription. It prevents other speech from
-being mapped to a phrase.
-"""
 
 _PHRASES = "phrases"
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     Samples = numpy.ndarray[tuple[int, ...], numpy.dtype[numpy.float64]]
 
+# Peak level below which a recording counts as silent, relative to full scale: -50 dB.
 SILENCE_LEVEL = 0.003
-"""Peak level below which a recording counts as silent, relative to full scale: -50 dB."""
 
 _WAV_PCM, _WAV_FLOAT, _WAV_EXTENSIBLE = 1, 3, 0xFFFE
 

@@ -22,11 +22,11 @@ from aforesaid.voice.sound import check_samples
 
 T = TypeVar("T")
 
+# Bytes of samples per event: a quarter of a second.
 CHUNK = 8_192
-"""Bytes of samples per event: a quarter of a second."""
 MAX_LINE = 1_000_000
+# Maximum bytes per event part from a service, which only sends text.
 MAX_DATA = 10_000_000
-"""Maximum bytes per event part from a service, which only sends text."""
 
 
 class Event(Struct, frozen=True, kw_only=True):

@@ -18,8 +18,8 @@ from aforesaid.windows.policies import Cost, WindowPolicy, passes_agent, passes_
 from aforesaid.windows.report import Draft, WindowMessage, report_on
 from aforesaid.windows.selection import Choice, SizedGroup, choose
 
+# Maximum number of system messages kept at the start of a conversation.
 HEAD = 16
-"""Maximum number of system messages kept at the start of a conversation."""
 
 
 def build_window(

@@ -24,14 +24,14 @@ from aforesaid.windows.tool_pairs import (
     parse_entry,
 )
 
+# Replaces a result that never arrived.
 INTERRUPTED = "[interrupted: this call has no result]"
-"""Replaces a result that never arrived."""
 
 IMPORTANT = "important"
 EPHEMERAL = "ephemeral"
 
+# The dialect with one message per tool call.
 ITEMS = openai_responses.NAME
-"""The dialect with one message per tool call."""
 
 _BUILT_IN_TAGS = {"user": "input", "assistant": "output", "system": "system"}
 # The tags of a message without tags of its own.

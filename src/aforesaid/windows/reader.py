@@ -43,21 +43,21 @@ class ReadSizes(NamedTuple):
     tail: int
 
 
+# Additional entries, because a turn must be known from its start.
 MARGIN = 4
-"""Additional entries, because a turn must be known from its start."""
 
+# Maximum size of the first page, in addition to the look-back.
 MAX_INITIAL_TAIL = 256
-"""Maximum size of the first page, in addition to the look-back."""
 
+# Entries read for leading system messages; more only if all of these are system messages.
 USUAL_HEAD = 2
-"""Entries read for leading system messages; more only if all of these are system messages."""
 
 MESSAGES_PER_TURN = 2
+# Initial estimate. A wrong one costs a second page or some unneeded entries.
 TOKENS_PER_MESSAGE = 100
-"""Initial estimate. A wrong one costs a second page or some unneeded entries."""
 
+# Maximum number of conversations with an estimate.
 MAX_ESTIMATES = 1024
-"""Maximum number of conversations with an estimate."""
 
 
 async def read_window(

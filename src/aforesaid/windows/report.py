@@ -15,8 +15,8 @@ from aforesaid.windows.groups import Grouping, tags_of
 from aforesaid.windows.policies import Cost, WindowPolicy
 from aforesaid.windows.selection import Choice, SizedGroup
 
+# Percentage of the budget above which a report warns.
 NEARLY_FULL = 90.0
-"""Percentage of the budget above which a report warns."""
 
 _LIMITS: frozenset[Reason] = frozenset(("turns", "messages", "tokens"))
 

@@ -96,10 +96,10 @@ class OrderedGroups:
         tagged = [at for at, item in enumerate(groups) if not item.group.tags.isdisjoint(_MARKS)]
         self.important = [at for at in tagged if groups[at].group.important]
         self.ephemeral = [at for at in tagged if groups[at].group.ephemeral]
+        # Whether any group is not a system message.
         self.has_words = len(self.system) < len(kinds)
-        """Whether any group is not a system message."""
+        # The last group that is not a system message.
         self.newest = _last_dialogue(kinds)
-        """The last group that is not a system message."""
 
     @property
     def newest_turn(self) -> int:

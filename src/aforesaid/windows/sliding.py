@@ -74,16 +74,16 @@ class ConversationWindow:
     def __init__(self, limits: SlidingLimits) -> None:
         self.limits = limits
         self.tokens = 0
+        # Tokens of preserved system messages.
         self.system_tokens = 0
-        """Tokens of preserved system messages."""
         self.tags = Counter[str]()
         self._queues: dict[Rank, deque[_Unit]] = {rank: deque() for rank in Rank}
         self._unit_of: dict[str, _Unit] = {}
         self._callers: dict[str, _Unit] = {}
         self._added = 0
         self._is_leading = True
+        # Whether system messages at the start of the conversation are preserved.
         self.has_leading = False
-        """Whether system messages at the start of the conversation are preserved."""
         self._newest: _Unit | None = None
 
     def __len__(self) -> int:

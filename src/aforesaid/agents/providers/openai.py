@@ -24,8 +24,8 @@ from aforesaid.errors import AgentError, AgentUnavailable
 
 
 EXTRA = "openai"
+# Sent when a server needs no key. Otherwise the SDK would send OpenAI's key from the environment.
 NO_KEY = "none"
-"""Sent when a server needs no key. Otherwise the SDK would send OpenAI's key from the environment."""
 
 
 def openai_client(

@@ -18,8 +18,8 @@ from aforesaid.telemetry import Telemetry
 T = TypeVar("T")
 
 MAX_BYTES = 64 * 1024 * 1024
+# A tail or page with this many entries or more is not cached.
 MAX_ENTRIES = 1000
-"""A tail or page with this many entries or more is not cached."""
 
 
 class Cache(CheckedFields, frozen=True, kw_only=True):
@@ -65,8 +65,8 @@ class _Load:
     def __init__(self, task: "asyncio.Task[_Loaded]") -> None:
         self.task = task
         self.waiting = 0
+        # A write happened after the load began: its callers get the answer, but it is not cached.
         self.stale = False
-        """A write happened after the load began: its callers get the answer, but it is not cached."""
 
 
 class ConversationCache:

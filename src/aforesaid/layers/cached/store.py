@@ -37,8 +37,8 @@ from aforesaid.telemetry import Telemetry, describe, telemetry
 
 log = logging.getLogger("aforesaid.cached")
 
+# Owners that are watched at once: on some stores each watch costs a connection. Other reads are checked.
 MAX_WATCHED = 64
-"""Owners that are watched at once: on some stores each watch costs a connection. Other reads are checked."""
 
 
 def _cancel(_: str, task: "asyncio.Task[None]") -> None:
@@ -124,8 +124,8 @@ class CachedStore(StoreWrapper):
         super().__init__(inner)
         self._owner = owner
         self._cache = cache
+        # None where every read is checked against the record.
         self._listener = listener
-        """None where every read is checked against the record."""
         self._reads_cache = True
 
     async def authoritative(self) -> Self:

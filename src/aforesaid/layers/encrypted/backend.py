@@ -174,8 +174,8 @@ def _with_keys_apart(tally: Tally) -> Tally:
     return replace(tally, keys=documents.pop(KIND, 0), documents=documents)
 
 
+# How long opening a store may take longer to check the master key.
 CHECK_SECONDS = 5.0
-"""How long opening a store may take longer to check the master key."""
 
 
 class EncryptedBackend(BackendWrapper):

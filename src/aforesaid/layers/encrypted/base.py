@@ -31,12 +31,12 @@ from aforesaid.model.ids import parse_uuid
 
 T = TypeVar("T")
 
+# Logs whose end and head are cached, so that a turn need not read them.
 MAX_CACHED_LOGS = 10_000
-"""Logs whose end and head are cached, so that a turn need not read them."""
+# Conversations with decrypted messages in memory.
 MAX_OPENED_LOGS = 256
-"""Conversations with decrypted messages in memory."""
+# Decrypted messages per conversation. The cache is emptied when it has twice as many.
 MAX_OPENED_ENTRIES = 256
-"""Decrypted messages per conversation. The cache is emptied when it has twice as many."""
 
 
 class Encryption(CheckedFields, frozen=True, kw_only=True):

@@ -30,8 +30,8 @@ from aforesaid.layers.encrypted.seals import (
 )
 from aforesaid.model.clock import from_micros
 
+# Earlier than every message.
 NO_TIME = -(2**63)
-"""Earlier than every message."""
 
 
 class Run(NamedTuple):
@@ -165,8 +165,8 @@ class Head(Struct, frozen=True, array_like=True):
         return replace(self, runs=tuple(runs))
 
 
+# The head of a log that has none yet.
 NO_MESSAGES = Head()
-"""The head of a log that has none yet."""
 
 
 def joined(runs: Iterable[Run]) -> tuple[Run, ...]:

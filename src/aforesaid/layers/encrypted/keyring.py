@@ -27,13 +27,13 @@ from aforesaid.encryption import KeyProvider, WrappedKey, master_key_errors
 from aforesaid.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.encrypted.seals import DataKey, DataKeys
 
+# The kind of the documents that hold data keys: this layer's own.
 KIND = "keys"
-"""The kind of the documents that hold data keys: this layer's own."""
 _NAME = "data"
 
+# Seconds that open keys are held before the document is looked at again: another process may have changed
+# it.
 CACHE_SECONDS = 60.0
-"""Seconds that open keys are held before the document is looked at again: another process may have changed
-it."""
 MAX_CACHED_OWNERS = 10_000
 
 
@@ -92,8 +92,8 @@ class Keyring:
         self._provider = provider
         self._store_of = store_of
         self._before_first_key = before_first_key or _nothing
+        # Whether the master key has opened a key of this store.
         self._proven = False
-        """Whether the master key has opened a key of this store."""
         self._cache: BoundedDict[str, OpenKeys] = BoundedDict(MAX_CACHED_OWNERS)
         self._looking: PerLoop[WeakValueDictionary[str, asyncio.Lock]] = PerLoop(WeakValueDictionary)
 
@@ -270,10 +270,10 @@ def _read(data: bytes) -> tuple[_StoredKey, ...]:
 # The check of the master key
 
 
+# Owners whose keys are unwrapped.
 SAMPLE = 20
-"""Owners whose keys are unwrapped."""
+# Owners that are read, with keys or without.
 LOOKED_AT = 200
-"""Owners that are read, with keys or without."""
 
 Owners = Callable[[], AsyncIterator[str]]
 StoreOf = Callable[[str], KeyStore]

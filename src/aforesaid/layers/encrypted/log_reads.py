@@ -32,12 +32,12 @@ from aforesaid.telemetry import events
 
 T = TypeVar("T")
 
+# How often a log is read again because another process wrote to it meanwhile. Once is rare.
 ATTEMPTS = 100
-"""How often a log is read again because another process wrote to it meanwhile. Once is rare."""
+# Entries in a tail or page up to which the decrypted entries are cached.
 MAX_CACHED_PART = 256
-"""Entries in a tail or page up to which the decrypted entries are cached."""
+# Entries that are decrypted on the event loop; more are decrypted on a thread.
 MAX_ON_LOOP = 2_000
-"""Entries that are decrypted on the event loop; more are decrypted on a thread."""
 EVERYTHING = 2**53
 
 

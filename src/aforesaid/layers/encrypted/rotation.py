@@ -24,10 +24,10 @@ from aforesaid.model.conversations import Changes, Conversation, Query
 # time to load the new one.
 
 
+# Messages or documents that are resealed in one step.
 CHUNK = 200
-"""Messages or documents that are resealed in one step."""
+# How long an old key is kept at least. Every process reads the keys again each minute.
 GRACE = timedelta(minutes=5)
-"""How long an old key is kept at least. Every process reads the keys again each minute."""
 
 
 class Rotation(Struct, frozen=True, kw_only=True):
@@ -122,8 +122,8 @@ class _Resealing:
         self._outer = outer
         self._seals_records = seals_records
         self.messages = self.documents = self.records = self.unreadable = 0
+        # What changed under our hands, and must be looked at again.
         self.left = 0
-        """What changed under our hands, and must be looked at again."""
 
     async def all(self) -> None:
         await self._documents(None)

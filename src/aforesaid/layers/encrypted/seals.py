@@ -187,10 +187,10 @@ def new_nonces(count: int) -> list[bytes]:
     return [drawn[start : start + NONCE_BYTES] for start in range(0, len(drawn), NONCE_BYTES)]
 
 
+# Separates the generation of the log from the ciphertext.
 GENERATION_SEPARATOR = ":"
-"""Separates the generation of the log from the ciphertext."""
+# Precedes the ciphertext of a message that has no place in a log yet.
 SPOOLED = "~"
-"""Precedes the ciphertext of a message that has no place in a log yet."""
 
 _BLANK = {role: Message(role=role, content="", dialect=SEALED) for role in ROLES}
 _copied = methodcaller("__copy__")
@@ -308,8 +308,8 @@ def warm() -> None:
         unseal(sealed, place.sequence, place.revision, keys, log_id)
 
 
+# Calls after which the interpreter has specialized a function.
 _OFTEN = 10
-"""Calls after which the interpreter has specialized a function."""
 
 
 def _message(stored: Message, body: bytes) -> Message:
@@ -391,8 +391,8 @@ def open_text(sealed: str, keys: DataKeys, bound_to: bytes) -> bytes:
     return _unsealed(keys.get(key_id), rest, bound_to)
 
 
+# Precedes the proof in the list of tags.
 TAGS_MARK = "="
-"""Precedes the proof in the list of tags."""
 
 
 def seal_tags(tags: Sequence[str], key: DataKey, log_id: LogId) -> tuple[str, ...]:

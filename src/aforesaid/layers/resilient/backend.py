@@ -32,10 +32,10 @@ from aforesaid.telemetry import describe, event
 
 log = logging.getLogger("aforesaid.resilient")
 
+# Seconds for a purge of all owners: it may remove much data, but a hanging connection must not block it.
 LONG_PURGE = 300.0
-"""Seconds for a purge of all owners: it may remove much data, but a hanging connection must not block it."""
+# Seconds between searches for spools of ended processes.
 ADOPT_EVERY = 30.0
-"""Seconds between searches for spools of ended processes."""
 
 
 class ResilientBackend(ResilientState):

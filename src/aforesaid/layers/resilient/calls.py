@@ -22,8 +22,8 @@ from aforesaid.model.ids import parse_uuid
 
 T = TypeVar("T")
 
+# Entries or records from which a read has the deadline of a long read.
 LARGE = 1000
-"""Entries or records from which a read has the deadline of a long read."""
 
 
 class OwnerCalls:
@@ -32,8 +32,8 @@ class OwnerCalls:
     def __init__(self, state: ResilientState, owner: str) -> None:
         self._state = state
         self._owner = owner
+        # Whether calls are for operations on all data: without fallback and spool.
         self.is_authoritative = False
-        """Whether calls are for operations on all data: without fallback and spool."""
 
     def authoritative(self) -> "OwnerCalls":
         """Return the same calls without fallback and spool."""

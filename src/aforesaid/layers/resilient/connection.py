@@ -39,11 +39,11 @@ from aforesaid.telemetry import event
 
 State = Literal["closed", "half_open", "open"]
 
+# Consecutive failed attempts that open the breaker: as many as one call makes.
 THRESHOLD = 3
-"""Consecutive failed attempts that open the breaker: as many as one call makes."""
+# Seconds before the first probe, and the longest time between probes: short enough to notice a recovered
+# store soon, long enough not to overload a recovering one.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds before the first probe, and the longest time between probes: short enough to notice a recovered
-store soon, long enough not to overload a recovering one."""
 
 
 class Breaker:
@@ -129,8 +129,8 @@ class Breaker:
 Policy = Literal["fallback", "fail_closed"]
 POLICIES: tuple[Policy, ...] = ("fallback", "fail_closed")
 
+# Bytes: about 50,000 spoken turns, hours of a busy house, and little on any disk.
 SPOOL_LIMIT = 64 * 1024 * 1024
-"""Bytes: about 50,000 spoken turns, hours of a busy house, and little on any disk."""
 
 
 class Resilience(CheckedFields, frozen=True, kw_only=True):
@@ -205,8 +205,8 @@ log = logging.getLogger("aforesaid.resilient")
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
+# Seconds for a read of thousands of entries, which no conversation waits for.
 LONG_READ = 60.0
-"""Seconds for a read of thousands of entries, which no conversation waits for."""
 PROBE_OWNER, _PROBE_ID = "aforesaid probe", "00000000-0000-7000-8000-000000000000"
 
 
@@ -292,11 +292,11 @@ class StoreConnection:
         self._on_change = on_change
         self._on_retry = on_retry
         self._is_open = False
+        # Calls that exceeded their deadline and have not ended yet.
         self._abandoned: set[asyncio.Task[Any]] = set()
-        """Calls that exceeded their deadline and have not ended yet."""
         self.breaker = Breaker(clock=clock, on_change=self._breaker_changed)
+        # The last error of an unavailable store: the cause of errors that callers get meanwhile.
         self.cause: StoreUnavailable | None = None
-        """The last error of an unavailable store: the cause of errors that callers get meanwhile."""
         attempts = resilience.attempts
         self.read_retry = RetryPolicy(attempts=attempts, deadline=resilience.read_deadline, longest_pause=0.2)
         self.long_read_retry = RetryPolicy(attempts=attempts, deadline=LONG_READ)

@@ -19,12 +19,12 @@ from aforesaid.model.messages import Message, is_immutable
 from aforesaid.stores.encoded_logs import Log, encode_entries
 from aforesaid.stores.owner_data import OwnerData
 
+# The bound for all owners together, by the length of their text.
 MAX_BYTES = 32 * 1024 * 1024
-"""The bound for all owners together, by the length of their text."""
+# Recorded turns and tails per conversation: more than a context needs.
 MAX_PARTS = 32
-"""Recorded turns and tails per conversation: more than a context needs."""
+# Recorded sessions per owner.
 MAX_SESSIONS = 1000
-"""Recorded sessions per owner."""
 
 
 class View:
@@ -33,10 +33,10 @@ class View:
     def __init__(self, owner_data: OwnerData, fronts: dict[str, list[Entry]], ends: set[str]) -> None:
         self.owner_data = owner_data
         self.fronts = fronts
+        # Conversations whose next sequence number is known, provided that no other process writes.
         self.ends = ends
-        """Conversations whose next sequence number is known, provided that no other process writes."""
+        # Conversations of which only accepted turns are known.
         self.assumed: set[str] = set()
-        """Conversations of which only accepted turns are known."""
 
     def has_log(self, conversation_id: str) -> bool:
         return conversation_id in self.owner_data.logs
@@ -139,8 +139,8 @@ class _ConversationState:
         self.front = entries
 
 
+# The subject of a call: a conversation or a document; None for all data of the owner.
 Subject = str | Place | None
-"""The subject of a call: a conversation or a document; None for all data of the owner."""
 
 
 class TrackedCall:

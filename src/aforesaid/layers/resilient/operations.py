@@ -293,11 +293,11 @@ async def _create(conversation: Conversation, store: ConversationStore) -> Conve
 # owner go through it, so that their order is kept. It belongs to one event loop.
 
 
+# During a replay, one new operation is accepted per this many stored ones, so that the backlog shrinks.
 PACE = 2
-"""During a replay, one new operation is accepted per this many stored ones, so that the backlog shrinks."""
 
+# The longest time that a new operation waits during a replay: a stalled store must not delay callers.
 LONGEST_WAIT = 0.25
-"""The longest time that a new operation waits during a replay: a stalled store must not delay callers."""
 
 
 class OwnerQueue:
@@ -309,14 +309,15 @@ class OwnerQueue:
         self._backlog: deque[Ref] = deque()
         self._stored: set[Ref] = set()
         self._reservations = 0
+        # Conversations that an accepted operation changes. The store's answers about others are
+        # current.
         self.changed_conversations: set[str] = set()
-        """Conversations that an accepted operation changes. The store's answers about others are current."""
         self.follow_loop()
 
     def follow_loop(self) -> None:
         """Create locks and events for the running event loop."""
+        # Held from reading the view to changing it.
         self.decision_lock = asyncio.Lock()
-        """Held from reading the view to changing it."""
         self.replay_lock = asyncio.Lock()
         self.drained = asyncio.Event()
         self._draining = False

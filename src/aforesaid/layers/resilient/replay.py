@@ -35,14 +35,14 @@ from aforesaid.telemetry import event
 
 log = logging.getLogger("aforesaid.resilient")
 
+# Operations per read of the spool.
 BATCH = 64
-"""Operations per read of the spool."""
+# Owners, and conversations of an owner, that are replayed concurrently. Few, to leave connections to
+# callers.
 AT_ONCE = 4
-"""Owners, and conversations of an owner, that are replayed concurrently. Few, to leave connections to
-callers."""
 
+# Seconds between checks of the breaker and of other processes' spools.
 POLL_SECONDS = 0.05
-"""Seconds between checks of the breaker and of other processes' spools."""
 
 Waiting = tuple[Ref, Operation]
 

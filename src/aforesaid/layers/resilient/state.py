@@ -52,10 +52,10 @@ class ResilientState(BackendWrapper):
         self.last_known = LastKnownState()
         self.queues: dict[str, OwnerQueue] = {}
         self._background = background
+        # Whether messages are sealed for their places. Then a turn with an expected revision is
+        # accepted in an outage if that is the last known one, and becomes a dead letter if another
+        # process wrote meanwhile.
         self.sealed = sealed
-        """Whether messages are sealed for their places. Then a turn with an expected revision is accepted in
-        an outage if that is the last known one, and becomes a dead letter if another process wrote
-        meanwhile."""
         self.spool: Spool | None = None
         self._state: Literal["new", "open", "closed"] = "new"
         self._loop = LoopWatch()

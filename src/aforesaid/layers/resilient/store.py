@@ -446,8 +446,8 @@ def _ignore(_: object) -> None:
     """Record nothing of an answer."""
 
 
+# Pages up to this size at offset 0 are recorded: a context reads its system messages there.
 _FRONT_SIZE = 16
-"""Pages up to this size at offset 0 are recorded: a context reads its system messages there."""
 
 
 def _create_once(

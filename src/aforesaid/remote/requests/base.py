@@ -28,11 +28,11 @@ __all__ = [
     "none_if_absent",
 ]
 
+# The server's maximum page size; longer lists need several calls.
 LARGEST_PAGE = 1000
-"""The server's maximum page size; longer lists need several calls."""
 
+# The API version, the first segment of every path.
 VERSION = "v1"
-"""The API version, the first segment of every path."""
 
 
 class Calls:
@@ -54,14 +54,14 @@ class Calls:
             )
         self.owner = parse_name(owner, field="owner")
         self.intake = intake
+        # The caller's settings; None uses the server's.
         self.client_config = config
-        """The caller's settings; None uses the server's."""
         self.config = config or ConversationConfig()
         self.idle_after = check_span(idle_after, field="idle_after")
+        # The token counter of contexts; None uses the server's.
         self.counter = counter
-        """The token counter of contexts; None uses the server's."""
+        # The policy of contexts that name none; None uses the settings.
         self.policy = policy
-        """The policy of contexts that name none; None uses the settings."""
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
 
     def _call(

@@ -146,8 +146,8 @@ class AssociationCalls(Calls):
         return self._call("DELETE", *place, read=conversation_of)
 
 
+# The built-in, which the method `list` shadows.
 list_ = list
-"""The built-in, which the method `list` shadows."""
 
 
 def _key(client_id: str) -> str:

@@ -453,8 +453,8 @@ class ConversationCalls(Calls):
         return context.map(lambda loaded: parts.arguments(loaded, dialect))
 
 
+# The built-in, which the method `list` shadows.
 list_ = list
-"""The built-in, which the method `list` shadows."""
 
 
 def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:

@@ -36,6 +36,7 @@ from aforesaid.settings import ServerConfig
 # A proxy that adds no header and uses HTTP/1.1 cannot be detected.
 
 
+# Headers that only proxies add.
 FORWARDED = frozenset(
     {
         b"forwarded",
@@ -57,7 +58,7 @@ FORWARDED = frozenset(
         b"x-arr-log-id",
     }
 )
-"""Headers that only proxies add."""
+# Prefixes of headers that only proxies add.
 FORWARDED_PREFIXES = (
     b"x-forwarded",
     b"x-original-",
@@ -75,9 +76,8 @@ FORWARDED_PREFIXES = (
     b"tailscale-",
     b"ngrok-",
 )
-"""Prefixes of headers that only proxies add."""
+# Values of `Sec-Fetch-Site` for requests of this server's pages or of the user.
 OWN_SITE = (b"same-origin", b"none")
-"""Values of `Sec-Fetch-Site` for requests of this server's pages or of the user."""
 
 _PROXIED = (
     "without keys, the server refuses requests through a proxy: create a key with "
@@ -139,8 +139,8 @@ def _is_local_name(name: str) -> bool:
     return (mapped or address).is_loopback
 
 
+# Seconds that a verified key is cached. A revoked key stays valid for at most as long.
 CACHE_SECONDS = 5.0
-"""Seconds that a verified key is cached. A revoked key stays valid for at most as long."""
 MAX_CACHED = 4096
 LONGEST_CREDENTIAL = 16_384
 
@@ -181,8 +181,8 @@ class Authenticator:
         self._clock = clock
         self._monotonic = monotonic
         self._cache: BoundedDict[bytes, _CachedCredential] = BoundedDict(MAX_CACHED)
+        # When the store last had no key.
         self._open_since: float | None = None
-        """When the store last had no key."""
 
     async def authenticate(self, headers: Headers) -> Caller:
         """Return the caller. Raises `NotAuthenticated`."""

@@ -25,8 +25,8 @@ AccessScope = Literal["read", "write", "admin"]
 """What a key permits; each scope includes the previous. `admin` adds retention, export and erasure."""
 SCOPES: tuple[AccessScope, ...] = get_args(AccessScope)
 
+# Stands for all owners of a key.
 ALL_OWNERS = "*"
-"""Stands for all owners of a key."""
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ def parse_scope(value: object) -> AccessScope:
 
 KIND = "api-key"
 PREFIX = "ak"
+# Number of ids that differ only in the last hexadecimal digit.
 SIBLINGS = 16
-"""Number of ids that differ only in the last hexadecimal digit."""
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
@@ -201,8 +201,8 @@ def _digest(key_id: str, secret: str) -> str:
     return blake2b(secret.encode("utf-8", "surrogatepass"), key=key_id.encode(), digest_size=32).hexdigest()
 
 
+# The digest for unknown keys, so that their verification takes as long as with a wrong secret.
 _UNKNOWN = "0" * 64
-"""The digest for unknown keys, so that their verification takes as long as with a wrong secret."""
 
 
 def _decoded(data: bytes) -> ApiKey:
@@ -212,5 +212,5 @@ def _decoded(data: bytes) -> ApiKey:
         raise StoreDamaged(f"an API key cannot be read: {error}") from error
 
 
+# The built-in type, which the method `list` hides inside the class.
 list_ = list
-"""The built-in type, which the method `list` hides inside the class."""

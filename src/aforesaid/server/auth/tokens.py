@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.server.auth")
 
+# Accepted algorithms and their key types.
 ALGORITHMS = {"RS256": "RSA", "ES256": "EC", "EdDSA": "OKP"}
-"""Accepted algorithms and their key types."""
 SCOPE_PREFIX = "aforesaid:"
 LARGEST_JWKS = 1_000_000
+# Errors of reading a JWKS: no connection, no HTTP, or no keys.
 _NO_JWKS = (OSError, ValueError, TypeError, RecursionError, HTTPException)
-"""Errors of reading a JWKS: no connection, no HTTP, or no keys."""
 FETCH_SECONDS = 5.0
 
 

@@ -42,8 +42,8 @@ class Connection:
         now: Monotonic = time.monotonic,
     ) -> None:
         self.caller: Caller | None = None
+        # Called when the client does not read the close frame either.
         self.abort: Callable[[], bool] = lambda: False
-        """Called when the client does not read the close frame either."""
         self._hub = hub
         self._limits = hub.limits
         self._headers = dict(headers)

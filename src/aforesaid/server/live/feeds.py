@@ -29,21 +29,21 @@ from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server.live")
 
+# Maximum entries in the buffer of a feed.
 BUFFER_ENTRIES = 256
-"""Maximum entries in the buffer of a feed."""
+# Maximum bytes in the buffer of a feed.
 BUFFER_BYTES = 1024 * 1024
-"""Maximum bytes in the buffer of a feed."""
+# Approximate bytes of an encoded entry besides its text.
 ENTRY_OVERHEAD = 256
-"""Approximate bytes of an encoded entry besides its text."""
 FIRST_READ = 16
+# Maximum entries to read for finding changes.
 MAX_READ = 512
-"""Maximum entries to read for finding changes."""
+# Retries after a write between reading a record and its log.
 READ_RETRIES = 3
-"""Retries after a write between reading a record and its log."""
+# Maximum polls of the store by all feeds together.
 POLLS_PER_SECOND = 400
-"""Maximum polls of the store by all feeds together."""
+# Seconds between attempts to restart a watch.
 FIRST_PAUSE, MAX_PAUSE = 0.1, 5.0
-"""Seconds between attempts to restart a watch."""
 
 Wake = Callable[[], None]
 
@@ -132,17 +132,17 @@ class Feed:
         self._record: Conversation | Appended | None = None
         self.place = Place(revision=0, sequence=0, messages=0)
         self.gone = False
+        # Number of times the log was cleared or rewritten.
         self.resets = 0
-        """Number of times the log was cleared or rewritten."""
+        # Number of changes of the metadata.
         self.record_changes = 0
-        """Number of changes of the metadata."""
+        # Changed entries, numbered by `changed`.
         self.changes: deque[tuple[int, EncodedEntry]] = deque(maxlen=BUFFER_ENTRIES)
-        """Changed entries, numbered by `changed`."""
         self.changed = 0
         self._buffer: deque[EncodedEntry] = deque()
         self._buffer_bytes = 0
+        # When `place` was last known to be current.
         self.checked_at = -math.inf
-        """When `place` was last known to be current."""
         self._wakes: set[Wake] = set()
         self._refresh_lock = asyncio.Lock()
 
@@ -292,11 +292,11 @@ class Feeds:
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
         self._feeds: dict[tuple[str, str], Feed] = {}
+        # Number of feeds by owner.
         self._owners: Counter[str] = Counter()
-        """Number of feeds by owner."""
         self._watching: dict[str, asyncio.Task[None]] = {}
+        # Owners whose store currently reports changes.
         self._reported: set[str] = set()
-        """Owners whose store currently reports changes."""
         self._polling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:

@@ -40,8 +40,8 @@ log = logging.getLogger("aforesaid.server.live")
 Socket: TypeAlias = WebSocket[Any, Any, Any]
 
 PATH = "/ws"
+# Seconds to send the close frame.
 CLOSE_SECONDS = 2.0
-"""Seconds to send the close frame."""
 
 
 def live_handler(hub: Hub) -> WebsocketRouteHandler:

@@ -25,8 +25,8 @@ log = logging.getLogger("aforesaid.server.live")
 Transcribe = Callable[[bytes, AudioStart], Awaitable[Message]]
 """Transcribes audio to the message to store. `AudioStart` has the encoding."""
 
+# Interval of time limit checks, unless a limit is shorter.
 TICK_SECONDS = 0.25
-"""Interval of time limit checks, unless a limit is shorter."""
 
 
 class RequestAuthenticator(Protocol):
@@ -85,13 +85,13 @@ class Hub:
         self.services = services
         self.authenticator = authenticator
         self.limits = limits or LiveLimits()
+        # Rate limits, shared with HTTP.
         self.rates = rates or Limits({})
-        """Rate limits, shared with HTTP."""
         self.feeds = Feeds(self.limits)
         self.turns = Turns(self.feeds)
         self._peers: set[Peer] = set()
+        # Connections before their hello, oldest first. Removed lazily after authentication.
         self._unauthenticated: dict[Peer, None] = {}
-        """Connections before their hello, oldest first. Removed lazily after authentication."""
         self._empty = asyncio.Event()
         self._concurrency = concurrency or ConcurrencyLimit(self.limits.connections_per_key)
         self._watchers: dict[tuple[str, str], set[Peer]] = {}

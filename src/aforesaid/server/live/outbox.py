@@ -26,8 +26,8 @@ from aforesaid.server.live.feeds import EncodedEntry
 from aforesaid.server.live.turns import Outcome, Turn, TurnKey
 from aforesaid.server.live.watches import Watch
 
+# Maximum characters of an answer in one frame.
 LONGEST_DELTA = 32 * 1024
-"""Maximum characters of an answer in one frame."""
 
 
 class ConnectionClosed(Exception):
@@ -55,8 +55,8 @@ class Outbox:
         self.watches: dict[str, Watch] = {}
         self.subscriptions: dict[TurnKey, TurnSubscription] = {}
         self._max_waiting = max_waiting
+        # Called with a watch whose conversation was deleted.
         self._on_gone = on_gone
-        """Called with a watch whose conversation was deleted."""
         self._replies: deque[Outgoing] = deque()
         self.ending: ConnectionClosed | None = None
         self._woken = asyncio.Event()

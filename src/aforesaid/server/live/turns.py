@@ -92,13 +92,13 @@ class Turn:
         self.session_id = session_id
         self.question = question
         self.id = turn_id or question.message_id or ""
+        # The answer so far.
         self.text = ""
-        """The answer so far."""
         self.outcome: Outcome | None = None
         self.wants_answer = wants_answer
         self.is_complete = is_complete
+        # Heard characters of an interrupted answer; None unless interrupted.
         self.heard: int | None = None
-        """Heard characters of an interrupted answer; None unless interrupted."""
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self._wakes: set[Wake] = set()
@@ -147,8 +147,8 @@ class Turn:
 Work = Callable[[Turn], Awaitable[Outcome]]
 
 CANCELLED = Outcome(error=AgentError("the answer was cancelled"))
+# The tag of an interrupted answer.
 INTERRUPTED = "interrupted"
-"""The tag of an interrupted answer."""
 
 
 class Turns:

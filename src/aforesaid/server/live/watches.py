@@ -22,10 +22,10 @@ from aforesaid.server.live.feeds import FIRST_READ, MAX_READ, EncodedEntry, Feed
 IsHeld = Callable[[EncodedEntry], bool]
 """Whether an entry and all later ones must not be sent yet."""
 
+# Maximum entries in one frame.
 PAGE = 50
-"""Maximum entries in one frame."""
+# Approximate maximum bytes of entries in one frame.
 PAGE_BYTES = 256 * 1024
-"""Approximate maximum bytes of entries in one frame."""
 
 
 class Watch:
@@ -258,8 +258,8 @@ class _CatchUp:
     """The revisions that a watch delivers while it catches up, to detect missed changes."""
 
     def __init__(self, revision: int | None) -> None:
+        # The revision at the start, if the entries must explain all steps since; else None.
         self._revision = revision
-        """The revision at the start, if the entries must explain all steps since; else None."""
         self._seen: set[int] = set()
 
     def add(self, entries: Iterable[EncodedEntry]) -> None:

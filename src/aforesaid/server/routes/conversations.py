@@ -54,8 +54,8 @@ log = logging.getLogger("aforesaid.server")
 
 changes = Routes("changes")
 
+# Seconds between two checks of the key; the authenticator caches keys for as long.
 RECHECK_SECONDS = CACHE_SECONDS
-"""Seconds between two checks of the key; the authenticator caches keys for as long."""
 
 
 class ChangesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -61,8 +61,8 @@ KIND = "idempotency"
 KEY_LIFETIME = timedelta(days=1)
 LONGEST_KEY = 255
 _DIGEST = 32
+# Keys to check for expiry in one cleanup.
 _CLEANUP_BATCH = 50
-"""Keys to check for expiry in one cleanup."""
 
 Append = Callable[[Sequence[Message]], Awaitable[Appended]]
 

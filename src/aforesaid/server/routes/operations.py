@@ -23,11 +23,11 @@ from aforesaid.telemetry.exposition import SharedNumbers, exposition, form_for
 if TYPE_CHECKING:
     from aforesaid.layers.encrypted.keyring import MasterKeyCheck
 
+# `opt` of routes without access control: health checks, which come through proxies.
 PUBLIC = {"public": True}
-"""`opt` of routes without access control: health checks, which come through proxies."""
 PROBE_SECONDS = 2.0
+# The share of the spool's limit from which it counts as full.
 FULL = 0.95
-"""The share of the spool's limit from which it counts as full."""
 FILLING = 0.5
 
 State = Literal["well", "warning", "problem"]

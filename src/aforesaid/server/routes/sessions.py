@@ -21,8 +21,8 @@ from aforesaid.voice import VoiceReply
 routes = Routes("sessions")
 
 
+# Bytes that a transcriber accepts.
 MAX_AUDIO_BYTES = 25_000_000
-"""Bytes that a transcriber accepts."""
 EVENTS = b"text/event-stream"
 
 

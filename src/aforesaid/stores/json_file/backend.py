@@ -42,10 +42,10 @@ from aforesaid.stores.owner_data_store import OwnerDataStore
 
 T = TypeVar("T")
 
+# Jobs per write.
 MAX_BATCH = 1024
-"""Jobs per write."""
+# Jobs in the queue; further callers wait for a slot.
 MAX_QUEUED = 4 * MAX_BATCH
-"""Jobs in the queue; further callers wait for a slot."""
 
 
 class OwnerJob(Job):

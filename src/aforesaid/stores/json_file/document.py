@@ -319,8 +319,8 @@ def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -
 # Nesting depth
 
 _SAFE_BRACKETS = 100
+# Levels reserved for the document around a message and for the calls of the parser.
 _RESERVED_DEPTH = 100
-"""Levels reserved for the document around a message and for the calls of the parser."""
 
 
 def check_depth(bodies: Iterable[bytes]) -> None:

@@ -342,8 +342,8 @@ def _parse_id(conversation_id: str) -> str:
 # The backend: what a subclass implements, and the locks of its owners.
 
 
+# Sorts after every key: a key starts with an owner's name, which may consist of the last code point.
 _AFTER_ALL_KEYS = "\U0010ffff" * (LONGEST_NAME + 1)
-"""Sorts after every key: a key starts with an owner's name, which may consist of the last code point."""
 
 
 class KeyValueBackend(Backend):

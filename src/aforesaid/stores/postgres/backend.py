@@ -26,8 +26,8 @@ from aforesaid.stores.postgres.store import PostgresStore
 # write-ahead log, replicas and backups are out of reach: see `docs/stores/postgresql.md`.
 
 
+# How long to wait for a table's lock. Other transactions hold it for milliseconds.
 LOCK_SECONDS = 10
-"""How long to wait for a table's lock. Other transactions hold it for milliseconds."""
 
 
 async def scrub(connection: Connection, owners: Sequence[str] | None, server: str) -> tuple[str, ...]:

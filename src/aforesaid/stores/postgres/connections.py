@@ -32,16 +32,16 @@ from aforesaid.stores.postgres.rows import Row
 
 PACKAGE = "aforesaid.stores.postgres"
 SQL = {name: text.encode() for name, text in queries(PACKAGE).items()}
+# PostgreSQL 15 introduced `security_invoker` views and foreign keys that clear one column.
 OLDEST_SERVER = 150000
-"""PostgreSQL 15 introduced `security_invoker` views and foreign keys that clear one column."""
+# Connection timeout, unless the URL has `connect_timeout`.
 CONNECT_SECONDS = 10
-"""Connection timeout, unless the URL has `connect_timeout`."""
+# Connections per backend. Turns are short; more connections than cores mostly wait for each other.
 MAX_CONNECTIONS = 10
-"""Connections per backend. Turns are short; more connections than cores mostly wait for each other."""
+# Calls that may wait for a free connection; further ones are refused at once.
 MAX_WAITING = 10_000
-"""Calls that may wait for a free connection; further ones are refused at once."""
+# How long a call waits for a free connection.
 WAIT_SECONDS = 30.0
-"""How long a call waits for a free connection."""
 
 Connection = psycopg.AsyncConnection[Any]
 Pool = AsyncConnectionPool[Any]

@@ -22,8 +22,8 @@ from aforesaid.stores.postgres import rows
 Run: TypeAlias = Callable[..., Awaitable[list[rows.Row]]]
 """Runs a query with its values as the owner."""
 
+# See `documents.ATTEMPTS`.
 ATTEMPTS = 50
-"""See `documents.ATTEMPTS`."""
 
 
 def is_contact(place: Place) -> bool:

@@ -157,8 +157,8 @@ def stored_entries(
     )
 
 
+# Attempts to store a turn while other callers store the same message ids. One retry is rare.
 ATTEMPTS = 50
-"""Attempts to store a turn while other callers store the same message ids. One retry is rare."""
 
 
 class _Written(NamedTuple):

@@ -17,8 +17,8 @@ from aforesaid.model.wire import decode_message
 # `aforesaid.tag`.
 
 
+# Bytes. An index entry of PostgreSQL has about 2,700 and must hold two names.
 LONGEST_KEY = 512
-"""Bytes. An index entry of PostgreSQL has about 2,700 and must hold two names."""
 _DIGEST = "sha256/"
 
 

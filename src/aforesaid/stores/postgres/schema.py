@@ -23,9 +23,9 @@ from aforesaid.stores.postgres.connections import (
 
 
 STEPS = migrations(PACKAGE)
+# The lock for schema changes. Unlike an advisory lock, which any role can take, it needs the rights of the
+# schema's owner. Reads of the version do not wait for it.
 LOCK_SCHEMA = b"LOCK TABLE aforesaid.migrations IN EXCLUSIVE MODE"
-"""The lock for schema changes. Unlike an advisory lock, which any role can take, it needs the rights of
-the schema's owner. Reads of the version do not wait for it."""
 
 
 async def prepare(connection: Connection, server: str) -> None:

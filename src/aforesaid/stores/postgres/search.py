@@ -30,15 +30,15 @@ from aforesaid.stores.postgres.database import Database
 # `aforesaid.messages` in the schema describes the column `terms`.
 
 
+# The largest storable frequency of a term; higher ones are stored as this.
 MAX_FREQUENCY = 16_383
-"""The largest storable frequency of a term; higher ones are stored as this."""
+# Bytes of terms per message; the server's limit is about a million. Further terms are not indexed.
 MAX_VECTOR_BYTES = 900_000
-"""Bytes of terms per message; the server's limit is about a million. Further terms are not indexed."""
 SAFE_TERM_COUNT = MAX_VECTOR_BYTES // 100
+# A term in more messages than this does not select candidates if a rarer term does.
 COMMON = 10_000
-"""A term in more messages than this does not select candidates if a rarer term does."""
+# The largest factor of a term's weight in a score of `aforesaid.matching_messages`.
 MAX_FACTOR = SATURATION + 1
-"""The largest factor of a term's weight in a score of `aforesaid.matching_messages`."""
 
 
 def term_prefix(owner: str) -> str:
@@ -157,8 +157,8 @@ def plan(terms: Sequence[str], frequencies: Sequence[int], messages: int) -> Pla
 
 
 BATCH = 500
+# Characters of a turn above which it is analysed on a thread: a few milliseconds.
 LARGE_TURN = 50_000
-"""Characters of a turn above which it is analysed on a thread: a few milliseconds."""
 
 
 class SearchIndex:

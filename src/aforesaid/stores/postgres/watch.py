@@ -22,12 +22,12 @@ from aforesaid.stores.postgres.rows import Tags
 
 logger = logging.getLogger(__name__)
 
+# Seconds between checks of a silent connection.
 HEARTBEAT_SECONDS = 30.0
-"""Seconds between checks of a silent connection."""
+# Seconds between attempts to reconnect or to read again.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
-"""Seconds between attempts to reconnect or to read again."""
+# Seconds between checks while some writers may not notify yet. A turn takes about a millisecond.
 FIRST_CHECK, LONGEST_CHECK = 0.01, 2.0
-"""Seconds between checks while some writers may not notify yet. A turn takes about a millisecond."""
 
 ReadRevisions = Callable[[Collection[str] | None], Awaitable[dict[str, int]]]
 """Reads the revisions of these conversations, or of all."""
@@ -164,10 +164,10 @@ class Listener:
         self._connection: Connection | None = None
         # Serializes starting and stopping, so that no watcher joins a listener that is about to stop.
         self._changing = asyncio.Lock()
+        # Whether writers know that this connection listens.
         self._is_listening = False
-        """Whether writers know that this connection listens."""
+        # Transactions that started writing before that and may commit without a notification.
         self._writers: list[str] = []
-        """Transactions that started writing before that and may commit without a notification."""
 
     @contextlib.asynccontextmanager
     async def watch(

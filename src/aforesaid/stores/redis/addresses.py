@@ -15,13 +15,13 @@ from aforesaid.errors import InvalidSetting
 Client = Redis | RedisCluster
 
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
+# URL option → its parser.
 OPTIONS: dict[str, Callable[[str], object]] = {
     "prefix": str,
     "max_connections": int,
     "timeout": float,
     **dict.fromkeys(TLS_OPTIONS, str),
 }
-"""URL option → its parser."""
 
 DEFAULT_PORT = 6379
 

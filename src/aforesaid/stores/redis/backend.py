@@ -36,8 +36,8 @@ from aforesaid.stores.redis.store import RedisStore
 # This module starts both and waits for them.
 
 
+# How long a server may take to rewrite its files, which contain all owners' data.
 WAIT_SECONDS = 60.0
-"""How long a server may take to rewrite its files, which contain all owners' data."""
 _POLL_SECONDS = 0.02
 
 Info = dict[str, str]
@@ -141,8 +141,8 @@ async def _poll(condition: Callable[[], Awaitable[bool]]) -> bool:
     return True
 
 
+# The version of the stored data. A server with a later version is refused.
 FORMAT = 1
-"""The version of the stored data. A server with a later version is refused."""
 
 OWNERS_BATCH = 100
 OLDEST_SERVER = (7, 0)

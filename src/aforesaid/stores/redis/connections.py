@@ -32,10 +32,10 @@ from aforesaid.stores.redis.scripts import Script
 
 Command = Sequence[Any]
 
+# Commands that may wait for a slot; further ones are refused at once.
 MAX_WAITING = 10_000
-"""Commands that may wait for a slot; further ones are refused at once."""
+# Seconds of silence after which a subscribed connection is checked.
 HEARTBEAT_SECONDS = 30.0
-"""Seconds of silence after which a subscribed connection is checked."""
 Server: TypeAlias = Callable[..., Awaitable[Any]]
 """Sends a command to one server."""
 

@@ -42,8 +42,8 @@ from aforesaid.stores.redis.values import moment_of
 # one. So comparing and storing together are atomic.
 
 
+# The largest argument of a command in the servers' default configuration, in bytes.
 MAX_TURN_BYTES = 512 * 1024 * 1024 - 1024
-"""The largest argument of a command in the servers' default configuration, in bytes."""
 
 _pack = msgspec.msgpack.Encoder().encode
 

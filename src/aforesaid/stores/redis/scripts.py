@@ -35,6 +35,7 @@ def _preamble() -> str:
 
 
 # Read the files at import: reading later would block the event loop.
+# Scripts with the keys of one conversation.
 CONVERSATION_SCRIPTS = {
     name: _script(_preamble() + _text(name))
     for name in (
@@ -52,7 +53,6 @@ CONVERSATION_SCRIPTS = {
         "update",
     )
 }
-"""Scripts with the keys of one conversation."""
 
 _DOCUMENT_SCRIPTS = (
     "delete_document",
@@ -77,16 +77,17 @@ local function match_lifetime()
 end
 """
 
+# Scripts with the key of an owner's documents.
 OWNER_DOCUMENT_SCRIPTS = {
     name: _script(_OWNER_PREAMBLE + _text("documents") + _text(name)) for name in _DOCUMENT_SCRIPTS
 }
-"""Scripts with the key of an owner's documents."""
 
 CONVERSATION_SCRIPTS |= {
     name: _script(_preamble() + _CONVERSATION_PREAMBLE + _text("documents") + _text(name))
     for name in _DOCUMENT_SCRIPTS
 }
 
+# Scripts with other keys of an owner.
 OWNER_SCRIPTS = {
     name: _script(_text(name))
     for name in (
@@ -98,4 +99,3 @@ OWNER_SCRIPTS = {
         "swap_session",
     )
 } | {"count_documents": _script(_text("counting") + _text("count_documents"))}
-"""Scripts with other keys of an owner."""

@@ -50,8 +50,8 @@ class _Watcher:
     def __init__(self, connection: OwnerConnection, conversation_id: str | None) -> None:
         self._connection = connection
         self._conversation_id = conversation_id
+        # The last known revision by conversation; None where only its existence is known.
         self._revisions: dict[str, int | None] = {}
-        """The last known revision by conversation; None where only its existence is known."""
 
     async def begin(self) -> None:
         """Read which conversations exist: only those can be removed."""
@@ -85,8 +85,8 @@ class _Watcher:
         return None if found is None else found.record.revision
 
 
+# The id and the revision; no revision after a removal.
 _PAYLOAD = re.compile(rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9]{0,18})")
-"""The id and the revision; no revision after a removal."""
 
 
 class RedisStore(DocumentChecks):

@@ -13,6 +13,7 @@ from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, expiry
 from aforesaid.model.wire import decode_message, encode_message
 
+# A record's fields, in the order of the scripts. The last six may be absent.
 FIELDS = (
     "birth",
     "next_sequence",
@@ -36,7 +37,6 @@ FIELDS = (
     "notes",
     "name",
 )
-"""A record's fields, in the order of the scripts. The last six may be absent."""
 
 _OPTIONAL = FIELDS[-6:]
 
@@ -242,9 +242,9 @@ def server_expiry(expires_at: datetime | None, *, now: datetime) -> str:
     return str(max(1, -(-((expires_at - now) // _MICROSECOND) // 1000)))
 
 
+# The minimum server-side expiry of restored data, so that later parts find the earlier ones, even of an
+# expired conversation. Expired data is not returned; the sweep removes it.
 MIN_RESTORED_EXPIRY = timedelta(hours=1)
-"""The minimum server-side expiry of restored data, so that later parts find the earlier ones, even of an
-expired conversation. Expired data is not returned; the sweep removes it."""
 
 
 def restored_server_expiry(expires_at: datetime | None, *, now: datetime) -> str:

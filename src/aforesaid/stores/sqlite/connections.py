@@ -30,9 +30,9 @@ from aforesaid.stores._sql_files import migrations
 
 APPLICATION_ID = 0x41465344  # "AFSD" identifies files of this program
 PACKAGE = "aforesaid.stores.sqlite"
+# Seconds that one call waits for locks of other processes, all attempts together. Transactions take
+# milliseconds; after seconds, an error is better than more waiting.
 LOCK_TIMEOUT = 5.0
-"""Seconds that one call waits for locks of other processes, all attempts together. Transactions take
-milliseconds; after seconds, an error is better than more waiting."""
 
 SYNCHRONOUS = ("full", "normal")
 
@@ -193,8 +193,8 @@ class OpenFiles:
         self._name = os.path.abspath(path)
         self._file = os.path.realpath(path)
         self._identities = {self._name: _identity(self._name)}
+        # Whether the last check failed.
         self.is_replaced = False
-        """Whether the last check failed."""
 
     def include_log(self) -> None:
         """Add the files that SQLite created next to the database."""

@@ -48,11 +48,11 @@ from aforesaid.stores.sqlite.workers import Readers, Writer
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.stores.sqlite")
+# Reader threads. Reads are short; more threads would only wait for the interpreter lock.
 READERS = 4
-"""Reader threads. Reads are short; more threads would only wait for the interpreter lock."""
 PURGE_BATCH = 100
+# Steps of the index rewrite that a plain deletion waits for: 16 MB of index.
 DELETION_MAX_STEPS = 64
-"""Steps of the index rewrite that a plain deletion waits for: 16 MB of index."""
 
 
 class Database:
@@ -69,20 +69,20 @@ class Database:
     ) -> None:
         if synchronous not in SYNCHRONOUS:
             raise InvalidInput.not_in("synchronous", synchronous, SYNCHRONOUS)
+        # Seconds that a call waits for locks of other processes before it raises `StoreBusy`.
         self.lock_timeout = check_lock_timeout(lock_timeout)
-        """Seconds that a call waits for locks of other processes before it raises `StoreBusy`."""
         self.path = path
         self.clock = clock
         self._synchronous = synchronous
         self.appender = LogAppender(clock, on_stored=self.wrote)
+        # The cache of snapshots, replaced by an empty one after every permanent removal.
         self.snapshots = SnapshotCache()
-        """The cache of snapshots, replaced by an empty one after every permanent removal."""
         self.indexer = Indexer() if search else None
         self._catching_up: asyncio.Task[None] | None = None
         self._opening = threading.Lock()
         self._scrubber = Scrubber(path)
+        # Seconds that an erasure waits for readers of an old snapshot.
         self.erasure_wait = ERASURE_WAIT_SECONDS
-        """Seconds that an erasure waits for readers of an old snapshot."""
         self._writer: Writer | None = None
         self._readers: Readers | None = None
 

@@ -25,14 +25,14 @@ from aforesaid.stores.sqlite.connections import PACKAGE
 
 SQL = queries(PACKAGE)
 
+# The longest turn, in messages, that shares a statement with others.
 MAX_SHARED_TURN = 16
-"""The longest turn, in messages, that shares a statement with others."""
+# Cached records: about ten megabytes.
 MAX_CACHED = 10_000
-"""Cached records: about ten megabytes."""
+# Row counts up to this have a statement each; larger counts are rounded up to a multiple of it.
 ROW_STEP = 8
-"""Row counts up to this have a statement each; larger counts are rounded up to a multiple of it."""
+# Record columns of a message that is not the last of its turn: they leave the record unchanged.
 _NO_RECORD = (None,) * 6
-"""Record columns of a message that is not the last of its turn: they leave the record unchanged."""
 _MESSAGE_WIDTH = 7
 _WIDTH = _MESSAGE_WIDTH + len(_NO_RECORD)
 

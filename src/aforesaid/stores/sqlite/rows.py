@@ -22,8 +22,8 @@ _MICROSECOND = timedelta(microseconds=1)
 Row: TypeAlias = tuple[Any, ...]
 """A row of `get_conversation`."""
 KEY, NEXT_SEQUENCE, ID = range(3)
+# Time and role of the last message in a record's row.
 LAST_MESSAGE = slice(12, 14)
-"""Time and role of the last message in a record's row."""
 REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, NAME, HEAD = range(16, 23)
 
 

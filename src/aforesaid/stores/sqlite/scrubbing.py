@@ -41,18 +41,18 @@ from aforesaid.stores.sqlite.connections import PACKAGE, translated
 
 SQL = queries(PACKAGE)
 
+# Index pages written by one step: some milliseconds.
 MERGED_PAGES = 64
-"""Index pages written by one step: some milliseconds."""
+# Passes before a rewrite gives up. Two are enough unless large segments arrive during each of them.
 MAX_PASSES = 8
-"""Passes before a rewrite gives up. Two are enough unless large segments arrive during each of them."""
 
 _MARK_ROW, _PADDING_ROW = -1, -2
 _MARK = "zmark"
+# Ten kilobytes that do not compress: more than two pages of FTS5. Terms of owners begin with a hex digit.
 _PADDING = [f"z{sha256(b'%d' % number).hexdigest()}" for number in range(160)]
-"""Ten kilobytes that do not compress: more than two pages of FTS5. Terms of owners begin with a hex digit."""
+# The bits of `index_residue` that count deletions. The higher bits count rewrites. So a rewrite detects
+# deletions, and rewrites by other processes, since it began.
 _COUNT = 0xFFFFFFFF
-"""The bits of `index_residue` that count deletions. The higher bits count rewrites. So a rewrite detects
-deletions, and rewrites by other processes, since it began."""
 
 
 class Level(NamedTuple):
@@ -173,17 +173,17 @@ def _residue(db: apsw.Connection) -> int:
     return row[0]
 
 
+# How long a plain deletion waits for readers. The next deletion, the sweep or `close` completes what it
+# could not do.
 DELETION_WAIT_SECONDS = 0.2
-"""How long a plain deletion waits for readers. The next deletion, the sweep or `close` completes what it
-could not do."""
+# How long an erasure waits.
 ERASURE_WAIT_SECONDS = 10.0
-"""How long an erasure waits."""
 
 
+# The largest file that a plain deletion searches for unused bytes. The sweep searches any file.
 DELETION_MAX_BYTES = 64 << 20
-"""The largest file that a plain deletion searches for unused bytes. The sweep searches any file."""
+# The minimum number of attempts to find the log still empty after a checkpoint.
 MIN_ATTEMPTS = 10
-"""The minimum number of attempts to find the log still empty after a checkpoint."""
 
 
 class Scrubber:
@@ -195,8 +195,8 @@ class Scrubber:
         self._count_lock = threading.Lock()
         self._requested = 0
         self._completed = 0
+        # Whether the last run emptied the log and searched the file.
         self.is_clean = True
-        """Whether the last run emptied the log and searched the file."""
 
     def scrub(self, *, seconds: float, most_bytes: int | None = None) -> bool:
         """Empty the log and clear the file; return False if a reader prevents it. Blocks: call it on a
@@ -286,11 +286,11 @@ def _connect_existing(path: str) -> apsw.Connection:
 
 # Unused bytes
 
+# B-tree page type → header length.
 _BTREE_HEADER = {2: 12, 5: 12, 10: 8, 13: 8}
-"""B-tree page type → header length."""
+# Other pages begin with a page number. In a file with fewer pages than this, its first byte is 0 or 1,
+# which is not a b-tree page type.
 _MOST_PAGES = 2 * 2**24
-"""Other pages begin with a page number. In a file with fewer pages than this, its first byte is 0 or 1,
-which is not a b-tree page type."""
 _BLOCK = 1 << 20
 _FILE_HEADER = 100
 

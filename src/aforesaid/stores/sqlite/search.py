@@ -35,15 +35,14 @@ SQL = queries(PACKAGE)
 Row = tuple[int, int, int, int, int, Role, int, str]
 """An index row: key, conversation, owner's tag, time, sequence, role, length, terms."""
 
+# Messages indexed in one batch. A larger batch makes writing cheaper and searching slower.
 INDEX_BATCH = 64
-"""Messages indexed in one batch. A larger batch makes writing cheaper and searching slower."""
+# Messages that may wait during continuous writes. A search then indexes them first, in less than a second.
 MAX_WAITING = 32_000
-"""Messages that may wait during continuous writes. A search then indexes them first, in less than a
-second."""
+# Messages indexed in one batch when too many wait: five milliseconds, during which turns wait.
 OVERDUE_BATCH = 256
-"""Messages indexed in one batch when too many wait: five milliseconds, during which turns wait."""
+# Messages analysed in one transaction, so that turns can be stored in between.
 REINDEX_BATCH = 200
-"""Messages analysed in one transaction, so that turns can be stored in between."""
 
 
 @lru_cache(maxsize=1024)
@@ -207,11 +206,11 @@ def analyse(body: bytes | str, at: int) -> tuple[Role, list[str]]:
 # unless too many messages have a term.
 
 
+# Term occurrences read for one search, unless the caller wants more: some milliseconds.
 MAX_READ = 4_000
-"""Term occurrences read for one search, unless the caller wants more: some milliseconds."""
+# Matching messages that are all scored exactly. Beyond this number, only the presence of terms counts, not
+# frequency or message length.
 MAX_EXACT = 1_000
-"""Matching messages that are all scored exactly. Beyond this number, only the presence of terms counts,
-not frequency or message length."""
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -249,8 +248,8 @@ class _Search:
         )
         self._waiting = self._read_waiting(owner, now)
         self._scores: dict[int, float] = {}
+        # Completely read term → all messages with it.
         self._complete: dict[str, Container[int]] = {}
-        """Completely read term → all messages with it."""
 
     def answer(self) -> Matches:
         frequencies = {

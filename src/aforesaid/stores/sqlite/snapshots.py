@@ -86,10 +86,10 @@ class Documents:
 # connection since, or if the rows, read again, are equal. So it is never stale.
 
 
+# Approximate size of the cache. The least recently stored snapshots are dropped first.
 MAX_BYTES = 8 * 1024 * 1024
-"""Approximate size of the cache. The least recently stored snapshots are dropped first."""
+# Approximate size of an entry without its text, including its row and its place in a window.
 ENTRY_BYTES = 1500
-"""Approximate size of an entry without its text, including its row and its place in a window."""
 
 
 class SnapshotQuery(NamedTuple):

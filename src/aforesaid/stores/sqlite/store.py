@@ -59,8 +59,8 @@ from aforesaid.stores.sqlite.snapshots import Documents, SnapshotQuery
 
 SQL = queries(PACKAGE)
 
+# Conversations removed in one transaction, so that turns can be stored in between.
 CLEAR_BATCH = 100
-"""Conversations removed in one transaction, so that turns can be stored in between."""
 
 
 class _Found(NamedTuple):

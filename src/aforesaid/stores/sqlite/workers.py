@@ -18,19 +18,19 @@ from aforesaid.stores.sqlite.logs import ConcurrentWriteError, LogAppender, Turn
 log = logging.getLogger("aforesaid.stores.sqlite")
 T = TypeVar("T")
 
+# Jobs per transaction: enough to make the commit cheap for each job.
 MAX_BATCH = 64
-"""Jobs per transaction: enough to make the commit cheap for each job."""
 
+# Seconds of the last batch per waiting job, below which two batches are faster than one.
 SPLIT_THRESHOLD = 50e-6
-"""Seconds of the last batch per waiting job, below which two batches are faster than one."""
 
+# Seconds without a job after which the writer does background work.
 IDLE_SECONDS = 0.05
-"""Seconds without a job after which the writer does background work."""
 
+# Jobs in a queue; further callers wait for a slot and are then refused.
 MAX_QUEUED = 4096
-"""Jobs in a queue; further callers wait for a slot and are then refused."""
+# How long a job waits for a lock if it spent its time in the queue: enough for a usual transaction.
 LATE_WAIT_SECONDS = 0.25
-"""How long a job waits for a lock if it spent its time in the queue: enough for a usual transaction."""
 
 
 class TurnJob(Job):

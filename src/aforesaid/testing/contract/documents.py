@@ -23,6 +23,7 @@ from aforesaid.testing.contract.base import Contract, FixedClock, new_conversati
 HOUR = timedelta(hours=1)
 MEGABYTE = bytes(range(256)) * 4096
 
+# Keys in many alphabets, some with a meaning somewhere.
 HOSTILE = (
     " ",
     "a",
@@ -47,7 +48,6 @@ HOSTILE = (
     "😀",
     "\U0010ffff",
 )
-"""Keys in many alphabets, some with a meaning somewhere."""
 
 
 class DocumentsContract(Contract):

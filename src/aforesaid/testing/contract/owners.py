@@ -115,8 +115,8 @@ class OwnersContract(Contract):
 
 
 HOUR = timedelta(hours=1)
+# More than any store takes in one step.
 MANY = 105
-"""More than any store takes in one step."""
 
 
 def shared_counts(tally: Tally) -> Tally:
@@ -217,6 +217,7 @@ NAMES = [
 
 Use = Callable[[ConversationStore, str], Awaitable[Any]]
 
+# One call of each method that takes a conversation id.
 USES: dict[str, Use] = {
     "get": lambda store, name: store.get(name),
     "update": lambda store, name: store.update(name, Changes(subject="s")),
@@ -239,10 +240,9 @@ USES: dict[str, Use] = {
     "load": lambda store, name: store.load(name),
     "save": lambda store, name: store.save(name, [{"role": "user", "content": "all"}]),
 }
-"""One call of each method that takes a conversation id."""
 
+# Methods that accept an unknown conversation.
 NO_ERROR = ("get", "delete", "tally", "load", "save")
-"""Methods that accept an unknown conversation."""
 
 
 def named(store: ConversationStore, name: str) -> Conversation:

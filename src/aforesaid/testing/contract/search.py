@@ -37,6 +37,7 @@ from aforesaid.testing.contract.base import Contract, FixedClock, assistant, new
 HOUR = timedelta(hours=1)
 EVERYTHING = 100_000
 
+# Terms that no message has, some with a meaning in a query language.
 HOSTILE = (
     "",
     " ",
@@ -75,7 +76,6 @@ HOSTILE = (
     "x" * 5_000,
     "é" * 33,
 )
-"""Terms that no message has, some with a meaning in a query language."""
 
 
 async def entries_of(store: ConversationStore) -> list[Entry]:

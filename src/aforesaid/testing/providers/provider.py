@@ -37,14 +37,14 @@ class FakeProvider:
         self._otherwise = otherwise or Fails(500, "nothing was scripted")
         self._server = HttpServer(self._handle)
         self._port = 0
+        # Bodies of all requests.
         self.requests: list[dict[str, Any]] = []
-        """Bodies of all requests."""
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        # Rule violations in any of them.
         self.refused: list[str] = []
-        """Rule violations in any of them."""
+        # Set when a request has arrived.
         self.asked = asyncio.Event()
-        """Set when a request has arrived."""
 
     @property
     def url(self) -> str:

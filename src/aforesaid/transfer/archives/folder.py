@@ -35,8 +35,8 @@ from aforesaid.transfer.archives.files import Archive
 
 log = logging.getLogger("aforesaid.archives")
 
+# Maximum seconds to wait for another process that archives for the same owner.
 LOCK_SECONDS = 60.0
-"""Maximum seconds to wait for another process that archives for the same owner."""
 LOCK_PAUSE = 0.01
 
 T = TypeVar("T")
@@ -287,5 +287,5 @@ def archive_folder(folder: str, key_file: str = "") -> ArchiveFolder:
     return ArchiveFolder(folder, sealer=PassphraseSealer(passphrase))
 
 
+# The built-in `list`, which the method `list` shadows.
 list_ = list
-"""The built-in `list`, which the method `list` shadows."""

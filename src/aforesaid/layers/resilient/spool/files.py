@@ -43,8 +43,8 @@ from aforesaid.telemetry import event
 log = logging.getLogger("aforesaid.spool")
 
 SUFFIX, DAMAGED = ".spool", ".damaged"
+# Bytes after which a new file begins. A file is removed when all its operations are stored.
 LARGEST_FILE = 8 * 1024 * 1024
-"""Bytes after which a new file begins. A file is removed when all its operations are stored."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _OPEN = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _sync = files.sync_data
@@ -60,8 +60,8 @@ class Segment:
         self.size = 0
         self.next_number = 0
         self.waiting: dict[int, Ref] = {}
+        # Whether the file accepts only marks.
         self.sealed = False
-        """Whether the file accepts only marks."""
 
 
 class Ref:

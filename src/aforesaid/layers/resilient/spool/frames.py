@@ -21,17 +21,17 @@ from zlib import crc32
 
 MAGIC = b"ASP1"
 _MAGIC = re.compile(re.escape(MAGIC))
+# A frame whose payload is an accepted operation.
 OPERATION = 1
-"""A frame whose payload is an accepted operation."""
+# A mark: a frame whose payload is the numbers of stored operations.
 DONE = 2
-"""A mark: a frame whose payload is the numbers of stored operations."""
 
 _HEADER = struct.Struct("<4sBIII")
 _CHECKSUM = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 _NUMBER = struct.Struct("<I")
+# The lowest number for operations that are identified by their offset, because two carry the same number.
 _BY_OFFSET = 0x8000_0000
-"""The lowest number for operations that are identified by their offset, because two carry the same number."""
 
 
 class Frame(NamedTuple):

@@ -22,8 +22,8 @@ OnSettled = Callable[[Ref | None], Any]
 caller's answer."""
 
 LARGEST_BATCH = 256
+# Operations that may wait for the disk. Further callers wait for a slot, up to a deadline.
 MOST_WAITING = 1024
-"""Operations that may wait for the disk. Further callers wait for a slot, up to a deadline."""
 
 
 class _SpoolJob(Job):
@@ -42,8 +42,8 @@ class _SpoolJob(Job):
     ) -> None:
         super().__init__(work)
         self.spool = spool
+        # The operation to append; None for other work.
         self.payload = payload
-        """The operation to append; None for other work."""
         self.on_settled = on_settled
 
     def attempt(self) -> None:
@@ -76,8 +76,8 @@ class Spool:
         self.folder = folder
         self.limit = limit
         self._files = SpoolFiles(folder, limit=limit)
+        # Finished jobs, in order, until an event loop settles them.
         self._finished: deque[_SpoolJob] = deque()
-        """Finished jobs, in order, until an event loop settles them."""
         self._thread = WorkerThreads[_SpoolJob](
             f"the spool in {folder}",
             self._serve,
@@ -87,8 +87,8 @@ class Spool:
             timeout=deadline,
         )
         self._closed = False
+        # Adopted operations that cannot be decoded and are not dead letters yet.
         self.undecoded: list[tuple[Ref, bytes, AforesaidError]] = []
-        """Adopted operations that cannot be decoded and are not dead letters yet."""
 
     @property
     def size(self) -> int:
