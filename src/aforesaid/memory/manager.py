@@ -255,12 +255,13 @@ class ConversationManager:
         """Store a whole turn, all of it or nothing."""
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
-        given, conversation_id = conversation_id, conversation_key(conversation_id, owner=self.store.owner).id
+        key = conversation_key(conversation_id, owner=self.store.owner)
+        conversation_id = key.id
         if self.unstored:
             await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
-            await self._records.for_writing(given, expected_revision=expected_revision)
+            await self._records.create_named(key, expected_revision=expected_revision)
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.images.forget(conversation_id)

@@ -24,7 +24,7 @@ from aforesaid.model.conversations import (
     Status,
     started,
 )
-from aforesaid.model.ids import IdSource, conversation_key, is_uuid, parse_uuid
+from aforesaid.model.ids import ConversationKey, IdSource, conversation_key, is_uuid, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message, parse_tags
 from aforesaid.retention.rules import Lifetimes
@@ -108,16 +108,18 @@ class Records:
         return started(conversation_id, now=now, ttl=ttl, **metadata)
 
     async def for_writing(self, conversation_id: str, *, expected_revision: int | None = None) -> str:
-        """Return the id of a conversation to write to. Create a named one that does not exist.
-
-        A new conversation has revision 0, so nothing is created for a write that expects another one.
-        """
+        """Return the id of a conversation to write to. Create a named one that does not exist."""
         if type(conversation_id) is str and is_uuid(conversation_id):
             return conversation_id
-        key, name = conversation_key(conversation_id, owner=self.store.owner)
-        if name is not None and not expected_revision:
-            await self._create_if_missing(key, name)
-        return key
+        key = conversation_key(conversation_id, owner=self.store.owner)
+        await self.create_named(key, expected_revision=expected_revision)
+        return key.id
+
+    async def create_named(self, key: ConversationKey, *, expected_revision: int | None = None) -> None:
+        """Create the conversation if the caller gave a name and it does not exist."""
+        # A new conversation has revision 0, so nothing is created for a write that expects another one.
+        if key.name is not None and not expected_revision:
+            await self._create_if_missing(key.id, key.name)
 
     async def _create_if_missing(self, conversation_id: str, name: str) -> None:
         try:
