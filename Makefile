@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast test-adapters test-ha test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run test test-fast test-adapters test-ha test-console test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,15 @@ test-matrix: setup ## Run every test on every store it can use, and through a se
 explore: setup ## Run the tests in another order, with ten times as many new examples (an hour)
 	$(PYTEST) --hypothesis-profile explore --timeout 7200
 
+CONSOLE := .venv-console
+test-console: setup $(CONSOLE)/.ready ## Run the web console in a real browser, against real servers (5 minutes)
+	$(CONSOLE)/bin/python -m tests.console
+
+$(CONSOLE)/.ready: requirements/console.txt
+	$(PYTHON) -m venv $(CONSOLE)
+	$(CONSOLE)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/console.txt
+	@touch $@
+
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -93,6 +102,8 @@ eval: setup ## Score search on labelled conversations in DATA, and write docs/se
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra all --extra testing --group dev --output-file requirements/dev.txt pyproject.toml
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+		--output-file requirements/console.txt requirements/console.in
 	$(PYTHON) -m scripts.adapter_environments --lock
 	uv pip compile --generate-hashes --no-header --python-version 3.14.2 --quiet \
 		--output-file requirements/homeassistant.txt requirements/homeassistant.in
@@ -100,4 +111,4 @@ lock: ## Renew the locked requirements (needs uv)
 		--output-file requirements/homeassistant-tools.txt requirements/homeassistant-tools.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(CONSOLE) .console .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

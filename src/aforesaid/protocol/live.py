@@ -104,7 +104,9 @@ class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
     place: Place | None = None
     """The last place before the connection broke. The server sends what the client missed."""
     name: str = ""
-    """The name that other watchers get in `typing`."""
+    """The name that other watchers get in `typing` and `presence`."""
+    presence: bool = False
+    """Whether to send `presence` frames, and to list this client in them."""
 
     def __post_init__(self) -> None:
         check_history(self.history)
@@ -419,6 +421,14 @@ class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
     role: Role
     active: bool
     name: str = ""
+
+
+class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
+    """The clients that watch the conversation now and asked for presence, in this server process."""
+
+    conversation_id: str
+    here: list[str]
+    """One name for each client, also for this one; empty for a client without a name."""
 
 
 class Heartbeat(Outgoing, frozen=True, kw_only=True, tag="ping"):

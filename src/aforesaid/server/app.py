@@ -24,6 +24,7 @@ from aforesaid.memory.opening import Memory
 from aforesaid.server import responses
 from aforesaid.server.auth.authenticator import Authenticator, authenticator_for, check_address, check_request
 from aforesaid.server.auth.keys import ApiKeys
+from aforesaid.server.console_files import console_routes
 from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.instrumentation import Instrumentation
 from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
@@ -34,6 +35,7 @@ from aforesaid.server.openapi import VERSION, openapi_document
 from aforesaid.server.pages import RenderedDocument, pages, render
 from aforesaid.server.requests import route_handler
 from aforesaid.server.routes import (
+    access,
     contacts,
     contexts,
     conversations,
@@ -63,6 +65,7 @@ ROUTES = (
     retention.routes,
     conversations.changes,
     conversations.overview,
+    access.routes,
 )
 
 # Every route under `/v1`, in the order of the documentation.
@@ -170,6 +173,7 @@ def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[Contr
     return [
         *operations.operations(service, metrics),
         *pages(_rendered_document()),
+        *console_routes(),
         *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
         live_handler(live),
     ]

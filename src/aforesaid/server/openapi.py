@@ -43,6 +43,7 @@ TAGS = {
     "retention": "Retention, archives, erasure, export and import.",
     "changes": "Changes as server-sent events.",
     "overview": "Counts and owners.",
+    "access": "The rights of the key, and API keys.",
     "server": "Health, readiness and metrics.",
 }
 
@@ -359,5 +360,6 @@ EXAMPLES: dict[str, Any] = {
     "recall": {"query": "what vegetables do I like?"},
     "forget": {"what": "leeks"},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
+    "create_key": {"owners": ["erin"], "scope": "write", "name": "kitchen tablet"},
     "update_client": {"email": "ann@example.org", "phone": None},
 }

@@ -66,6 +66,11 @@ class Service:
             manager = self._managers[key] = memory.of(owner)
         return manager
 
+    @property
+    def has_voice(self) -> bool:
+        """Whether audio can be transcribed."""
+        return self._transcriber is not None
+
     def voice(self, manager: ConversationManager) -> VoiceAssistant:
         """Return the voice assistant of an owner. Raises `TranscriberUnavailable`."""
         if self._transcriber is None:

@@ -35,6 +35,7 @@ class ClientSession:
         session_id: str,
         conversation_id: str,
         name: str,
+        wants_presence: bool = False,
     ) -> None:
         self.caller = caller
         self.owner = owner
@@ -44,6 +45,7 @@ class ClientSession:
         self.session_id = session_id
         self.conversation_id = conversation_id
         self.name = name
+        self.wants_presence = wants_presence
 
     @classmethod
     async def open(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
@@ -59,6 +61,7 @@ class ClientSession:
             session_id=session_id,
             conversation_id=record.id,
             name=hello.name,
+            wants_presence=hello.presence,
         )
 
     def assistant(self) -> Assistant:
@@ -115,6 +118,7 @@ class WatchList:
             raise TooManyRequests(f"a connection watches at most {most} conversations")
         _, watching = await self.join(session, conversation_id, frame.history, frame.place)
         self._outbox.reply(watching)
+        self._hub.announce_presence(session.owner, conversation_id)
 
     async def unwatch(self, session: ClientSession, frame: live.Unwatch) -> None:
         conversation_id = self.watched(session, frame.conversation_id)
@@ -164,6 +168,7 @@ class WatchList:
         if watch is not None:
             self._hub.feeds.leave(session.owner, watch.feed, self._outbox.wake)
         self._hub.remove_watcher(session.owner, conversation_id, self._peer)
+        self._hub.announce_presence(session.owner, conversation_id)
 
     def leave_all(self, session: ClientSession) -> None:
         for conversation_id in tuple(self._outbox.watches):

@@ -80,6 +80,12 @@ class Connection:
         """The number of frames that wait to be sent."""
         return self._outbox.waiting
 
+    @property
+    def presence_name(self) -> str | None:
+        """The name shown to others; None unless the client asked for presence."""
+        session = self._client_session
+        return session.name if session is not None and session.wants_presence else None
+
     def notify(self, frame: Outgoing) -> None:
         self._outbox.notify(frame)
 
@@ -182,6 +188,7 @@ class Connection:
                 heartbeat=self._limits.heartbeat_seconds,
             )
         )
+        self._hub.announce_presence(owner, session.conversation_id)
         for turn in turns:
             self._outbox.subscribe(turn, wants_answer=turn.wants_answer)
 

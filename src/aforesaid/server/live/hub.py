@@ -13,7 +13,7 @@ from aforesaid._internal.tasks import ended
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing
+from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing, Presence
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import ConcurrencyLimit, Limits, LiveLimits
 from aforesaid.server.live.feeds import Feeds
@@ -43,6 +43,9 @@ class Peer(Protocol):
 
     @property
     def waiting(self) -> int: ...
+
+    @property
+    def presence_name(self) -> str | None: ...
 
     def tick(self) -> None: ...
 
@@ -153,6 +156,17 @@ class Hub:
 
     def add_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
         self._watchers.setdefault((owner, conversation_id), set()).add(peer)
+
+    def announce_presence(self, owner: str, conversation_id: str) -> None:
+        """Send the names of all watchers in this process to those that asked for presence."""
+        watchers = tuple(self._watchers.get((owner, conversation_id), ()))
+        names = {peer: peer.presence_name for peer in watchers}
+        frame = Presence(
+            conversation_id=conversation_id, here=sorted(name for name in names.values() if name is not None)
+        )
+        for peer in watchers:
+            if names[peer] is not None:
+                peer.notify(frame)
 
     def remove_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
         watchers = self._watchers.get((owner, conversation_id), set())

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from msgspec import UNSET, Meta, Struct
+from msgspec.structs import replace
 
 from aforesaid._internal.tasks import ended
-from aforesaid.contracts import Change
+from aforesaid.contracts import Change, unreadable_reason
 from aforesaid.contracts.listing import every_record
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import Channel, Priority, Status
+from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
 from aforesaid.protocol import HEARTBEAT, conversation_document, lifetime_document, page_document, to_json
 from aforesaid.protocol.bodies import (
     ChangesBody,
@@ -166,6 +167,7 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     date_to: Moment | None = None
     limit: Limit | None = None
     after: Cursor | None = None
+    latest: Annotated[int, Meta(ge=0, le=10, description="Latest messages in each record.")] = 0
 
 
 @routes.get("/conversations", response=ConversationsPage)
@@ -188,7 +190,20 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
         limit=query.limit,
         after=query.after,
     )
+    if query.latest:
+        page = replace(page, conversations=await _with_latest(call.manager, page, query.latest))
     return json_response(page_document(page), headers=link_to_next(call, "after", page.next))
+
+
+async def _with_latest(manager: ConversationManager, page: Page, latest: int) -> tuple[Conversation, ...]:
+    """Return the records with their latest messages, without unreadable ones."""
+
+    async def read(record: Conversation) -> Conversation:
+        found = await manager.store.tail(record.id, limit=latest) if record.message_count else []
+        messages = tuple(entry.message for entry in found if unreadable_reason(entry) is None)
+        return replace(record, messages=messages)
+
+    return tuple(await asyncio.gather(*map(read, page.conversations)))
 
 
 @routes.post("/conversations", response=ConversationBody, revised=True)

@@ -1,0 +1,113 @@
+// A thread with its connection: load, follow, ask, interrupt, page back.
+import { useCallback, useEffect, useReducer, useRef, useState } from "./html.js";
+import { Problem, conversationPath, get, post } from "./api.js";
+import { asProblem } from "./hooks.js";
+import { LiveThread } from "./live.js";
+import { cursorBefore } from "./positions.js";
+import { may } from "./session.js";
+import { EMPTY, asked, prepend, reduceFrame, settle } from "./thread_state.js";
+
+const PAGE = 50;
+
+/** @typedef {import("./thread_state.js").ThreadState} ThreadState */
+/** @typedef {(state: ThreadState) => ThreadState} Step */
+
+/**
+ * @param {string} id
+ * @param {(frame: Record<string, any>) => void} [onFrame] Sees every frame, for example to speak an answer.
+ */
+export function useThread(id, onFrame) {
+  const [state, step] = useReducer((/** @type {ThreadState} */ before, /** @type {Step} */ change) => change(before), EMPTY);
+  const [link, setLink] = useState("connecting");
+  const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
+  const live = useRef(/** @type {LiveThread | null} */ (null));
+  const listener = useRef(onFrame);
+  listener.current = onFrame;
+
+  useEffect(() => {
+    step(() => EMPTY);
+    setProblem(null);
+    const thread = new LiveThread(id, {
+      history: PAGE,
+      canWrite: may("write"),
+      onState: (next, reason) => {
+        setLink(next);
+        if (reason === "access") setProblem(new Problem(401, { detail: "The key is no longer valid." }));
+      },
+      onFrame: (frame) => {
+        if (frame.type === "error" && !frame.id && frame.problem) setProblem(new Problem(frame.problem.status, frame.problem));
+        if (frame.type === "ready") void afterReady(id, frame, step);
+        if (frame.type === "answer.failed") void loadOpenTurns(id, step);
+        step((before) => reduceFrame(before, frame));
+        listener.current?.(frame);
+      },
+    });
+    live.current = thread;
+    return () => thread.close();
+  }, [id]);
+
+  const ask = useCallback((/** @type {string} */ text, /** @type {string | undefined} */ again) => {
+    const made = live.current?.ask(text, again);
+    if (made) step((before) => asked({ ...before, open: before.open.filter((each) => each.id !== made) }, made, text));
+  }, []);
+
+  const loadOlder = useCallback(async (/** @type {ThreadState} */ current) => {
+    const first = current.entries[0];
+    if (!first) return;
+    const cursor = current.older ?? cursorBefore(first);
+    try {
+      const page = await get(`${conversationPath(id)}/messages`, { before: cursor, limit: 2 * PAGE });
+      step((before) => prepend(before, page.entries, page.next));
+    } catch (error) {
+      setProblem(asProblem(error));
+    }
+  }, [id]);
+
+  const discard = useCallback(async (/** @type {string} */ turn) => {
+    await post(`${conversationPath(id)}/open-turns/discard`, { turn_id: turn });
+    step((before) => settle({ ...before, open: before.open.filter((each) => each.id !== turn) }, turn));
+  }, [id]);
+
+  const apply = useCallback((/** @type {Step} */ change) => step(change), []);
+  return { state, link, problem, live, ask, loadOlder, discard, apply };
+}
+
+/**
+ * @param {string} id
+ * @param {Record<string, any>} frame
+ * @param {(change: Step) => void} step
+ */
+async function afterReady(id, frame, step) {
+  if (frame.conversation.unread_count && may("write")) await post(`${conversationPath(id)}/read`).catch(() => null);
+  await loadOpenTurns(id, step);
+}
+
+/**
+ * Show questions that have no answer: the server keeps them when an assistant fails.
+ * @param {string} id
+ * @param {(change: Step) => void} step
+ */
+async function loadOpenTurns(id, step) {
+  try {
+    const found = await get(`${conversationPath(id)}/open-turns`);
+    step((before) => ({ ...before, open: found.open_turns.filter((/** @type {any} */ turn) => !before.pending.some((each) => each.id === turn.id)) }));
+  } catch (error) {
+    console.info("open turns cannot be read", asProblem(error).message);
+  }
+}
+
+/**
+ * Load the part of the log around a message, for jumps from search.
+ * @param {string} id
+ * @param {number} sequence
+ */
+export async function loadUpTo(id, sequence) {
+  let cursor = "latest", found = /** @type {any[]} */ ([]);
+  for (let page = 0; page < 40; page += 1) {
+    const next = await get(`${conversationPath(id)}/messages`, { before: cursor, limit: 500 });
+    found = [...next.entries, ...found];
+    if (!next.next || found.some((entry) => entry.sequence === sequence)) return { entries: found, older: next.next };
+    cursor = next.next;
+  }
+  return { entries: found, older: cursor };
+}

@@ -1,0 +1,182 @@
+// A conversation: stored messages, streaming answers, voice, and its record at the side.
+import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
+import { conversationPath, post } from "../lib/api.js";
+import { previewOf } from "../lib/content.js";
+import { plural, titleOf } from "../lib/format.js";
+import { asProblem, useKeys } from "../lib/hooks.js";
+import { linkTo } from "../lib/router.js";
+import { may } from "../lib/session.js";
+import { asked, merge, prepend } from "../lib/thread_state.js";
+import { loadUpTo, useThread } from "../lib/use_thread.js";
+import { speak } from "../lib/voice.js";
+import { Composer } from "../parts/composer.js";
+import { Confirm, toast } from "../parts/dialog.js";
+import { MessageItem } from "../parts/message.js";
+import { OpenTurns, PendingTurns, Typing } from "../parts/pending.js";
+import { ThreadSide } from "../parts/thread_side.js";
+import { Button, Chip, Empty, LinkButton, PageHead, ProblemNote } from "../parts/ui.js";
+
+/** @param {{ id: string, query: URLSearchParams }} props */
+export default function Thread({ id, query }) {
+  const target = Number(query.get("message")) || 0;
+  const [side, setSide] = useState(() => matchMedia("(min-width: 1200px)").matches);
+  const [redacting, setRedacting] = useState(/** @type {any} */ (null));
+  const [aloud, setAloud] = useState(() => localStorage.getItem("aforesaid.aloud") === "yes");
+  const voice = useVoice(aloud);
+  const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, voice.onFrame);
+  const log = useRef(/** @type {HTMLElement | null} */ (null));
+  const keep = useScroll(log, state, target);
+  useJump(id, target, state, apply);
+  useKeys({ r: () => document.getElementById("composer")?.focus() });
+
+  async function older() {
+    keep();
+    await loadOlder(state);
+  }
+
+  function stop() {
+    const heard = voice.cancel();
+    for (const each of state.pending.filter((one) => one.state !== "failed")) {
+      live.current?.send({ type: "interrupt", id: each.id, ...(heard === null ? {} : { heard }) });
+    }
+  }
+
+  const remember = useCallback(async (/** @type {any} */ entry) => {
+    try {
+      await post("v1/notes", { text: previewOf(entry.message).slice(0, 1900), conversation_id: id, message_id: entry.message.message_id });
+      toast("Remembered. It is on the Memory page.");
+    } catch (error) {
+      toast(asProblem(error).message, { bad: true });
+    }
+  }, [id]);
+
+  if (state.gone || problem?.status === 404) {
+    return html`<${PageHead} title="Conversation" back=${linkTo("conversations")} /><${Empty} icon="conversations" title="This conversation is gone">
+      <p>It was deleted, erased, archived, or it has expired.</p><a class="button" href=${linkTo("conversations")}>All conversations</a><//>`;
+  }
+  const isAnswering = voice.speaking || state.pending.some((each) => each.state !== "failed");
+  return html`<div class=${`thread-page ${side ? "with-side" : ""}`}>
+    <section class="thread">
+      <${PageHead} title=${state.record ? titleOf(state.record) : "Conversation"} back=${linkTo("conversations")} lead=${state.record && plural(state.record.message_count, "message")}>
+        <${LinkState} state=${link} here=${state.here} />
+        <${LinkButton} href=${linkTo("context", id)} icon="context" kind="quiet">Context<//>
+        <${Button} kind="quiet" icon="edit" aria-expanded=${side} onClick=${() => setSide(!side)}>Details<//>
+      <//>
+      <${ProblemNote} problem=${problem} />
+      <div class="log" ref=${log} tabindex="0" role="region" aria-label="Messages">
+        ${state.hasOlder && html`<div class="more"><${Button} onClick=${older}>Show earlier messages<//></div>`}
+        ${state.record && !state.entries.length && !state.pending.length && !state.open.length && html`<${Empty} icon="conversations" title="Say something">
+          <p>Try “Remember that I like leeks.” Then open another conversation and ask “What do I like?”</p><//>`}
+        <ol class="messages" aria-live="polite" aria-relevant="additions">
+          ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target}
+            onRedact=${setRedacting} onRemember=${remember} />`)}
+        </ol>
+        <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(previewOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
+        <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => ask(each.question, each.id)} onDiscard=${discard} />
+        <${Typing} typing=${state.typing} />
+      </div>
+      <${Composer} id=${id} live=${live} onAsk=${ask} disabled=${!may("write")} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
+        onSpoken=${(/** @type {string} */ turn) => apply((before) => asked(before, turn, "", true))}
+        onAloud=${(/** @type {boolean} */ on) => { localStorage.setItem("aforesaid.aloud", on ? "yes" : "no"); setAloud(on); }} />
+    </section>
+    ${side && state.record && html`<${ThreadSide} record=${state.record} onClose=${() => setSide(false)}
+      onRecord=${(/** @type {any} */ record) => apply((before) => ({ ...before, record }))} />`}
+    ${redacting && html`<${Redact} id=${id} entry=${redacting} onClose=${() => setRedacting(null)} />`}
+  </div>`;
+}
+
+/** @param {{ state: string, here: string[] }} props */
+function LinkState({ state, here }) {
+  if (state === "live") return html`<${Chip} kind="good" title=${here.length > 1 ? here.join(", ") : "Changes appear at once"}>${here.length > 1 ? `${here.length} here` : "live"}<//>`;
+  return html`<span role="status"><${Chip} kind="warn">${state === "closed" ? "signed out" : "reconnecting…"}<//></span>`;
+}
+
+/** @param {{ id: string, entry: any, onClose: () => void }} props */
+function Redact({ id, entry, onClose }) {
+  const [busy, setBusy] = useState(false);
+  async function redact() {
+    setBusy(true);
+    try {
+      await post(`${conversationPath(id)}/redactions`, { message_id: entry.message.message_id, scrub: true });
+      toast("Redacted. A mark stands in its place.");
+      onClose();
+    } catch (error) {
+      toast(asProblem(error).message, { bad: true });
+      setBusy(false);
+    }
+  }
+  return html`<${Confirm} title="Redact this message?" action="Redact" onConfirm=${redact} onClose=${onClose} busy=${busy}>
+    <p>Its words are removed for good, also from search and summaries. A mark stays in its place. This cannot be undone.</p>
+    <blockquote>${previewOf(entry.message)}</blockquote>
+  <//>`;
+}
+
+/** Read answers aloud, if the user wants that or asked by voice. @param {boolean} aloud */
+function useVoice(aloud) {
+  const speech = useRef(/** @type {import("../lib/voice.js").Speech | null} */ (null));
+  const [speaking, setSpeaking] = useState("");
+  const onFrame = useCallback((/** @type {Record<string, any>} */ frame) => {
+    if (frame.type !== "answer.done" || frame.repeated || frame.interrupted || !(aloud || frame.spoken)) return;
+    speech.current = speak(frame.spoken ?? frame.text, () => setSpeaking(""));
+    if (speech.current) setSpeaking(frame.id);
+  }, [aloud]);
+  const cancel = useCallback(() => {
+    if (!speech.current) return null;
+    setSpeaking("");
+    const heard = speech.current.cancel();
+    speech.current = null;
+    return heard;
+  }, []);
+  useEffect(() => () => void cancel(), []);
+  return { onFrame, cancel, speaking };
+}
+
+/**
+ * Stay at the end while new messages come, unless the user has scrolled up; keep the place when older ones load.
+ * @param {{ current: HTMLElement | null }} log
+ * @param {import("../lib/thread_state.js").ThreadState} state
+ * @param {number} target
+ */
+function useScroll(log, state, target) {
+  const atEnd = useRef(!target);
+  const anchor = useRef(/** @type {{ height: number, top: number } | null} */ (null));
+  const first = state.entries[0]?.sequence;
+  useEffect(() => {
+    const element = log.current;
+    const look = () => { if (element) atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 80; };
+    element?.addEventListener("scroll", look, { passive: true });
+    return () => element?.removeEventListener("scroll", look);
+  }, [state.record === null]);
+  useLayoutEffect(() => {
+    const element = log.current;
+    if (!element) return;
+    if (anchor.current) {
+      element.scrollTop = element.scrollHeight - anchor.current.height + anchor.current.top;
+      anchor.current = null;
+    } else if (atEnd.current) element.scrollTop = element.scrollHeight;
+  }, [first, state.entries.length, state.pending, state.open.length, state.typing.length]);
+  return () => { if (log.current) anchor.current = { height: log.current.scrollHeight, top: log.current.scrollTop }; };
+}
+
+/**
+ * Load and show the message that the address names.
+ * @param {string} id
+ * @param {number} target
+ * @param {import("../lib/thread_state.js").ThreadState} state
+ * @param {(change: (before: any) => any) => void} apply
+ */
+function useJump(id, target, state, apply) {
+  const done = useRef(0);
+  useEffect(() => {
+    if (!target || !state.record || done.current === target) return;
+    done.current = target;
+    void (async () => {
+      if (!state.entries.some((entry) => entry.sequence === target)) {
+        const found = await loadUpTo(id, target);
+        apply((before) => merge(prepend(before, found.entries, found.older), []));
+      }
+      requestAnimationFrame(() => document.getElementById(`m${target}`)?.scrollIntoView({ block: "center" }));
+    })();
+  }, [target, state.record !== null]);
+}
+

@@ -1,0 +1,102 @@
+// One stored message: words, folded tool calls, pictures, marks, and what can be done with it.
+import { html, useState } from "../lib/html.js";
+import { partsOf } from "../lib/content.js";
+import { fullTime, timeOfDay } from "../lib/format.js";
+import { linkTo } from "../lib/router.js";
+import { may } from "../lib/session.js";
+import { Icon } from "./icons.js";
+import { Button, Chip } from "./ui.js";
+import { Words } from "./words.js";
+
+const LONG = 4000;
+
+/** @typedef {import("../lib/content.js").Part} Part */
+
+/**
+ * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void }} props
+ */
+export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember }) {
+  const { message } = entry;
+  const parts = entry.unreadable ? [] : partsOf(message);
+  const kind = kindOf(message, parts);
+  const marks = message.tags ?? [];
+  return html`<li class=${`message ${kind} ${isTarget ? "target" : ""}`} id=${`m${entry.sequence}`} data-sequence=${entry.sequence}>
+    <div class="message-head">
+      <span class="speaker">${speakerOf(message, kind)}</span>
+      ${message.content_type === "audio" && html`<${Chip} icon="voice" title="Spoken">spoken<//>`}
+      ${marks.includes("redacted") && html`<${Chip} kind="warn">redacted<//>`}
+      ${marks.includes("interrupted") && html`<${Chip} kind="warn">interrupted<//>`}
+      ${marks.filter((/** @type {string} */ tag) => !MARKS.has(tag)).map((/** @type {string} */ tag) => html`<${Chip} key=${tag} kind="tag">${tag}<//>`)}
+      <time datetime=${message.timestamp} title=${fullTime(message.timestamp ?? entry.stored_at)}>${timeOfDay(message.timestamp ?? entry.stored_at)}</time>
+      <${Actions} entry=${entry} conversation=${conversation} kind=${kind} onRedact=${onRedact} onRemember=${onRemember} />
+    </div>
+    <div class="message-body" dir="auto">
+      ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" />This message cannot be read: ${entry.unreadable}</p>`}
+      ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} />`)}
+    </div>
+  </li>`;
+}
+
+const MARKS = new Set(["redacted", "interrupted"]);
+
+/** @param {{ entry: Record<string, any>, conversation: string, kind: string, onRedact?: (entry: any) => void, onRemember?: (entry: any) => void }} props */
+function Actions({ entry, conversation, kind, onRedact, onRemember }) {
+  const { message } = entry;
+  if (entry.unreadable || !message.message_id) return null;
+  return html`<div class="message-actions">
+    ${kind === "assistant" && html`<a class="button quiet small" href=${linkTo("context", conversation, { answer: message.message_id })}>Why?</a>`}
+    ${kind === "user" && may("write") && onRemember && html`<${Button} kind="quiet small" onClick=${() => onRemember(entry)}>Remember<//>`}
+    ${may("write") && onRedact && !message.tags?.includes("redacted") && html`<${Button} kind="quiet small" onClick=${() => onRedact(entry)}>Redact<//>`}
+  </div>`;
+}
+
+/** @param {{ part: Part, speech?: Record<string, any> }} props */
+export function PartView({ part, speech }) {
+  if (part.kind === "text") return html`<${Text} text=${part.text} speech=${speech} />`;
+  if (part.kind === "image") return html`<${Picture} address=${part.text} />`;
+  const [icon, title] = { call: ["tool", `Calls ${part.name}`], result: ["tool", part.failed ? "Tool failed" : "Tool result"], thinking: ["help", "Thinking"] }[/** @type {string} */ (part.kind)] ?? ["more", "Other content"];
+  return html`<details class=${`fold ${part.failed ? "bad" : ""}`}>
+    <summary><${Icon} name=${icon} /><span>${title}</span><span class="fold-preview">${oneLine(part.text)}</span></summary>
+    <pre>${part.text.length > 20_000 ? `${part.text.slice(0, 20_000)}…` : part.text || "Nothing"}</pre>
+  </details>`;
+}
+
+/** @param {{ text: string, speech?: Record<string, any> }} props */
+function Text({ text, speech }) {
+  const [whole, setWhole] = useState(false);
+  if (text.length > LONG && !whole) {
+    return html`<${Words} text=${`${text.slice(0, LONG)}…`} /><${Button} kind="quiet small" onClick=${() => setWhole(true)}>Show all ${text.length.toLocaleString()} characters<//>`;
+  }
+  return html`<${Words} text=${text.length > 200_000 ? `${text.slice(0, 200_000)}…` : text} />
+    ${speech?.heard != null && speech.spoken && html`<${Heard} speech=${speech} />`}`;
+}
+
+/** What was heard of a spoken answer. @param {{ speech: Record<string, any> }} props */
+function Heard({ speech }) {
+  const letters = [...speech.spoken];
+  const heard = letters.slice(0, speech.heard).join("");
+  return html`<p class="heard"><${Icon} name="speaker" /><span>${heard ? html`Heard up to here: <q>${heard.length > 120 ? `…${heard.slice(-120)}` : heard}</q>` : "Nothing of this was heard."}
+    ${" "}<span class="unheard">Not heard: ${letters.length - speech.heard} of ${letters.length} characters.</span></span></p>`;
+}
+
+/** A picture in the message is shown; one elsewhere is only named, because the console loads nothing from other hosts. @param {{ address: string }} props */
+function Picture({ address }) {
+  if (/^data:image\/(png|jpeg|gif|webp);base64,/.test(address)) return html`<img class="picture" src=${address} alt="Picture in the message" loading="lazy" />`;
+  return html`<p class="picture-note">Picture, not shown: ${address ? address.slice(0, 200) : "stored elsewhere"}</p>`;
+}
+
+/** @param {Record<string, any>} message @param {Part[]} parts */
+function kindOf(message, parts) {
+  if (message.role === "tool" || (parts.length && parts.every((part) => part.kind === "result"))) return "tool";
+  return message.role;
+}
+
+/** @param {Record<string, any>} message @param {string} kind */
+export function speakerOf(message, kind) {
+  if (message.name && typeof message.name === "string") return message.name.slice(0, 80);
+  if (kind === "assistant") return message.agent_name || "Assistant";
+  return { user: "You", tool: "Tool", system: "System" }[kind] ?? kind;
+}
+
+/** @param {string} text */
+const oneLine = (text) => text.slice(0, 200).replace(/\s+/g, " ");

@@ -1,0 +1,41 @@
+"""Serve with an assistant that answers word by word, until the file `finish` is in the working folder."""
+
+import asyncio
+import sys
+from itertools import count
+from pathlib import Path
+
+from aforesaid import cli
+from aforesaid.agents import configured
+from aforesaid.contracts import Ask, OnText, Reply
+from aforesaid.model.messages import Message
+
+PAUSE = 0.02
+
+
+class Narrator:
+    """Tells a story that ends when it may."""
+
+    name = "narrator"
+    dialect = "plain"
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        words = "Once upon a time. "
+        for number in count():
+            piece = "The end." if Path("finish").exists() else f"word {number} "
+            words += piece
+            if on_text is not None:
+                on_text(piece)
+            if piece == "The end.":
+                break
+            await asyncio.sleep(PAUSE)
+        return Reply(messages=(Message(role="assistant", content=words),))
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
+if __name__ == "__main__":
+    configured.agent_for = lambda config: Narrator()  # type: ignore[assignment]
+    sys.argv = ["aforesaid", "serve", *sys.argv[1:]]
+    cli.main()

@@ -1,0 +1,189 @@
+"""The thread: talk, stream, interrupt, resume, mark."""
+
+import base64
+import struct
+import zlib
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.console.conftest import Opening, Starting
+from tests.console.serving import say, slow_assistant, turn
+
+
+def picture() -> str:
+    """A red PNG of 40 by 40 pixels."""
+    rows = b"".join(b"\0" + b"\xc0\x30\x30" * 40 for _ in range(40))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 40, 40, 8, 2, 0, 0, 0)
+    parts = (
+        b"\x89PNG\r\n\x1a\n",
+        chunk(b"IHDR", header),
+        chunk(b"IDAT", zlib.compress(rows)),
+        chunk(b"IEND", b""),
+    )
+    return base64.b64encode(b"".join(parts)).decode()
+
+
+def test_the_assistant_answers_and_remembers_after_a_restart(opening: Opening, starting: Starting) -> None:
+    served = starting()
+    console = opening(address=served.address, whose=None)
+    page = console.page
+    page.get_by_role("button", name="Start a conversation").click()
+    page.get_by_role("textbox", name="Message").fill("Remember that I like leeks.")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("I will remember: I like leeks")).to_be_visible()
+    console.close()
+    served.stop()
+    served.start()
+    page = opening(address=served.address, whose=None).page
+    page.get_by_role("button", name="New conversation").click()
+    page.get_by_role("textbox", name="Message").fill("What do I like?")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("You asked me to remember: “I like leeks”")).to_be_visible()
+
+
+def test_everything_a_log_can_hold_is_shown(opening: Opening, api: httpx.Client) -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": picture()}
+    call = {"type": "tool_use", "id": "t1", "name": "weather", "input": {"city": "Oslo"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "4 degrees"}
+    one = turn(
+        api,
+        "one",
+        say(
+            "user",
+            [{"type": "text", "text": "What is on this picture?"}, {"type": "image", "source": source}],
+        ),
+        say("assistant", [call]),
+        say("user", [result]),
+        say("assistant", "Four degrees."),
+        dialect="anthropic",
+    )
+    words = "**Red**, and `4 degrees`.\n\n- one\n- two"
+    turn(api, "one", say("user", "And now?"), say("assistant", words, agent_name="Painter"))
+    turn(api, "one", say("user", "secret"), say("assistant", "Forgotten soon."))
+    entries = api.get(f"/v1/conversations/{one}/messages").json()["entries"]
+    api.post(f"/v1/conversations/{one}/redactions", json={"message_id": entries[-2]["message"]["message_id"]})
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_text("Calls weather")).to_be_visible()
+    page.get_by_text("Calls weather").click()
+    expect(page.locator(".fold pre", has_text='"city": "Oslo"')).to_be_visible()
+    expect(page.get_by_text("Tool result")).to_be_visible()
+    expect(page.get_by_text("Painter")).to_be_visible()
+    expect(page.locator("strong", has_text="Red")).to_be_visible()
+    expect(page.locator(".words li", has_text="two")).to_be_visible()
+    expect(page.get_by_text("redacted", exact=True)).to_be_visible()
+    expect(page.get_by_text("[redacted]")).to_be_visible()
+    expect(page.get_by_text("Image sent")).to_be_visible()
+
+
+def test_an_answer_streams_and_can_be_interrupted(opening: Opening, starting: Starting) -> None:
+    served = starting(slow_assistant)
+    page = opening(address=served.address, whose=None).page
+    page.get_by_role("button", name="Start a conversation").click()
+    page.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    page.keyboard.press("Enter")
+    expect(page.locator(".streaming")).to_contain_text("word 3")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("interrupted", exact=True)).to_be_visible()
+    expect(page.locator(".streaming")).to_have_count(0)
+
+
+def test_a_killed_server_resumes_without_loss_or_repetition(
+    opening: Opening, starting: Starting, tmp_path: Path
+) -> None:
+    served = starting(slow_assistant)
+    console = opening(address=served.address, whose=None)
+    console.watcher.expect("WebSocket", "ERR_", "Failed to load")
+    page = console.page
+    page.get_by_role("button", name="Start a conversation").click()
+    page.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    page.keyboard.press("Enter")
+    expect(page.locator(".streaming")).to_contain_text("word 3")
+    served.kill()
+    expect(page.get_by_text("reconnecting…")).to_be_visible()
+    (tmp_path / "finish").touch()
+    served.start()
+    expect(page.get_by_text("The end.")).to_be_visible(timeout=60_000)
+    expect(page.locator(".message.user", has_text="Tell me a long story")).to_have_count(1)
+    expect(page.locator(".message.assistant")).to_have_count(1)
+    with httpx.Client(base_url=served.address) as api:
+        found = api.get("/v1/conversations").json()["conversations"][0]
+    assert found["message_count"] == 2
+
+
+def test_two_browsers_share_a_thread(opening: Opening, starting: Starting, tmp_path: Path) -> None:
+    served = starting(slow_assistant)
+    first = opening(address=served.address, whose=None).page
+    first.get_by_role("button", name="Start a conversation").click()
+    first.get_by_role("textbox", name="Message").wait_for()
+    second = opening(
+        first.evaluate("location.hash").removeprefix("#"), address=served.address, whose=None
+    ).page
+    expect(first.get_by_text("2 here")).to_be_visible()
+    second.get_by_role("textbox", name="Message").type("So", delay=20)
+    expect(first.get_by_text("Someone is typing")).to_be_visible()
+    (tmp_path / "finish").touch()
+    second.keyboard.press("Enter")
+    for page in (first, second):
+        expect(page.get_by_text("The end.")).to_be_visible()
+        expect(page.locator(".message.user", has_text="So")).to_have_count(1)
+    expect(first.get_by_text("is typing")).to_have_count(0)
+    second.context.close()
+    expect(first.get_by_text("live", exact=True)).to_be_visible()
+
+
+def test_a_message_is_redacted_and_remembered(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "my locker code is 4711"), say("assistant", "Fine."))
+    page = opening(f"/thread/{one}").page
+    message = page.locator(".message.user")
+    message.hover()
+    message.get_by_role("button", name="Remember").click()
+    expect(page.get_by_text("Remembered. It is on the Memory page.")).to_be_visible()
+    assert [note["text"] for note in api.get("/v1/notes").json()["notes"]] == ["my locker code is 4711"]
+    message.get_by_role("button", name="Redact").click()
+    page.get_by_role("dialog").get_by_role("button", name="Redact").click()
+    expect(message).to_contain_text("[redacted]")
+    assert "4711" not in api.get(f"/v1/conversations/{one}/messages").text
+
+
+def test_an_unanswered_question_can_be_asked_again_or_discarded(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "hello"), say("assistant", "Hi."))
+    path = f"/v1/conversations/{one}/open-turns"
+    for name in ("q1", "q2"):
+        body = {"messages": [say("user", f"What is {name}?", message_id=name)]}
+        assert api.post(path, json=body).is_success
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_text("not answered")).to_have_count(2)
+    page.locator(".unanswered", has_text="What is q1?").get_by_role("button", name="Discard").click()
+    expect(page.locator(".unanswered")).to_have_count(1)
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.locator(".unanswered")).to_have_count(0)
+    expect(page.locator(".message.user", has_text="What is q2?")).to_have_count(1)
+    expect(page.locator(".streaming")).to_have_count(0)
+    assert api.get(path).json()["open_turns"] == []
+
+
+def test_older_messages_load_without_a_jump(opening: Opening, api: httpx.Client) -> None:
+    for start in range(0, 150, 50):
+        pairs = [
+            m
+            for n in range(start, start + 50)
+            for m in (say("user", f"question {n}"), say("assistant", f"answer {n}"))
+        ]
+        one = turn(api, "long", *pairs)
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_text("answer 149", exact=True)).to_be_visible()
+    page.locator(".log").evaluate("log => { log.scrollTop = 0 }")
+    top = page.get_by_text("question 125", exact=True)
+    before = top.bounding_box()
+    page.get_by_role("button", name="Show earlier messages").click()
+    expect(page.get_by_text("question 80", exact=True)).to_be_attached()
+    after = top.bounding_box()
+    assert before
+    assert after
+    assert abs(before["y"] - after["y"]) < 60
