@@ -36,6 +36,6 @@ class Narrator:
 
 
 if __name__ == "__main__":
-    configured.agent_for = lambda config: Narrator()  # type: ignore[assignment]
+    configured.agent_for = lambda config: Narrator()
     sys.argv = ["aforesaid", "serve", *sys.argv[1:]]
     cli.main()
