@@ -18,39 +18,45 @@ pytestmark = pytest.mark.slow
 PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS if source != target]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
+# Making a history takes longer than converting it, so each one is converted to every other dialect.
+
+
+@pytest.mark.parametrize("source", DIALECTS)
 @examples(30)
 @given(data=st.data())
-def test_any_history_is_valid_in_any_dialect(source: str, target: str, data: st.DataObject) -> None:
+def test_any_history_is_valid_in_any_dialect(source: str, data: st.DataObject) -> None:
     messages = read(data.draw(decorated(source)), dialect=source)
-    request = write(messages, target)
-    assert problems(request, target) == []
+    for target in DIALECTS:
+        assert target == source or problems(write(messages, target), target) == [], target
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-@examples(30)
+@examples(60)
 @given(history=histories)
-def test_calls_and_results_arrive_with_their_ids(source: str, target: str, history: History) -> None:
-    messages = read(RENDERERS[source](history), dialect=source)
-    arrived = read(write(messages, target).messages, dialect=target)
-    assert _calls(arrived) == _calls(messages)
-    assert sorted(_answered(arrived)) == sorted(_answered(messages))
+def test_calls_and_results_arrive_with_their_ids(history: History) -> None:
+    for source, target in PAIRS:
+        messages = read(RENDERERS[source](history), dialect=source)
+        arrived = read(write(messages, target).messages, dialect=target)
+        assert _calls(arrived) == _calls(messages), (source, target)
+        assert sorted(_answered(arrived)) == sorted(_answered(messages)), (source, target)
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-@examples(30)
+@examples(60)
 @given(history=histories)
-def test_no_word_is_lost(source: str, target: str, history: History) -> None:
-    request = write(read(RENDERERS[source](history), dialect=source), target)
-    said = "\n".join(meaning_of(message).text for message in read(request.messages, dialect=target))
-    for exchange in history.exchanges:
-        assert exchange.last in said
-        assert all(asked in said for asked in exchange.asks)
-    if history.system is not None:
-        assert history.system in (said if target != "anthropic" else str(request.system))
+def test_no_word_is_lost(history: History) -> None:
+    for source, target in PAIRS:
+        request = write(read(RENDERERS[source](history), dialect=source), target)
+        said = "\n".join(meaning_of(message).text for message in read(request.messages, dialect=target))
+        for exchange in history.exchanges:
+            assert exchange.last in said, (source, target)
+            assert all(asked in said for asked in exchange.asks), (source, target)
+        if history.system is not None:
+            assert history.system in (said if target != "anthropic" else str(request.system)), (
+                source,
+                target,
+            )
 
 
-@examples(100)
+@examples(50)
 @given(data=st.data(), target=st.sampled_from(sorted(DIALECTS)))
 def test_a_conversation_that_changed_its_provider_is_valid(data: st.DataObject, target: str) -> None:
     """Parts in different dialects, one after the other, as when an assistant moves house."""

@@ -10,7 +10,6 @@ words have random cores before an ending, and the files are searched for the las
 import argparse
 import asyncio
 import random
-import string
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
@@ -19,12 +18,11 @@ from typing import Any
 
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
+from tests.random_words import random_word, words_in
 
 ENDINGS = ("", "s", "ed", "ing", "ation", "ly")
 LENGTHS = (1, 3, 8, 20, 60, 250)
 OWNERS = ("erin", "bob", "ada")
-SHARED = 4
-"""Letters that two random words hardly ever have in common at their beginnings."""
 
 
 class Talk:
@@ -135,16 +133,11 @@ class History:
         self._talks = [talk for talk in self._talks if talk not in talks]
 
     def _word(self) -> str:
-        return "".join(self._random.choices(string.ascii_lowercase, k=12))
+        return random_word(self._random)
 
     def _found(self) -> str | None:
-        contents = {path.name: path.read_bytes() for path in self._folder.rglob("*") if path.is_file()}
-        found = {
-            word: name
-            for name, content in contents.items()
-            for word in self._gone
-            if word[SHARED:].encode() in content
-        }
+        files = [path for path in self._folder.rglob("*") if path.is_file()]
+        found = {word: path.name for path in files for word in words_in(path.read_bytes(), self._gone)}
         return f"after {self._step}: {len(found)} words, {sorted(found.items())[:3]}" if found else None
 
 

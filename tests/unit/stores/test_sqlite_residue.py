@@ -1,7 +1,6 @@
 """Deleted terms leave the pages of a SQLite file: the full-text index, and unused bytes of any page."""
 
 import random
-import string
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from aforesaid.stores.sqlite.scrubbing import (
     merges_into_last,
     unused_regions,
 )
+from tests.random_words import random_word, words_in
 
 OWNER = "0123456789abcde"
 TERMS = (1, 3, 10, 40)
@@ -73,11 +73,10 @@ class Index:
         assert rewrite.is_done
 
     def found(self) -> set[str]:
-        content = self.path.read_bytes()
-        return {word for word in self.gone if word[4:].encode() in content}
+        return words_in(self.path.read_bytes(), self.gone)
 
     def _word(self) -> str:
-        return "".join(self.random.choices(string.ascii_lowercase, k=12))
+        return random_word(self.random)
 
     def _tagged(self, words: list[str]) -> str:
         return " ".join(OWNER + word for word in words)
@@ -97,7 +96,6 @@ def index(path: Path, seed: int) -> Iterator[Index]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.slow
 def test_deleted_terms_leave_the_file(path: Path, seed: int) -> None:
     for made in index(path, seed):
         for _ in range(made.random.randint(5, 25)):

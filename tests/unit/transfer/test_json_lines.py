@@ -279,11 +279,10 @@ class TestStreams:
 
     async def test_memory_does_not_grow_with_the_file(self, new_backend: NewBackend, tmp_path: Path) -> None:
         source, target = await new_backend("sqlite"), await new_backend("sqlite")
-        for _ in range(8):
-            store = source.of("erin")
+        store = source.of("erin")
+        for _ in range(24):  # few and long messages: tracing takes its time at each allocation
             record = await store.create(started(new_id(), now=store.now()))
-            for _ in range(3):
-                await store.append(record.id, [user("x" * 1000) for _ in range(1000)])
+            await store.append(record.id, [user("x" * 5000) for _ in range(100)])
         path = tmp_path / "export.jsonl"
         tracemalloc.start()
         try:
@@ -294,8 +293,8 @@ class TestStreams:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert path.stat().st_size > 24_000_000
-        assert peak < 14_000_000
+        assert path.stat().st_size > 12_000_000
+        assert peak < 6_000_000
         assert await everything(target) == await everything(source)
 
 
