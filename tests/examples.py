@@ -1,9 +1,12 @@
 """How many examples Hypothesis runs: profiles, and decorators that follow the selected profile."""
 
+import copy
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,17 +40,64 @@ def examples(count: int = USUAL) -> settings:
 def for_all(
     count: int = USUAL, /, **strategies: st.SearchStrategy[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Test a property of a `world`: with `count` examples, or `THROUGH_SERVER` if the world is remote."""
+    """Test a property of a `world`: with `count` examples, or `THROUGH_SERVER` if the world is remote.
+
+    Drawing an example takes longer than running it on an embedded store, so the first world draws them and
+    the others of the process run the same ones. The tests of one property run in one process.
+    """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        local = examples(count)(given(**strategies)(test))
-        remote = examples(THROUGH_SERVER)(given(**strategies)(test))
+        shared = _SharedExamples(test, strategies, count)
 
         def run(**fixtures: Any) -> None:
-            (remote if fixtures["world"].is_remote else local)(**fixtures)
+            shared.run(fixtures, is_remote=fixtures["world"].is_remote)
 
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
-        run.__signature__ = inspect.signature(local)  # type: ignore[attr-defined]
-        return run
+        run.__signature__ = inspect.signature(shared.drawing)  # type: ignore[attr-defined]
+        group = pytest.mark.xdist_group(f"{test.__module__}.{test.__name__}")
+        return cast("Callable[..., None]", group(run))
 
     return decorate
+
+
+class _SharedExamples:
+    """The examples of one property, drawn by Hypothesis once per process."""
+
+    def __init__(
+        self, test: Callable[..., None], strategies: dict[str, st.SearchStrategy[Any]], count: int
+    ) -> None:
+        self._test = test
+        self._names = strategies.keys()
+        self._drawn: list[dict[str, Any]] = []
+        self._is_complete = False
+
+        @functools.wraps(test)
+        def recorded(**arguments: Any) -> None:
+            self._drawn.append(copy.deepcopy({name: arguments[name] for name in self._names}))
+            test(**arguments)
+
+        self.drawing = examples(count)(given(**strategies)(recorded))
+        self._drawing_few = examples(THROUGH_SERVER)(given(**strategies)(test))
+
+    def run(self, fixtures: dict[str, Any], *, is_remote: bool) -> None:
+        if not self._is_complete:
+            self._draw(fixtures, is_remote=is_remote)
+            return
+        # Examples grow in the course of a run, so a part of them is taken from everywhere.
+        step = max(len(self._drawn) // THROUGH_SERVER, 1) if is_remote else 1
+        for example in self._drawn[::step]:
+            try:
+                self._test(**fixtures, **copy.deepcopy(example))
+            except BaseException:
+                self._draw(fixtures, is_remote=False)  # reports the smallest example that fails
+                raise
+
+    def _draw(self, fixtures: dict[str, Any], *, is_remote: bool) -> None:
+        if is_remote:
+            self._drawing_few(**fixtures)
+            return
+        self._drawn.clear()
+        self._is_complete = False
+        self.drawing(**fixtures)
+        assert settings.default is not None
+        self._is_complete = settings.default.derandomize

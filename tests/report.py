@@ -26,7 +26,8 @@ BUDGET = 8 * 60
 OUTCOMES = ("passed", "failed", "error", "skipped")
 
 _MODULE = re.compile(r"(?:[^:]*/)?stores/test_(\w+)\.py")
-_PARAMETERS = re.compile(r"\[(.*)\]$", re.DOTALL)
+_PARAMETERS = re.compile(r"\[(.*)\](?:@[\w.]+)?$", re.DOTALL)
+"""With `xdist_group`, the name of the group follows."""
 
 
 def stores_of(test: str) -> list[str]:

@@ -17,6 +17,7 @@ from tests.report import counted, lines, stores_of
         ("tests/integration/stores/test_postgres_api.py::test_x", ["postgres"]),
         ("tests/unit/stores/test_urls.py::test_x", []),
         ("tests/acceptance/test_sessions.py::test_x[file]", ["file"]),
+        ("tests/acceptance/test_sessions.py::test_x[file]@tests.acceptance.test_sessions.test_x", ["file"]),
         ("tests/unit/memory/test_chats.py::test_x[redis-broken3]", ["redis"]),
         ("tests/unit/transfer/test_copy.py::test_x[sqlite-postgres]", ["sqlite", "postgres"]),
         ("tests/unit/transfer/test_copy.py::test_x[memory-memory]", ["memory"]),
