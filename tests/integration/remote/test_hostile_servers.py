@@ -99,9 +99,11 @@ async def test_a_server_that_does_not_answer_is_away() -> None:
 
 async def test_it_comes_through_when_the_server_is_back() -> None:
     async with scripted(DROP, answer(503), HANG, answer(200, RECORD)) as server:
-        record = await asked(server.url, RetryPolicy(timeout=1.5, attempts=4, first_pause=0.001))
+        # Only the third is sure to take longer: on a busy machine others may, and are sent again, too.
+        patient = RetryPolicy(timeout=1.5, attempts=20, first_pause=0.001, longest_pause=0.01)
+        record = await asked(server.url, patient)
         assert record.id == ID
-        assert len(server.asked) == 4
+        assert len(server.asked) >= 4
 
 
 async def test_a_write_that_is_sent_again_is_the_same_to_the_letter() -> None:
@@ -150,7 +152,7 @@ async def test_a_context_comes_in_time_with_what_is_being_said() -> None:
         async with RemoteMemory(server.url, config=config, network=Network(verify=False)) as memory:
             erin = memory.of("erin")
             pending = [erin.intake.message("user", "is anybody there?")]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 context = await erin.load_context(ID, pending=pending)
             assert context.report.degraded
             assert [message["content"] for message in context] == ["is anybody there?"]
@@ -180,7 +182,7 @@ async def test_closing_while_something_is_under_way_ends_it() -> None:
         await server.was_asked.wait()
         await memory.close()
         with pytest.raises((StoreClosed, StoreUnavailable)):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await task
 
 

@@ -41,7 +41,6 @@ from tests.servers.remote import Served, served
 
 PATIENT_FOR = [(3.0, 45.0), (60.0, 60.0)]
 """Seconds for an answer, and what becomes of them where an answer goes on."""
-QUICK = RetryPolicy(timeout=5, attempts=3, first_pause=0.01, longest_pause=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +300,7 @@ class _LoopThread:
 
     async def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        return await asyncio.wait_for(asyncio.wrap_future(future), 30)
+        return await asyncio.wait_for(asyncio.wrap_future(future), 120)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -25,7 +25,7 @@ async def raw(server: Running, request: bytes, *, hang_up: bool = False) -> byte
     if hang_up:
         writer.close()
         return b""
-    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+    answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
     writer.close()
     return answer
 

@@ -133,7 +133,7 @@ async def test_a_server_that_no_longer_answers_ends_a_watch(monkeypatch: pytest.
     """Its connection stays open, as behind a firewall that drops packets."""
     monkeypatch.setattr("aforesaid.stores.redis.connections.HEARTBEAT_SECONDS", 0.01)
     with running() as port:
-        backend = RedisBackend(f"redis://127.0.0.1:{port}/0", timeout=2)
+        backend = RedisBackend(f"redis://127.0.0.1:{port}/0", timeout=5)
         await backend.open()
         async with backend.of("watcher").watch() as changes:
             await backend.connections.call("CLIENT", "PAUSE", PATIENCE * 1000, "ALL")
