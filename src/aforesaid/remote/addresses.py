@@ -44,6 +44,7 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
     host = parts.hostname or ""
     _refuse_other_services(host, url)
     server = Server(
+        # Without a trailing slash, because paths begin with one.
         base=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}",
         host=host,
         tls=parts.scheme == "https",
@@ -87,6 +88,7 @@ def _parts(url: str) -> SplitResult:
 def _refuse_other_services(host: str, url: str) -> None:
     """Raise `InvalidSetting` for hosts of other services, before anything is sent."""
     if host.endswith((".supabase.co", ".supabase.com")):
+        # A common mistake, and the key would go to a service that is not ours.
         project = host.partition(".")[0]
         raise InvalidSetting(
             f"{host} is the API of a Supabase project, not an Aforesaid server; use the connection string of "

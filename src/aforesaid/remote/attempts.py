@@ -109,6 +109,7 @@ def steps_of(
     chance: Callable[[], float] = random.random,
 ) -> Steps[T]:
     """Yield the steps of a call; return its value or raise the error of the last attempt."""
+    # Fixed once, so that pauses and retries count against it.
     until = None if call.deadline is None else clock() + call.deadline
     try:
         return (yield from _attempts(call, patience, until=until, clock=clock, chance=chance))
@@ -116,6 +117,7 @@ def steps_of(
         if call.fallback is None:
             raise
         return call.fallback(error)
+    # Not a failure of the server: some calls return None for what is absent.
     except NotFound as error:
         if call.on_not_found is None:
             raise
@@ -143,6 +145,7 @@ def _attempts(
         pause = patience.pause(attempt, chance=chance())
         if attempt >= patience.attempts or not _may_retry(call, outcome):
             raise _error(call, outcome)
+        # A busy server knows better than our backoff when it is worth trying again.
         pause = max(pause, _retry_after_seconds(outcome))
         # Fail at once rather than after a pause that cannot help.
         if pause > patience.longest_pause or (until is not None and clock() + pause >= until):
@@ -151,11 +154,13 @@ def _attempts(
 
 
 def _remaining(timeout: float, until: float | None, clock: Clock) -> float:
+    # A negative number of seconds is not a valid timeout.
     return timeout if until is None else max(0.001, min(timeout, until - clock()))
 
 
 def _may_retry(call: Call[T], outcome: Answer | Failure) -> bool:
     if isinstance(outcome, Failure):
+        # A call that is not repeatable is sent again only when it certainly never arrived.
         return outcome.retryable and (call.repeatable or not outcome.may_have_arrived)
     return outcome.status in (RETRYABLE if call.repeatable else NOT_PROCESSED)
 
@@ -165,6 +170,7 @@ def _error(call: Call[T], outcome: Answer | Failure) -> Exception:
         return error_of(outcome)
     if call.repeatable or not outcome.may_have_arrived:
         return outcome.error
+    # The caller must learn that the write may exist, or it would repeat the write and store it twice.
     unknown = StoreUnavailable(
         f"{outcome.error}; it is unknown whether {call.method} {_path_without_query(call)} was executed"
     )
@@ -191,5 +197,6 @@ def retry_after(answer: Answer) -> float | None:
         moment = parsedate_to_datetime(header)
     except (ValueError, TypeError):
         return None
+    # A date without a zone is GMT by the HTTP rules.
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())

@@ -111,6 +111,8 @@ def _check_pairs(pairs: Sequence[tuple[str, str]]) -> None:
     """Raise `InvalidInput` for a value that cannot be part of a URL."""
     for name, value in pairs:
         try:
+            # The quoted size counts: a letter outside ASCII takes up to twelve characters in a
+            # URL.
             size = len(quote(value))
         except UnicodeEncodeError:
             raise InvalidInput(f"{name} must be valid Unicode; got {shown(value)}", field=name) from None
@@ -124,6 +126,7 @@ def _pairs(name: str, value: str | float | tuple[str, ...] | None) -> list[tuple
     match value:
         case None:
             return []
+        # Before the numbers: a bool is an int, and `str` would give `True`.
         case bool():
             return [(name, "true" if value else "false")]
         case tuple():
@@ -169,6 +172,7 @@ def reader(read: Callable[[Any], T]) -> Callable[[Answer], T]:
 
 def document_of(answer: Answer) -> Any:
     """Return the JSON of an answer."""
+    # A proxy answers with status 200 and a login page, which must not count as an empty result.
     if answer.media_type != JSON:
         raise _foreign(answer)
     try:
@@ -187,6 +191,7 @@ def error_of(answer: Answer) -> AforesaidError:
     """Return the error of an answer, the same that a local manager would raise."""
     if answer.media_type == PROBLEM_JSON:
         problem = _problem(answer)
+        # A missing route would otherwise look like a missing conversation.
         if problem is not None and not _is_unknown_route(problem, answer):
             return _with_retry_after(error_of_problem(problem, status=answer.status), answer)
     if answer.status in PROXY_STATUSES:
@@ -259,6 +264,7 @@ class Events:
     def feed(self, text: str) -> None:
         """Parse a chunk of text, which may end inside a line."""
         self.begun = True
+        # The last part has no line end yet; it is completed by the next chunk.
         *lines, self._rest = (self._rest + text).replace("\r\n", "\n").split("\n")
         for line in lines:
             self._line(line)

@@ -125,6 +125,8 @@ class RemoteMemory(_ClientBase):
         try:
             await self.sender.run(_identity())
         except StoreUnavailable as error:
+            # An unavailable server is no reason to refuse the start, unless the URL was never
+            # right.
             await asyncio.to_thread(self._check_reached_before, error)
         else:
             await asyncio.to_thread(self._reached.set)
@@ -157,6 +159,7 @@ class RemoteMemory(_ClientBase):
         return sorted(found, key=lambda pair: pair[1].expires_at)
 
     async def archive_old(self, archiving: "Archiving | None" = None) -> int:
+        # The server's own sweep archives; two sweeps would race for the same conversations.
         not_available("archiving by age")
 
     async def resume_erasures(self) -> NoReturn:
@@ -272,5 +275,6 @@ def _identity() -> Call[None]:
 
 def _check_server(document: Any) -> None:
     body = msgspec.convert(document, HealthBody)
+    # Many programs answer `/health` with a status; only ours names its release.
     if "server" not in document:
         raise KeyError(body.status)

@@ -59,6 +59,8 @@ class CallMethod(Generic[P, T]):
 def _replace_call_methods(face: type, function_for: Callable[[CallMethod[Any, Any]], Any]) -> None:
     for base in face.__mro__:
         for name, member in vars(base).items():
+            # A face may define a method itself, such as `append`, which then wraps the listed
+            # one.
             if isinstance(member, CallMethod) and name not in vars(face):
                 setattr(face, name, function_for(member))
 

@@ -104,6 +104,7 @@ class Connection(Struct, frozen=True, kw_only=True):
         httpx = _httpx()
         base = self.server.base
         if isinstance(error, httpx.PoolTimeout):
+            # The request waited in this process: the server may be idle.
             failure: StoreUnavailable = Overloaded(
                 f"all {self.network.connections} connections to {base} are busy"
             )
@@ -114,7 +115,10 @@ class Connection(Struct, frozen=True, kw_only=True):
         else:
             failure = StoreUnavailable(f"the connection to {base} failed: {error or type(error).__name__}")
         failure.__cause__ = error
+        # Only these mean that no byte left. After any other error the server may have executed the
+        # call.
         unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+        # A wrong certificate stays wrong, so another attempt cannot help.
         return Failure(error=failure, may_have_arrived=not unsent, retryable="CERTIFICATE" not in str(error))
 
 
@@ -134,6 +138,7 @@ class _TransferFiles:
         self.sent = self._folder / "sent"
         self.received = self._folder / "received"
         if call.upload is not None:
+            # Packed before the first attempt, because every retry must send the same bytes.
             self._pack(call.upload)
 
     def _pack(self, upload: Callable[[BinaryIO], None]) -> None:
@@ -189,6 +194,7 @@ class AsyncSender:
         self.connection = connection
         self._is_open = False
         self._clients: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+        # Not an asyncio lock: several threads, each with its own loop, use one sender.
         self._clients_lock = threading.Lock()
 
     async def open(self) -> None:
@@ -200,6 +206,8 @@ class AsyncSender:
         """Close the connections of all event loops. Closing twice is safe."""
         with self._clients_lock:
             self._is_open = False
+            # Closed outside the lock: closing awaits, and other threads need the lock to see
+            # that we are closed.
             clients = list(self._clients.values())
             self._clients.clear()
         for client in clients:
@@ -269,6 +277,7 @@ class AsyncSender:
             call.method,
             self.connection.server.base + call.path,
             headers=_headers(call, step),
+            # A new iterator for each attempt: the last one may have been consumed halfway.
             content=call.body if files is None or call.upload is None else _blocks_async(files.sent),
             timeout=self.connection.timeout(step.timeout),
         )
@@ -328,6 +337,8 @@ class AsyncSender:
                 # A client refers to its loop, so weak keys would never expire.
                 self._clients = {one: client for one, client in self._clients.items() if not one.is_closed()}
                 self._clients[loop] = _LoopClient(self.connection)
+            # Created outside the lock, because importing httpx takes long. The check below
+            # notices a close meanwhile.
             mine = self._clients[loop]
         client = await mine.get()
         if self._clients.get(loop) is not mine:  # closed while the client was being created

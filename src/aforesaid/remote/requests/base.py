@@ -48,6 +48,7 @@ class Calls:
         counter: TokenCounter | None = None,
         policy: WindowPolicy | None = None,
     ) -> None:
+        # The server refuses it as well; here the error names the argument.
         if owner == JOURNAL:
             raise InvalidId(
                 f"owner must not be {JOURNAL!r}: the name is reserved", field="owner", value=owner
@@ -62,6 +63,7 @@ class Calls:
         self.counter = counter
         # The policy of contexts that name none; None uses the settings.
         self.policy = policy
+        # Quoted, because a header carries ASCII only and an owner may be any text.
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
 
     def _call(
