@@ -275,6 +275,6 @@ def _identity() -> Call[None]:
 
 def _check_server(document: Any) -> None:
     body = msgspec.convert(document, HealthBody)
-    # Many programs answer `/health` with a status; only ours names its release.
+    # Many programs answer `/health` with a status; only ours names itself.
     if "server" not in document:
         raise KeyError(body.status)

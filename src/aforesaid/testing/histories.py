@@ -73,13 +73,16 @@ class _History:
         self.tagged = tagged
         self.same_ids = same_ids
         self.messages: list[Message] = []
+        # Calls whose results come later, after other messages.
         self.owed: list[tuple[str, str, str]] = []
         self.calls = 0
+        # The dialect of the current turn: a turn never changes its dialect, a conversation may.
         self.speaking = "plain" if dialect == "mixed" else dialect
 
     # The shape
 
     def opening(self) -> None:
+        # Weighted: most conversations have at most one system prompt.
         for _ in range(self.random.choice((0, 0, 1, 1, 2))):
             self.say("system")
         if self.chance(0.1):
@@ -102,25 +105,30 @@ class _History:
             self.loop_step()
         agent = self.agent()
         calls = self.call(agent, self.random.randint(1, 3))
+        # Otherwise the history ends with at least one call that has no result.
         answered = calls if state == "mid-loop" else calls[: self.random.randrange(len(calls))]
         self.bring(answered, agent)
 
     def loop_step(self) -> None:
         agent = self.agent()
         calls = self.call(agent, self.random.choice((1, 1, 2, 3)))
+        # Parallel tools finish in any order.
         self.random.shuffle(calls)
         if self.trouble(0.2):
             self.between()
         if self.trouble(0.15) and calls:
+            # A result that is late.
             self.owed.append((*calls.pop(), agent))
         if self.trouble(0.1) and calls:
             calls.pop()
         if self.trouble(0.15) and calls:
+            # A result that was delivered twice.
             calls.append(self.random.choice(calls))
         self.bring(calls, agent)
 
     def begin(self) -> None:
         self.speaking = self.random.choice(DIALECT_NAMES) if self.dialect == "mixed" else self.dialect
+        # Some providers restart their call ids, so equal ids in one log belong to different calls.
         self.calls = 0 if self.same_ids else self.calls
         self.say("user")
 
@@ -142,6 +150,7 @@ class _History:
             call_id, name, agent = self.owed.pop()
             self.bring([(call_id, name)], agent)
         if self.trouble(0.05):
+            # A result without a call, as after an import of half a conversation.
             self.bring([(self.new_id("nobody"), "lookup")], self.agent())
 
     # The words
@@ -195,6 +204,7 @@ class _History:
             self.bring_blocks(calls)
             return
         for call_id, _ in calls:
+            # Some results are long enough to be shortened.
             text = self.text() * self.random.choice((1, 1, 8))
             if self.speaking == "openai_responses":
                 self.add({"type": "function_call_output", "call_id": call_id, "output": text}, agent=agent)

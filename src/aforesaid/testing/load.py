@@ -100,6 +100,7 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
     layers.
     """
     check_near(url)
+    # The store may contain data already; only growth counts.
     before = await _disk_usage(memory)
     steps: list[Step] = []
     for owners in _parts(load):
@@ -130,6 +131,7 @@ def check_near(url: str) -> None:
     """Refuse a store on another machine."""
     address = parse_url(url)
     named = [part.rpartition("@")[2] for part in address.host.split(",")]
+    # PostgreSQL also takes the host from options of the URL, also several hosts.
     named += [address.options[name] for name in ("host", "hostaddr", "service") if name in address.options]
     for host in named:
         if not _is_near(host):
@@ -163,6 +165,7 @@ def _parts(load: Load) -> Iterator[range]:
 
 async def _run_conversations(memory: Memory, load: Load, owners: range) -> list[float]:
     """Run all conversations of these owners concurrently and return the seconds of each turn."""
+    # Owners in turn, as on a real server: one owner after another would keep the same pages hot.
     waiting = iter([(owner, number) for number in range(load.conversations) for owner in owners])
     pace = _Pace(load.rate)
     durations: list[float] = []
@@ -186,6 +189,7 @@ async def _conversation(
     texts = _TextGenerator(f"{load.seed} {owner} {number}", load.letters)
     durations = []
     for _ in range(load.messages // 2):
+        # Generated before the clock starts: only the store is measured.
         question, answer = texts.text(), texts.text()
         await pace.due()
         begin = time.perf_counter()
@@ -214,8 +218,10 @@ class _Pace:
 def _language() -> tuple[list[str], list[float]]:
     """Return words and their cumulative frequencies, distributed as in speech."""
     syllables = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "an", "en", "or")]
+    # A fixed seed: runs on different days compare the same words.
     chance = random.Random(20261116)
     words = ["".join(chance.choices(syllables, k=chance.randint(1, 4))) for _ in range(VOCABULARY)]
+    # Zipf's law. Uniform words would give the full-text index an unrealistic size.
     return words, list(accumulate(1 / (rank + 3) for rank in range(VOCABULARY)))
 
 
@@ -240,6 +246,7 @@ def _growth(after: Mapping[str, int], before: Mapping[str, int]) -> dict[str, in
 def _step(
     steps: list[Step], messages: int, seconds: float, durations: list[float], sizes: Mapping[str, int]
 ) -> Step:
+    # A single duration has no quantiles.
     cuts = statistics.quantiles(durations, n=100) if len(durations) > 1 else durations * 99
     return Step(
         messages=messages + (steps[-1].messages if steps else 0),

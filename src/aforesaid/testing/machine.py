@@ -33,6 +33,7 @@ from aforesaid.testing.contract.owners import shared_counts
 OWNERS = ("ann", "bob")
 SESSIONS = ("kitchen", "phone")
 
+# Names and tags, where stores refuse NUL. Contents, below, may have it.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -47,6 +48,7 @@ messages = st.builds(
     timestamp=st.none() | moments,
     content_type=st.sampled_from(["text", "audio"]),
     agent_name=st.none() | texts,
+    # Few ids, so that repeated and conflicting messages are frequent.
     message_id=st.none() | st.sampled_from(["m1", "m2", "m3", "m4"]),
     tags=st.lists(texts, max_size=2).map(tuple),
     extra=st.dictionaries(st.text(max_size=4), json_values, max_size=2),
@@ -69,6 +71,8 @@ queries = st.builds(
     limit=st.integers(1, 4),
 )
 
+# Prefixes of each other and separators of key-value stores: a store that joins parts without escaping
+# fails.
 kinds = st.sampled_from(["note", "note/", "vectors/a:b"])
 places = st.tuples(kinds, st.sampled_from(["k", "k\x01", "{k}", "é"]))
 
@@ -84,9 +88,11 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = FixedClock()
+        # One loop for the whole run, because the pools of a store belong to a loop.
         self.runner = asyncio.Runner()
         self.model: Backend = InMemoryBackend(clock=self.clock)
         self.real = self.make_backend(self.clock)
+        # Runs share one server, so each has its own owners.
         self.run_id = new_id()
 
     def teardown(self) -> None:
@@ -110,10 +116,12 @@ class StoreMachine(RuleBasedStateMachine):
             try:
                 return await operation(store)
             except AforesaidError as error:
+                # The messages too: users and clients see the same text on every store.
                 return type(error), str(error)
 
         return self.runner.run(attempt())
 
+    # Also backwards: clocks of machines differ, and administrators set them.
     @rule(step=st.timedeltas(timedelta(seconds=-30), timedelta(days=1)))
     def time_passes(self, step: timedelta) -> None:
         self.clock.advance(step)
@@ -234,6 +242,8 @@ class StoreMachine(RuleBasedStateMachine):
     def find(self, owner: str, query: Query) -> None:
         async def two_pages(store: ConversationStore) -> Any:
             first = await store.find(query)
+            # The second page without the filters: a cursor must not depend on the query that
+            # returned it.
             rest = await store.find(Query(limit=9, after=first.next)) if first.next else None
             return first, rest
 
@@ -255,6 +265,8 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def restored(store: ConversationStore) -> Any:
             record, entries = given
+            # The later part first, and one entry twice: an interrupted copy is repeated from
+            # anywhere.
             await store.restore(record, entries[first:])
             await store.restore(record, entries[: first + 1])
             return await store.get(conversation_id), await store.page(conversation_id, limit=99)
@@ -324,6 +336,8 @@ class StoreMachine(RuleBasedStateMachine):
         async def mine(backend: Backend) -> list[str]:
             return sorted([owner async for owner in backend.owners() if owner.endswith(self.run_id)])
 
+        # Stores may list an owner whose conversations have all expired until a purge, so both purge
+        # first.
         self.runner.run(self.model.purge_expired())
         self.runner.run(self.real.purge_expired())
         assert self.runner.run(mine(self.real)) == self.runner.run(mine(self.model))

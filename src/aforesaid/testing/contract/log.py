@@ -14,6 +14,7 @@ from aforesaid.testing.contract.base import Contract, FixedClock, assistant, con
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
+# Values that a text column, a JSON library or a database driver is known to change or refuse.
 CONTENTS: list[Any] = [
     "",
     "plain",
@@ -69,6 +70,7 @@ class LogContract(Contract):
     async def test_huge_content_reads_back_equal(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
+        # Ten megabytes: more than the limits that some drivers and servers have by default.
         huge = "ä€😀x" * 1_000_000
         await store.append(conversation.id, [user(huge)])
         (entry,) = await store.tail(conversation.id, limit=1)
@@ -92,6 +94,7 @@ class LogContract(Contract):
         content = {"list": [1]}
         appended = await store.append(conversation.id, [user(content)])
         content["list"].append(2)
+        # A store must not hand out the object that it keeps.
         appended.new[0].message.content["list"] = "changed"
         (entry,) = await store.tail(conversation.id, limit=1)
         entry.message.content["list"].append(3)
@@ -122,6 +125,7 @@ class LogContract(Contract):
     async def test_a_utc_offset_with_seconds_keeps_the_instant(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
+        # Amsterdam until 1937. ISO 8601 has no seconds in offsets, so only the instant can survive.
         stamp = datetime(1930, 1, 1, 12, tzinfo=timezone(timedelta(minutes=19, seconds=32)))
         await store.append(conversation.id, [user("x", timestamp=stamp)])
         (entry,) = await store.tail(conversation.id, limit=1)

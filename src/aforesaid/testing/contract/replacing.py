@@ -95,6 +95,8 @@ class ReplacingContract(Contract):
     ) -> None:
         """Open turns are not derived from the log: they contain none of the replaced words."""
         await store.append(conversation.id, [user("the secret", message_id="m1")])
+        # Neighbours in alphabetical order: a store that compares prefixes keeps too much or too
+        # little.
         for kind in ("open_turn", OPEN_TURNS, "open_turns2"):
             await store.put_document(kind, "q", b"words", conversation_id=conversation.id)
         await store.replace(conversation.id, user("[gone]", message_id="m1"))
@@ -199,6 +201,7 @@ class ReplacingContract(Contract):
         before = await store.page(record.id, limit=9), await store.get_document("notes", "1")
         scrubbable = capability(backend, Scrubbable)
         if scrubbable is not None:
+            # Scrubbing what is clean already must do nothing.
             for _ in range(2):
                 assert await scrubbable.scrub("any owner") == ()
         assert (await store.page(record.id, limit=9), await store.get_document("notes", "1")) == before
@@ -213,6 +216,7 @@ def _place(entry: Entry) -> tuple[object, ...]:
 # Concurrent calls: nothing lost, nothing duplicated, no turn split, also after cancellation.
 
 
+# More than the connections and threads of any store, so that some callers wait.
 WRITERS = 50
 
 

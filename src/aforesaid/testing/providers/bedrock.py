@@ -57,6 +57,7 @@ def reply(act: Act, request: Request) -> Response:
 def stream(act: Act, request: Request) -> Response:
     pieces, breaks = cut([_frame(name, document) for name, document in _events(act)], act)
     if breaks:
+        # The binary format has lengths, so a broken stream ends inside a frame.
         pieces = [*pieces[:-1], pieces[-1][: len(pieces[-1]) // 2]]
     kind = {"content-type": "application/vnd.amazon.eventstream"}
     return Response(headers=kind, pieces=pieces, breaks=breaks)

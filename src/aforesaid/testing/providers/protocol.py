@@ -105,6 +105,7 @@ class HttpServer:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
         self._server: asyncio.Server | None = None
+        # Strong references: the event loop keeps only weak ones.
         self._talking: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
@@ -144,6 +145,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         head = await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
+    # Latin-1 decodes every byte, so a malformed header fails in a test and not here.
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, path, _ = first.split(" ", 2)
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -160,6 +162,7 @@ def _write(writer: asyncio.StreamWriter, response: Response) -> None:
     else:
         headers["transfer-encoding"] = "chunked"
         payload = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in response.pieces if piece)
+        # Without the last chunk, the SDK notices that the stream is incomplete.
         payload += b"" if response.breaks else b"0\r\n\r\n"
     lines = [f"HTTP/1.1 {response.status} -", *(f"{name}: {value}" for name, value in headers.items())]
     writer.write("\r\n".join([*lines, "", ""]).encode() + payload)
