@@ -19,6 +19,8 @@ from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.model.messages import Message, Role, Turn
 from aforesaid.settings import ConversationConfig, SlidingWindowConfig
 
+# `connect` needs httpx, an optional package, so it is imported on first use. Everything else here is part
+# of the core, which stays fast to import.
 if TYPE_CHECKING:
     from aforesaid.remote import connect
 

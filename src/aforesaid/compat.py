@@ -77,6 +77,7 @@ class ConversationConfig:
     enable_agent_filtering: bool = True
 
     def __post_init__(self) -> None:
+        # Validate now, where the caller can see which argument is wrong.
         self.settings()
 
     @classmethod
@@ -118,6 +119,7 @@ class ConversationCache:
     def _remove_expired(self) -> None:
         earliest = self._clock() - timedelta(seconds=self.ttl)
         for conversation_id, (_, stored_at) in list(self.cache.items()):
+            # Ordered by time, so the first entry that is still valid ends the search.
             if stored_at > earliest:
                 return
             del self.cache[conversation_id]

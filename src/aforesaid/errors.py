@@ -63,6 +63,7 @@ class AforesaidError(Exception):
     """Something went wrong in Aforesaid."""
 
     def __init__(self, message: str | None = None) -> None:
+        # The docstring is the message, so that every error says something and says it the same way.
         super().__init__(message or (type(self).__doc__ or "").strip())
 
 
@@ -71,6 +72,7 @@ class InvalidInput(AforesaidError, ValueError):
 
     def __init__(self, message: str | None = None, *, field: str = "", value: object = None) -> None:
         super().__init__(message)
+        # For surfaces: HTTP names the field in its problem, the command line the option.
         self.field = field
         self.value = value
 
@@ -113,6 +115,8 @@ class ConversationNotFound(NotFound):
     """There is no such conversation."""
 
     def __init__(self, conversation_id: str) -> None:
+        # The same text whether it is missing, expired or another owner's: anything else would
+        # reveal which.
         super().__init__(f"there is no conversation {shown(conversation_id)}")
         self.conversation_id = conversation_id
 
@@ -384,6 +388,7 @@ class TranscriberUnavailable(TranscriberError):
     """The transcriber is unavailable; a retry may succeed."""
 
 
+# Also an ImportError, which programs catch around optional imports.
 class MissingExtra(AforesaidError, ImportError):
     """An optional package is not installed."""
 
@@ -392,6 +397,7 @@ class MissingExtra(AforesaidError, ImportError):
         self.extra = extra
 
 
+# Long enough for an id or a short text; a whole message in a log would be a leak.
 _LONGEST_SHOWN = 80
 
 

@@ -45,6 +45,8 @@ class _Group(CheckedFields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # Values from code do not pass the parsers, which refuse negative numbers from the
+        # environment.
         for name, value in asdict(self).items():
             if isinstance(value, int) and value < 0:
                 message = f"{name} must be a whole number, zero or more; got {value}"
@@ -431,6 +433,7 @@ def read_yaml(file: Path | str) -> dict[str, Any]:
         document = yaml.safe_load(Path(file).read_text("utf-8")) or {}
     except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
         raise InvalidSetting(f"cannot read the settings file {file}: {error}", field=str(file)) from error
+    # A misspelled setting is an error: ignored, it would look as if it had no effect.
     known = frozenset(ENVIRONMENT)
     if isinstance(document, dict) and isinstance(document.get("aforesaid"), dict):
         document = document["aforesaid"]
@@ -454,6 +457,7 @@ def read_yaml(file: Path | str) -> dict[str, Any]:
 def masked_url(url: str) -> str:
     """Return the URL with its password masked."""
     head, found, tail = url.partition("://")
+    # The last @ separates the host; a password may contain others.
     credentials, at, rest = tail.rpartition("@")
     if not found or not at or ":" not in credentials:
         return url
@@ -469,6 +473,7 @@ def _read_one(
     source: str,
 ) -> Setting:
     variable = ENVIRONMENT[name]
+    # An empty variable counts as set, so that a container can reset a value of the file.
     if variable in environ:
         return Setting(name=name, value=_parsed(parse, environ[variable], variable), source=variable)
     if name in values:
@@ -484,6 +489,7 @@ def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
 
 
 def _parser_for(name: str, default: Any) -> Callable[[Any], Any]:
+    # The default decides the type. Booleans come before numbers, because a bool is an int.
     if name in CHOICES:
         return partial(parse_choice, CHOICES[name])
     if isinstance(default, bool):

@@ -59,8 +59,12 @@ def chat(
         config = _config(provider, model)
         assistants = Assistants(config, clock=system_clock)
         try:
+            # The only command besides `demo` and `keys create` that may create a store: a first
+            # chat needs one.
             async with memory_at(url, create=True) as memory:
                 chat_session = _ChatSession(memory.of(owner), assistants, session)
+                # Otherwise the user would type a question before learning that the key is
+                # wrong.
                 await chat_session.check_access()
                 if new:
                     await chat_session.start_new()
@@ -75,6 +79,7 @@ def _config(provider: str | None, model: str | None) -> AgentConfig:
     """Return the agent settings, overridden by the command line options."""
     options = {"AFORESAID_PROVIDER": provider, "AFORESAID_MODEL": model}
     overrides = {name: value for name, value in options.items() if value is not None}
+    # Through the environment, so that options are validated like settings.
     return Settings.load(environ={**os.environ, **overrides}).agent
 
 
@@ -160,6 +165,7 @@ class _ChatSession:
             self._out.print(f"[yellow]This answer is not stored: {escape(str(failed.error))}. {later}[/]")
 
     def _write(self, text: str) -> None:
+        # Not through rich, which would take brackets for markup and wrap lines.
         sys.stdout.write(readable(text))
         sys.stdout.flush()
 

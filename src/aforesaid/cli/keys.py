@@ -154,6 +154,7 @@ async def _encrypted_store(
 
     require_master_key(settings)
     encryption = encryption_in(settings.protection)
+    # `require_master_key` has raised otherwise.
     assert encryption is not None
     place = store_url(url)
     await asyncio.to_thread(check_exists, place)
@@ -220,6 +221,7 @@ def create(
     if as_json:
         print_json({"key": text, **_key_document(key)})
         return
+    # Only the key goes to stdout, so that a script can store it: KEY=$(aforesaid keys create …).
     typer.echo(text)
     until = "without expiry" if key.expires_at is None else f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"
     typer.echo(f"Key {key.id} ({key.scope}) for {', '.join(key.owners)}, valid {until}.", err=True)
@@ -270,6 +272,7 @@ def revoke(
 
 def _key_document(key: "ApiKey") -> dict[str, object]:
     """Return all fields of a key except its digest."""
+    # The digest would allow guessing a key offline.
     names = [name for name in key.__struct_fields__ if name != "digest"]
     return {name: getattr(key, name) for name in names}
 

@@ -104,6 +104,8 @@ def restore(
     async def work() -> Conversation:
         async with memory_at(url, archives=folder) as memory:
             async for name, manager in _archive_managers(memory, owner):
+                # A name belongs to an owner, so it becomes an id only here, where the owner
+                # is known.
                 wanted = conversation_key(conversation_id, owner=name).id
                 if any(one.conversation_id == wanted for one in await manager.archives()):
                     return await manager.restore(conversation_id)

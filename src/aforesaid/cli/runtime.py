@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
 
 
+# Created for each use: tests and pipes replace stdout after this module is imported. Without highlighting,
+# which would colour numbers inside a user's text.
 def console() -> Console:
     return Console(highlight=False)
 
@@ -89,6 +91,7 @@ def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
 def conversations_table(rows: list[tuple[str, Conversation]]) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("conversation", "owner", "channel", "status", "messages", "last", "subject"):
+        # Folded, never cut: an id that cannot be copied completely is useless.
         table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
     for owner, record in rows:
         table.add_row(
@@ -136,6 +139,7 @@ def _shorten(value: Any, limit: int = 160) -> str:
 
 T = TypeVar("T")
 
+# Options that several commands share, so that a name has one meaning and one help text.
 UrlOption = Annotated[
     str | None,
     typer.Option(
@@ -183,6 +187,7 @@ def run(
             return runner.run(main())
     except AforesaidError as error:
         errors_console().print(f"[bold red]aforesaid:[/] {escape(readable(str(error)))}", soft_wrap=True)
+        # The order of the table matters: an error is also an instance of its base classes.
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
         raise typer.Exit(code) from None
 
@@ -208,6 +213,7 @@ async def memory_at(
     if is_server(url):
         if archives is not None:
             refuse_through_server(url, "--folder")
+        # Imported here: a command on a local store needs no httpx.
         from aforesaid.remote import connect
 
         async with connect(url, key=settings.store.key or None) as memory:
@@ -225,6 +231,7 @@ async def memory_at(
         retention=structs.replace(retention, sweep_every=None),
         images=ImageOptions(blobs=settings.store.blobs_folder or None),
         layers=replace(layers, encryption=None) if plain else layers,
+        # Loading the encoder is slow, and only a search needs it.
         models=Models(embedder="installed" if by_meaning else None, preload=False),
     ) as opened:
         yield opened.acting_as(_operator(), source="command line")

@@ -90,6 +90,7 @@ def serve(
 
 
 def _check_installed() -> None:
+    # A coroutine, so that `run` reports the error and sets the exit code as for every other one.
     async def look() -> None:
         try:
             import litestar  # noqa: F401
@@ -114,6 +115,7 @@ async def _plan(load: Callable[[], tuple[Settings, str, str, int, int]]) -> _Pla
         host=host,
         port=port,
         workers=workers,
+        # A server that other machines reach needs a key even before the first key exists.
         is_open=is_open and is_loopback(host),
     )
 
@@ -153,6 +155,7 @@ def with_log(settings: Settings, log: str | None, level: str | None) -> Settings
 
 
 def _in_url(host: str) -> str:
+    # The colons of an IPv6 address would look like a port.
     return f"[{host}]" if ":" in host else host
 
 
@@ -217,6 +220,7 @@ def run_lean(command: Command, arguments: Sequence[str]) -> bool:
 
 def parse_options(command: Command, arguments: Sequence[str]) -> dict[str, Any] | None:
     """Return the values of the command's options, or None if the arguments are unknown or invalid."""
+    # Exactly what Typer accepts, nothing more: no abbreviations, and --help goes the long way.
     parser = _Parser(add_help=False, allow_abbrev=False)
     for name, annotation in get_type_hints(command, include_extras=True).items():
         if name != "return":

@@ -105,6 +105,7 @@ class Appended:
         new: tuple[Entry, ...] | Callable[[], tuple[Entry, ...]],
         known: tuple[Entry, ...] = (),
     ) -> None:
+        # Decoded on demand: most callers of `append` only want to know that it is done.
         self._conversation = conversation
         self._new = new
         self.known = known

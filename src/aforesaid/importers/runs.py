@@ -79,6 +79,7 @@ async def _stored(
     manager: ManagerProtocol, part: ForeignConversation, report: ImportReport, *, dry_run: bool
 ) -> ImportReport:
     known = await _known_ids(manager, part.name)
+    # The reader derives ids from the content, so a repeated import finds what it stored before.
     new = [message for message in part.messages if message.message_id not in known]
     report = replace(
         report,

@@ -183,7 +183,10 @@ def fitting(items: Sequence[R], *, budget: int, count: Callable[[str], int]) -> 
     """Return how many of the first items fit into this many tokens."""
     used = 0
     for number, item in enumerate(items):
+        # As the library sends it, including names of fields and indentation.
         used += count(item.model_dump_json(indent=2))
+        # Stop at the first that does not fit: leaving out one in the middle would change the order
+        # of relevance.
         if used > budget:
             return number
     return len(items)
@@ -193,6 +196,7 @@ def shortened(text: str, *, budget: int, count: Callable[[str], int]) -> str:
     """Return the longest beginning of a text that has at most this many tokens."""
     if count(text) <= budget:
         return text
+    # A token has about four characters, so eight per token is a safe bound for a text of any length.
     low, high = 0, min(len(text), budget * 8)
     while low < high:
         middle = (low + high + 1) // 2

@@ -54,6 +54,8 @@ def create_server(
     server = _new_server()
     tools: ToolsOf = lambda effort: Tools(access(effort), max_tokens=max_tokens)  # noqa: E731
     _add_reading_tools(server, tools)
+    _add_note_tools(server, tools)
+    # A model cannot call a tool that it does not see; the tools check the scope as well.
     if scope == "write":
         _add_writing_tools(server, tools)
     _add_resources(server, tools)
@@ -68,6 +70,7 @@ def _new_server() -> "MCPServer[Any]":
     server: MCPServer[Any] = MCPServer(
         "aforesaid", title="Aforesaid memory", instructions=INSTRUCTIONS, version=VERSION
     )
+    # A library must not change how the program logs.
     root.handlers[:] = handlers
     root.setLevel(level)
     return server
@@ -141,6 +144,8 @@ def _add_reading_tools(server: "MCPServer[Any]", tools: ToolsOf) -> None:
     ) -> ListResult:
         return await _reported(lambda: tools("read").list_conversations(since, client, limit, after))
 
+
+def _add_note_tools(server: "MCPServer[Any]", tools: ToolsOf) -> None:
     @server.tool(
         description="Return notes about the user: facts and preferences that outlive a conversation. Use it "
         "before you answer something personal. Leave `topic` empty for the latest notes.",

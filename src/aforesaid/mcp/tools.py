@@ -51,6 +51,7 @@ class Tools:
     def __init__(self, access: Access, *, max_tokens: int = MAX_TOKENS) -> None:
         self._manager = access.manager
         self._scope = access.scope
+        # At least one short item, however small the host's limit is.
         self._budget = max(max_tokens - OVERHEAD_TOKENS, 100)
         self._count: Callable[[str], int] = access.manager.intake.counter.count_text
 
@@ -68,6 +69,7 @@ class Tools:
             date_to=last_moment(until, field="until", zone=zone),
         )
         passages = [found_passage(one) for one in findings.passages]
+        # Whole passages only: a cut quotation could reverse its meaning.
         fit = fitting(passages, budget=self._budget, count=self._count)
         left = len(passages) - fit
         step = "Use a narrower query, `since` or `until`; read around a passage with read_conversation."
@@ -120,6 +122,8 @@ class Tools:
         """Return where the message with this number is in the log. Numbers are sequences: mostly the same
         order, with gaps after a cleared history.
         """
+        # A scan, because no store finds a message by its number. It costs as much as reading the
+        # conversation once.
         for offset in range(0, record.message_count, PAGE):
             for at, entry in enumerate(await self._manager.entries(record.id, PAGE, offset)):
                 if entry.sequence == number:
@@ -130,12 +134,15 @@ class Tools:
         """Return which messages fit: around a number, or else the last ones."""
         if not messages:
             return 0, 0
+        # Grow the window from the message that was asked for, which is therefore always part of it.
         anchor = next((at for at, one in enumerate(messages) if one.number == around), len(messages) - 1)
         low = high = anchor
         used = self._count(messages[anchor].model_dump_json(indent=2))
         while low > 0 or high < len(messages) - 1:
             candidates = [at for at in (low - 1, high + 1) if 0 <= at < len(messages)]
             costs = {at: self._count(messages[at].model_dump_json(indent=2)) for at in candidates}
+            # The cheaper neighbour first: more messages fit, and one long message does not hide
+            # the other side.
             at = min(candidates, key=lambda one: costs[one])
             if used + costs[at] > self._budget:
                 break
@@ -194,6 +201,7 @@ class Tools:
     async def remember(self, text: str, about: str | None) -> RememberResult:
         """Store a note."""
         self._check_write()
+        # Read before writing: the answer shows the model what its note has replaced.
         before = await self._manager.notes()
         note = await self._manager.remember(text, subject=about)
         replaced = [note_result(one) for one in before if one.about == note.about and one.id != note.id]
@@ -202,6 +210,8 @@ class Tools:
     async def forget(self, note_id: str) -> ForgetResult:
         """Remove one note."""
         self._check_write()
+        # By id only. `forget` of the manager also takes words, and a model's words could match
+        # other notes.
         note = await self._manager.get_note(note_id)
         return ForgetResult(removed=[note_result(one) for one in await self._manager.forget(note.id)])
 
