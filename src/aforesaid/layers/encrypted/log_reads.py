@@ -2,7 +2,7 @@
 
 A read fetches the rows and the head. If they agree, the rows are decrypted and returned. If not, another
 process may have written in between: both are read again until the head is the same before and after. A
-remaining difference is a violation, and the whole log is compared with its head; see `reconciliation`. An
+remaining difference is a violation, and the whole log is compared with its head; see `heads`. An
 answer from the last known state comes from this process and is not compared.
 """
 

@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from aforesaid.contracts import JOURNAL, TokenCounter
 from aforesaid.errors import InvalidId, NotFound
 from aforesaid.intake.messages import Intake
@@ -86,24 +88,9 @@ class Calls:
             **fields,
         )
 
-    def _call_without_result(
-        self,
-        method: str,
-        *segments: str,
-        query: Query | None = None,
-        body: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-        **fields: Any,
-    ) -> Call[None]:
-        """Return a call without a result."""
-        return Call(
-            method=method,
-            path=path_of(VERSION, *segments, query=query),
-            read=_done,
-            headers={**self._headers, **(headers or {}), **({} if body is None else _JSON)},
-            body=b"" if body is None else to_json(body),
-            **fields,
-        )
+    def _call_without_result(self, method: str, *segments: str, **options: Any) -> Call[None]:
+        """Return a call without a result. The options are those of `_call`."""
+        return replace(self._call(method, *segments, read=_nothing, **options), read=_done)
 
     @property
     def _idle(self) -> dict[str, float]:
@@ -134,6 +121,10 @@ def conversation(conversation_id: str) -> str:
 def none_if_absent(_: NotFound) -> None:
     """Return None for `NotFound`."""
     return
+
+
+def _nothing(document: Any) -> None:
+    """Read nothing from a document."""
 
 
 def _done(answer: Answer) -> None:

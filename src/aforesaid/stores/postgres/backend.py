@@ -86,7 +86,7 @@ class PostgresBackend(Database, Backend):
                 return await schema_version(connection, self.server)
 
     async def distribute(self) -> None:
-        """Distribute the tables over a Citus cluster, by owner; see `citus`."""
+        """Distribute the tables over a Citus cluster, by owner; see `schema.distribute`."""
         with translated(self.server):
             async with await self._connect() as connection:
                 await distribute(connection)
@@ -108,7 +108,7 @@ class PostgresBackend(Database, Backend):
         return {str(name): int(size) for name, size in await self.run("disk_usage", {})}
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Rewrite the tables with the owner's data and the journal, if this role may; see `scrubbing`."""
+        """Rewrite the tables with the owner's data and the journal, if this role may."""
         keys = None
         if owner is not None:
             key = key_of(parse_name(owner, field="owner"))

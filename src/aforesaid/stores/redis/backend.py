@@ -256,7 +256,7 @@ class RedisBackend(Backend):
     # Maintenance
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Rewrite the server's files, which contain all owners' data; see `scrubbing`."""
+        """Rewrite the server's files, which contain all owners' data."""
         return await scrub(self.connections)
 
     async def disk_usage(self) -> dict[str, int]:

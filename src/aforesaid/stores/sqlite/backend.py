@@ -60,7 +60,7 @@ class SQLiteBackend(Database, Backend):
         return await asyncio.to_thread(_disk_usage, self.path)
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
-        """Rewrite the index and empty the write-ahead log; see `index_rewrite` and `scrubbing`."""
+        """Rewrite the index and empty the write-ahead log; see `scrubbing`."""
         remains: tuple[str, ...] = ()
         if not await self._rewrite_index():
             remains += (f"{self.path}: the full-text index contains deleted terms until the next sweep",)
