@@ -28,7 +28,7 @@ from aforesaid.errors import KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.base import Encryption, SharedState
-from aforesaid.layers.encrypted.documents import SealedDocuments
+from aforesaid.layers.encrypted.documents import SealedConversations, SealedDocuments
 from aforesaid.layers.encrypted.keyring import KIND, Keyring, MasterKeyCheck, check_master_key
 from aforesaid.layers.encrypted.log_reads import violations_logged
 from aforesaid.layers.encrypted.log_writes import SealedLogs
@@ -47,7 +47,7 @@ from aforesaid.model.messages import Message
 _OPENED = "opened"
 
 
-class EncryptedStore(SealedLogs, SealedDocuments):
+class EncryptedStore(SealedLogs, SealedConversations, SealedDocuments):
     """One owner's encrypted store. The wrapped store must be `Sealable`."""
 
     # Retention

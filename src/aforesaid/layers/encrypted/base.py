@@ -25,8 +25,9 @@ from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head
 from aforesaid.layers.encrypted.keyring import Keyring
-from aforesaid.layers.encrypted.records import OpenedEntries
+from aforesaid.layers.encrypted.records import OpenedEntries, seal_record
 from aforesaid.layers.encrypted.seals import DataKeys, LogId
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
 
 T = TypeVar("T")
@@ -201,3 +202,9 @@ class EncryptedStoreBase(StoreWrapper):
             return keys
         held = await self._shared.keyring.refresh(self._owner)
         return None if held is None else held.keys
+
+    async def _seal_record(self, record: Conversation) -> Conversation:
+        if not self._seals_records:
+            return record
+        keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
+        return seal_record(record, keys, self._owner)

@@ -93,12 +93,6 @@ class SealedConversations(EncryptedStoreBase):
         end = LogEnd(conversation.revision, 1, conversation.last_message_at)
         self._shared.log(self._log_id(conversation.id)).end = end
 
-    async def _seal_record(self, record: Conversation) -> Conversation:
-        if not self._seals_records:
-            return record
-        keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
-        return records.seal_record(record, keys, self._owner)
-
     async def _open_maybe(self, record: Conversation | None) -> Conversation | None:
         return None if record is None else await self._open_record(record)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from aforesaid.contracts import Entry, LogEnd, Position
 from aforesaid.errors import RevisionConflict, StoreDamaged, StoreUnavailable
 from aforesaid.layers.encrypted import seals
-from aforesaid.layers.encrypted.documents import SealedConversations
+from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.heads import (
     NO_MESSAGES,
     NOT_LISTED,
@@ -59,7 +59,7 @@ class Found(NamedTuple):
     """Whether the rows are what the head lists; True without a head."""
 
 
-class SealedReads(SealedConversations):
+class SealedReads(EncryptedStoreBase):
     """Reads of a log, verified against its head."""
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
