@@ -1,15 +1,18 @@
 """Aforesaid: memory for every conversation agent of Home Assistant."""
 
+from functools import partial
 from pathlib import Path
 
 import voluptuous as vol
 from homeassistant.config_entries import SOURCE_IMPORT
-from homeassistant.const import Platform
-from homeassistant.core import HomeAssistant
+from homeassistant.const import EVENT_HOMEASSISTANT_STOP, Platform
+from homeassistant.core import Event, HomeAssistant
 from homeassistant.helpers import config_validation as cv
+from homeassistant.helpers.llm import async_register_api
 from homeassistant.helpers.typing import ConfigType
 
 from .agents import missing_target, resolve_target, target_exists
+from .api import HistoryAPI
 from .const import (
     CONF_AUTO_CREATE,
     CONF_KEY,
@@ -30,6 +33,7 @@ from .link import Link, opener_for
 from .options import Options
 from .recorder import Recorder
 from .runtime import AforesaidConfigEntry, Runtime
+from .services import async_setup_services
 from .spool import Spool
 
 PLATFORMS = (Platform.CONVERSATION,)
@@ -60,6 +64,7 @@ def memory_folder(hass: HomeAssistant) -> Path:
 
 async def async_setup(hass: HomeAssistant, config: ConfigType) -> bool:
     """Register the actions, and import the YAML block."""
+    async_setup_services(hass)
     if DOMAIN in config:
         hass.async_create_task(
             hass.config_entries.flow.async_init(
@@ -84,11 +89,9 @@ async def async_setup_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) ->
     )
     await coordinator.async_config_entry_first_refresh()
     coordinator.async_follow()
-
-    def create_task(work, name):  # type: ignore[no-untyped-def]
-        return entry.async_create_background_task(hass, work, name)
-
-    entry.async_on_unload(recorder.start(create_task))
+    entry.async_on_unload(recorder.start(partial(entry.async_create_background_task, hass)))
+    entry.async_on_unload(async_register_api(hass, HistoryAPI(hass, entry)))
+    entry.async_on_unload(hass.bus.async_listen_once(EVENT_HOMEASSISTANT_STOP, partial(_stop, entry)))
     _check_targets(hass, entry)
     await hass.config_entries.async_forward_entry_setups(entry, PLATFORMS)
     entry.async_on_unload(entry.add_update_listener(_reload))
@@ -104,11 +107,19 @@ async def async_unload_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) -
     """Store what is complete, and close the memory."""
     if not await hass.config_entries.async_unload_platforms(entry, PLATFORMS):
         return False
-    runtime = entry.runtime_data
-    await runtime.recorder.close()
-    await runtime.link.close()
+    await _close(entry)
     clear_issues(hass)
     return True
+
+
+async def _stop(entry: AforesaidConfigEntry, event: Event) -> None:
+    """Close the memory when the core stops, which unloads no entries."""
+    await _close(entry)
+
+
+async def _close(entry: AforesaidConfigEntry) -> None:
+    await entry.runtime_data.recorder.close()
+    await entry.runtime_data.link.close()
 
 
 async def async_remove_entry(hass: HomeAssistant, entry: AforesaidConfigEntry) -> None:

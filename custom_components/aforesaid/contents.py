@@ -1,7 +1,7 @@
 """Convert between Home Assistant's chat log and stored messages.
 
-A stored content carries the id of its message as an attribute. So nothing is stored twice, and a window can
-replace exactly the contents that it contains.
+A stored content carries its owner as an attribute. So nothing is stored twice, a window can replace exactly
+the contents that it stands for, and a session that several users share does not mix their words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,22 +18,31 @@ from homeassistant.util.json import JSON_DECODE_EXCEPTIONS, json_loads
 from aforesaid.dialects import meaning_of
 from aforesaid.model.messages import Message
 
-_STORED = "_aforesaid_message_id"
+_OWNER = "_aforesaid_owner"
 _DIALECT = "openai_chat"
 
 
 def is_stored(content: Content) -> bool:
     """Return whether the content is in the store already."""
-    return getattr(content, _STORED, None) is not None
+    return getattr(content, _OWNER, None) is not None
 
 
-def mark_stored(content: Content, message_id: str | None) -> None:
-    """Note that the content is in the store."""
-    # The values are frozen, but have no slots; a copy of the log shares them.
-    object.__setattr__(content, _STORED, message_id or "")
+def mark_stored(contents: Iterable[Content], owner: str) -> None:
+    """Note that the contents are in this owner's store."""
+    for content in contents:
+        # The values are frozen, but have no slots; a copy of the log shares them.
+        object.__setattr__(content, _OWNER, owner)
 
 
 # From the chat log
+
+
+def last_turn(contents: Sequence[Content]) -> list[Content]:
+    """Return the last turn of a log: the user's sentence, what follows, and a satellite's words before it."""
+    start = max((at for at, each in enumerate(contents) if each.role == "user"), default=len(contents))
+    while start > 1 and contents[start - 1].role == "assistant" and not is_stored(contents[start - 1]):
+        start -= 1
+    return [content for content in contents[start:] if not is_stored(content)]
 
 
 def messages_of(contents: Iterable[Content], log_id: str) -> list[Message]:
@@ -102,7 +111,6 @@ def contents_of(messages: Iterable[Message], agent_id: str) -> list[Content]:
         for content in _contents(message, agent_id, names):
             if message.timestamp is not None:
                 object.__setattr__(content, "created", message.timestamp)
-            mark_stored(content, message.message_id)
             contents.append(content)
     return contents
 
@@ -157,10 +165,18 @@ def _object(value: Any) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"result": parsed}
 
 
-def seed(chat_log: conversation.ChatLog, window: Sequence[Message], agent_id: str) -> None:
-    """Insert the window between the system prompt and the user's sentence.
+def seed(
+    chat_log: conversation.ChatLog, window: Sequence[Message] | None, *, owner: str, agent_id: str
+) -> None:
+    """Insert the owner's window between the system prompt and the user's sentence.
 
-    The store is the authority: contents that are stored are replaced by the window, others stay.
+    The store is the authority: contents that are stored are replaced by the window, others stay. Without a
+    window, because the store is unavailable, the owner's own contents stay.
     """
-    unstored = [content for content in chat_log.content[1:-1] if not is_stored(content)]
-    chat_log.content[1:-1] = [*contents_of(window, agent_id), *unstored]
+    earlier = chat_log.content[1:-1]
+    if window is None:
+        chat_log.content[1:-1] = [each for each in earlier if getattr(each, _OWNER, owner) == owner]
+        return
+    seeded = contents_of(window, agent_id)
+    mark_stored(seeded, owner)
+    chat_log.content[1:-1] = [*seeded, *(each for each in earlier if not is_stored(each))]

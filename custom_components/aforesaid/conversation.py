@@ -122,8 +122,7 @@ class RememberingEntity(conversation.ConversationEntity):
 
     async def _seed(self, chat_log: conversation.ChatLog, owner: str, name: str) -> None:
         window = await self._entry.runtime_data.history.window(owner, name, self._options.policy)
-        if window is not None:
-            seed(chat_log, window, self.entity_id)
+        seed(chat_log, window, owner=owner, agent_id=self.entity_id)
 
     async def _ask(
         self, target: str, user_input: conversation.ConversationInput, chat_log: conversation.ChatLog
@@ -161,5 +160,4 @@ class RememberingEntity(conversation.ConversationEntity):
         messages = messages_of(turn, chat_log.conversation_id)
         is_voice = user_input.device_id is not None or user_input.satellite_id is not None
         await self._entry.runtime_data.history.store(owner, name, messages, "voice" if is_voice else "text")
-        for content, message in zip(turn, messages, strict=True):
-            mark_stored(content, message.message_id)
+        mark_stored(turn, owner)

@@ -165,7 +165,8 @@ class Link:
             self._note(late)
             raise late from None
         except (StoreError, AccessError) as error:
-            self._note(error)
+            if not isinstance(error, NotAllowed):  # a key may read and write, and yet not erase
+                self._note(error)
             raise
         self._set(Status.OK, None)
         return result

@@ -1,10 +1,12 @@
 """Store what every agent says, also the built-in one, without wrapping it.
 
 The core announces changes of a chat log while a turn runs, but not the end of the first turn. A turn is over
-when the core puts its log into the table of logs; a log that never gets there belongs to a failed turn.
+when its trace has a result. A sentence that a pipeline handles itself has no trace; it is over when the core
+puts the log into its table. A log that never gets there belongs to a failed turn.
 """
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from homeassistant.components.conversation.const import ChatLogEventType
 from homeassistant.core import Context, HomeAssistant, callback
 from homeassistant.helpers import intent
 
-from .contents import is_stored, mark_stored, messages_of
+from .contents import last_turn, mark_stored, messages_of
 from .history import Channel, History
 from .options import Options
 from .owners import owner_of
@@ -90,7 +92,10 @@ class Recorder:
             return  # an AI task, or an origin that is unknown: without an owner nothing is stored
         turn = _Turn(chat_log, speaker, trace._current_trace.get())
         self._turns[id(chat_log)] = turn
-        task = self._create_task(self._follow(id(chat_log), turn), name="aforesaid-record")
+        # In an empty context: the current one holds the log, which must go when the turn fails.
+        task = contextvars.Context().run(
+            self._create_task, self._follow(id(chat_log), turn), "aforesaid-record"
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -98,7 +103,7 @@ class Recorder:
         """Wait for the end of the turn, and store it."""
         pause, waited = 0.0, 0.0
         try:
-            while turn.log() is not None and waited < LONGEST_TURN:
+            while turn.log() is not None and not turn.failed and waited < LONGEST_TURN:
                 if turn.is_over(self._hass):
                     await self._store(turn)
                     return
@@ -109,10 +114,14 @@ class Recorder:
             self._turns.pop(key, None)
 
     async def close(self) -> None:
-        """Store the turns that are over, and forget the others."""
+        """Store the turns that are over, and drop the others."""
+        turns = list(self._turns.values())
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for turn in turns:
+            if turn.is_over(self._hass):
+                await self._store(turn)
 
     async def settled(self) -> None:
         """Wait until no finished turn is waiting to be stored."""
@@ -126,14 +135,14 @@ class Recorder:
         name: str | None = getattr(chat_log, _NAME, None)
         if name is None and not self._options.record:
             return
-        new = [content for content in chat_log.content[1:] if not is_stored(content)]
+        new = last_turn(chat_log.content)
         messages = messages_of(new, chat_log.conversation_id)
         if not messages:
             return
-        for content, message in zip(new, messages, strict=True):
-            mark_stored(content, message.message_id)
         speaker = turn.speaker
         await self._history.store(speaker.owner, name or chat_log.conversation_id, messages, speaker.channel)
+        # Afterwards: a cancelled attempt is repeated, with the same ids.
+        mark_stored(new, speaker.owner)
 
     @callback
     def _speaker(self, chat_log: conversation.ChatLog) -> Speaker | None:
@@ -160,14 +169,23 @@ class _Turn:
         self._trace = traced
 
     def is_over(self, hass: HomeAssistant) -> bool:
-        """Return whether the core has taken the log into its table."""
-        return hass.data.get(DATA_CHAT_LOGS, {}).get(self._id) is self.log()
+        """Return whether the agent has answered, or the core has taken the log into its table.
+
+        A later turn may have replaced the log there; it continues with the same contents.
+        """
+        chat_log = self.log()
+        if chat_log is None or (self._trace is not None and self._trace._result):
+            return chat_log is not None
+        kept = hass.data.get(DATA_CHAT_LOGS, {}).get(self._id)
+        return kept is not None and any(content is chat_log.content[-1] for content in kept.content)
 
     @property
     def failed(self) -> bool:
-        """Whether the agent answered with an error."""
+        """Whether the agent raised, or answered with an error."""
         if self._trace is None:
             return False
+        if self._trace._error is not None:
+            return True
         response = self._trace._result.get("response", {})
         return response.get("response_type") == intent.IntentResponseType.ERROR.value
 

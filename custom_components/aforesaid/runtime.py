@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from homeassistant.config_entries import ConfigEntry
+from homeassistant.core import HomeAssistant, callback
 
+from .const import DOMAIN
 from .history import History
 from .link import Link
 from .options import Options
@@ -28,3 +30,9 @@ class Runtime:
 
 
 AforesaidConfigEntry: TypeAlias = ConfigEntry[Runtime]
+
+
+@callback
+def loaded_entry(hass: HomeAssistant) -> AforesaidConfigEntry | None:
+    """Return the entry if it is loaded; there is at most one."""
+    return next(iter(hass.config_entries.async_loaded_entries(DOMAIN)), None)

@@ -11,6 +11,7 @@ import pytest
 from homeassistant.config_entries import ConfigSubentryData
 from homeassistant.core import HomeAssistant
 from homeassistant.setup import async_setup_component
+from homeassistant.util import slugify
 from pytest_homeassistant_custom_component.common import MockConfigEntry
 
 # Before the harness adds its own folder of components.
@@ -53,9 +54,7 @@ def model() -> Iterator[Model]:
         yield answering
 
 
-@pytest.fixture
-async def ollama(core: HomeAssistant, model: Model) -> str:
-    """Home Assistant's Ollama agent; return its entity id."""
+async def _ollama(core: HomeAssistant, title: str, apis: list[str]) -> str:
     entry = MockConfigEntry(
         domain="ollama",
         data={"url": "http://localhost:11434"},
@@ -63,9 +62,9 @@ async def ollama(core: HomeAssistant, model: Model) -> str:
         minor_version=3,
         subentries_data=[
             ConfigSubentryData(
-                data={"model": "test", "llm_hass_api": ["assist"], "max_history": 0},
+                data={"model": "test", "llm_hass_api": apis, "max_history": 0},
                 subentry_type="conversation",
-                title="Local model",
+                title=title,
                 unique_id=None,
             )
         ],
@@ -73,5 +72,16 @@ async def ollama(core: HomeAssistant, model: Model) -> str:
     entry.add_to_hass(core)
     assert await core.config_entries.async_setup(entry.entry_id)
     await core.async_block_till_done()
-    (entity_id,) = [each for each in core.states.async_entity_ids("conversation") if "local_model" in each]
-    return entity_id
+    return f"conversation.{slugify(title)}"
+
+
+@pytest.fixture
+async def ollama(core: HomeAssistant, model: Model) -> str:
+    """Home Assistant's Ollama agent; return its entity id."""
+    return await _ollama(core, "Local model", ["assist"])
+
+
+@pytest.fixture
+async def ollama_with_history(core: HomeAssistant, model: Model) -> str:
+    """The same with Aforesaid ticked beside Assist."""
+    return await _ollama(core, "Model with history", ["assist", "aforesaid"])

@@ -8,6 +8,7 @@ from homeassistant.config_entries import ConfigEntryState, ConfigSubentryData
 from homeassistant.core import Context, HomeAssistant
 from pytest_homeassistant_custom_component.common import MockConfigEntry
 
+from aforesaid.errors import ConversationNotFound
 from custom_components.aforesaid.const import CONF_MODE, CONF_TARGET, DOMAIN, MODE_EMBEDDED
 
 Reply = str | dict[str, Any] | Exception
@@ -112,3 +113,13 @@ async def restart(core: HomeAssistant, entry: MockConfigEntry) -> MockConfigEntr
     await core.config_entries.async_setup(entry.entry_id)
     await core.async_block_till_done()
     return entry
+
+
+async def recorded(entry: MockConfigEntry, *, name: str = "kitchen", owner: str = "user:erin") -> list[str]:
+    """Wait until finished turns are stored; return the words of a conversation."""
+    await entry.runtime_data.recorder.settled()
+    try:
+        messages = await entry.runtime_data.link.of(owner).messages(name)
+    except ConversationNotFound:
+        return []
+    return [str(message.content).strip() for message in messages if message.role in ("user", "assistant")]
