@@ -70,10 +70,9 @@ class ContextExtras(Struct, frozen=True, kw_only=True):
         at = _leading(context)
         report = self._reported(context.report)
         if not added:
-            return context if report == context.report else replace(context, report=report)
+            return context if report == context.report else context.with_report(report)
         stable = report.stable_prefix
-        return replace(
-            context,
+        return Context(
             messages=(*context.messages[:at], *added, *context.messages[at:]),
             report=replace(report, stable_prefix=stable + len(added) if stable >= at else stable),
         )
@@ -265,9 +264,10 @@ class ContextLoader:
             reserved = extras.reserved_in(policy)
             cached = None if pending else snapshot.cached((reserved, counter))
             context = cached or await read(reserved, ends=await view.ends(snapshot, sizes))
-            # Cache only what the snapshot alone determines.
+            # Cache only what the snapshot alone determines. The list in the cache is no caller's.
             if not (pending or view.read_more):
                 snapshot.cache((reserved, counter), context)
+                context = context.with_report(context.report)
         _token_estimates.learn(conversation_id, context)
         extras = await self._with_summary(extras, conversation_id, context, cost)
         return extras.added_to(view.reported(context))
@@ -309,7 +309,7 @@ class ContextLoader:
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
-        return replace(context, report=report)
+        return context.with_report(report)
 
     async def load_first(self, pending: Sequence[Message], policy: WindowPolicy | None) -> Context:
         """Build the request of a conversation that does not exist yet: notes and pending messages."""
@@ -353,4 +353,4 @@ def _with_freshness(context: Context, freshness: Freshness) -> Context:
     if not freshness.degraded:
         return context
     warnings = (*context.report.warnings, *freshness.reasons)
-    return replace(context, report=replace(context.report, degraded=True, warnings=warnings))
+    return context.with_report(replace(context.report, degraded=True, warnings=warnings))

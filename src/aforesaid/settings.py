@@ -21,6 +21,7 @@ from aforesaid._internal.arguments import (
     parse_counts,
     parse_optional_text,
     parse_text,
+    parse_zone_name,
     validated,
 )
 from aforesaid.errors import InvalidSetting, MissingExtra, shown
@@ -102,6 +103,8 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """off, or extract: summarize messages outside the window by their most important sentences."""
     summary_tokens: int = 300
     """Tokens for the summary in a context."""
+    timezone: str = ""
+    """The zone of times without one, such as Europe/Berlin; empty uses this machine's."""
     enable_client_association: bool = True
     """Link a conversation to the client that it names."""
     enable_agent_filtering: bool = True
@@ -354,6 +357,7 @@ _VARIABLES = {
     "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "summaries": "CONVERSATION_SUMMARIES",
     "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
+    "timezone": "CONVERSATION_TIMEZONE",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",
     "sliding_window_enable": "SLIDING_WINDOW_ENABLE",
@@ -489,6 +493,8 @@ def _parsed(parse: Callable[[Any], Any], value: Any, where: str) -> Any:
 
 
 def _parser_for(name: str, default: Any) -> Callable[[Any], Any]:
+    if name == "timezone":
+        return parse_zone_name
     # The default decides the type. Booleans come before numbers, because a bool is an int.
     if name in CHOICES:
         return partial(parse_choice, CHOICES[name])

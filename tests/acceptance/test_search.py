@@ -88,8 +88,8 @@ def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, wor
                 record.subject,
                 record.client_name,
             )
-            assert (found["status"], found["created_at"]) == (record.status, record.created_at)
-            assert found.metadata["tags"] == list(record.tags)
+            assert (found["status"], found["created_at"]) == (record.status, record["created_at"])
+            assert found["tags"] == list(record.tags)
             said = [text for _, text in plan.said]
             assert all(one.text in said and f"**{word}**" in one.marked for one in found.excerpts)
             assert bool(found.excerpts) == any(word in text for text in said)

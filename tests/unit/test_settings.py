@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from aforesaid.errors import InvalidSetting
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.settings import (
     CHOICES,
     ENVIRONMENT,
@@ -124,3 +126,21 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
     assert masked_url(url) == shown
+
+
+def test_the_zone_of_times_without_one_is_a_setting() -> None:
+    assert ConversationConfig.from_env({"CONVERSATION_TIMEZONE": "Europe/Berlin"}).timezone == "Europe/Berlin"
+    with pytest.raises(InvalidSetting, match="CONVERSATION_TIMEZONE"):
+        ConversationConfig.from_env({"CONVERSATION_TIMEZONE": "Nowhere/City"})
+
+
+async def test_a_search_uses_the_zone_of_the_settings() -> None:
+    manager = ConversationManager(config=ConversationConfig(timezone="Asia/Tokyo"))
+    record = await manager.get_or_create_conversation("s")
+    tokyo = record.created_at.astimezone(ZoneInfo("Asia/Tokyo")).replace(tzinfo=None)
+    minute = timedelta(minutes=1)
+    assert await manager.search_conversations(date_from=tokyo - minute, date_to=tokyo + minute)
+    assert await manager.search_conversations(date_from=tokyo + minute) == []
+    unknown = ConversationManager(config=ConversationConfig(timezone="Nowhere/City"))
+    with pytest.raises(InvalidSetting, match="timezone"):
+        await unknown.search_conversations()

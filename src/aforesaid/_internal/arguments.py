@@ -6,10 +6,11 @@ import os
 import sys
 import types
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import wraps
+from datetime import datetime, tzinfo
+from functools import cache, wraps
 from os import PathLike
 from typing import Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -351,6 +352,33 @@ def parse_choice(allowed: tuple[str, ...], value: Any) -> str:
     if word not in allowed:
         raise ValueError(f"must be one of {', '.join(allowed)}")
     return word
+
+
+def parse_zone_name(value: Any) -> str:
+    """Return the name of a time zone, or an empty text."""
+    name = parse_optional_text(value)
+    if name and _zone(name) is None:
+        raise ValueError("must be a name such as Europe/Berlin")
+    return name
+
+
+def zone_named(name: str) -> tzinfo:
+    """Return the time zone of the setting `timezone`. Raise `InvalidSetting`."""
+    zone = _zone(name)
+    if zone is None:
+        raise InvalidSetting(
+            f"timezone must be a name such as Europe/Berlin; got {shown(name)}", field="timezone", value=name
+        )
+    return zone
+
+
+@cache
+def _zone(name: str) -> tzinfo | None:
+    """Return the zone, None where there is none. Only the first call for a name reads a file."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def parse_bool(value: Any) -> bool:

@@ -252,7 +252,7 @@ def check_restorable(
             continue
         if ids.setdefault(message_id, entry.sequence) != entry.sequence:
             raise MessageConflict(conversation.id, message_id)
-    return (replace(conversation, messages=()) if conversation.messages else conversation), by_sequence
+    return (conversation.with_(messages=()) if conversation.messages else conversation), by_sequence
 
 
 def _check_entry(conversation_id: str, entry: Entry) -> None:

@@ -102,7 +102,7 @@ class LogView:
         if not self._warnings:
             return context
         warnings = (*context.report.warnings, *self._warnings)
-        return replace(context, report=replace(context.report, warnings=warnings))
+        return context.with_report(replace(context.report, warnings=warnings))
 
     @property
     def degraded(self) -> bool:

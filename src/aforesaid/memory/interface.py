@@ -300,11 +300,11 @@ class ManagerProtocol(Protocol):
         query: str | None = None,
         client_id: str | None = None,
         status: Status | None = None,
-        tags: Sequence[str] | None = None,
         date_from: datetime | str | None = None,
         date_to: datetime | str | None = None,
         limit: int | None = None,
         *,
+        tags: Sequence[str] | None = None,
         timezone: tzinfo | None = None,
     ) -> "list_[FoundConversation]":
         """Find conversations by client name, subject or content that match all filters."""

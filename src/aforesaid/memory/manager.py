@@ -25,7 +25,7 @@ from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.interface import delegate
-from aforesaid.memory.records import Records, readable, watch
+from aforesaid.memory.records import Records, record_after, watch
 from aforesaid.memory.search import Search
 from aforesaid.memory.turns import OpenTurns, TurnInProgress
 from aforesaid.model.clock import parse_moment
@@ -54,7 +54,7 @@ from aforesaid.telemetry import events
 from aforesaid.telemetry.events import watched
 from aforesaid.tokens import Estimator
 from aforesaid.transfer.owner_scope import OwnerScope
-from aforesaid.windows import RequestParts, WindowPolicy
+from aforesaid.windows import RequestParts, WindowPolicy, readable
 
 if TYPE_CHECKING:
     from aforesaid.contacts.association import AssociationProtocol
@@ -236,7 +236,10 @@ class ConversationManager:
         timestamp: datetime | str | None = None,
         expected_revision: int | None = None,
     ) -> Conversation:
-        """Store one message; return the updated record. A message sent twice with one id is stored once."""
+        """Store one message; return the updated record with its latest messages.
+
+        A message sent twice with one id is stored once.
+        """
         message = self.intake.message(
             role,
             content,
@@ -247,7 +250,7 @@ class ConversationManager:
             timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
         )
         stored = await self.append(conversation_id, [message], expected_revision=expected_revision)
-        return stored.conversation
+        return await record_after(self.store, stored, self.config.context_window_size)
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None

@@ -7,13 +7,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec.structs import replace
-
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid.contracts import Change, ConversationStore, Entry, Watchable, capability, unreadable_reason
+from aforesaid.contracts import Appended, Change, ConversationStore, Watchable, capability
 from aforesaid.contracts.listing import known_records
-from aforesaid.dialects import resolve
-from aforesaid.errors import ConversationExists, ConversationNotFound, StoreUnavailable
+from aforesaid.errors import ConversationExists, ConversationNotFound, StoreError, StoreUnavailable
 from aforesaid.model.conversations import (
     Changes,
     Channel,
@@ -26,11 +23,12 @@ from aforesaid.model.conversations import (
 )
 from aforesaid.model.ids import ConversationKey, IdSource, conversation_key, is_uuid, parse_uuid
 from aforesaid.model.lifetimes import RetentionRules
-from aforesaid.model.messages import Message, parse_tags
+from aforesaid.model.messages import parse_tags
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
-from aforesaid.telemetry import events
+from aforesaid.telemetry import describe, events
 from aforesaid.transfer.owner_scope import OwnerScope
+from aforesaid.windows import messages_of, with_latest
 
 # One owner's conversation records: sessions, metadata, lists.
 
@@ -70,12 +68,7 @@ class Records:
         record = await self.resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
             record = await self.store.update(record.id, Changes(client_id=client_id))
-        if not record.message_count:
-            return record
-        latest = await self.store.recent(
-            record.id, limit=self.config.context_window_size or record.message_count
-        )
-        return replace(record, messages=tuple(resolve(message, {}) for message in readable(latest)))
+        return await with_latest(self.store, record, self.config.context_window_size)
 
     async def session(self, session_id: str) -> Conversation | None:
         """Return the record of the session's conversation; None when there is none or it was idle for too
@@ -233,18 +226,19 @@ class Records:
         await self.store.unbind(session_id)
 
 
-def readable(entries: Sequence[Entry]) -> list[Message]:
-    """Return the messages of the entries; log and skip those that cannot be read."""
-    messages: list[Message] = []
-    for entry in entries:
-        if unreadable_reason(entry) is None:
-            messages.append(entry.message)
-        else:
-            where = entry.conversation_id, entry.sequence
-            log.warning(
-                "conversation %s: message %d cannot be read; `aforesaid show` prints the reason", *where
-            )
-    return messages
+async def record_after(store: ConversationStore, stored: Appended, limit: int) -> Conversation:
+    """Return the record of an append with its latest messages; a limit of 0 means all.
+
+    The messages are stored, so a failing read is no error: a caller would store them twice. The record then
+    has the appended messages only.
+    """
+    record, appended = stored.conversation, (*stored.known, *stored.new)
+    if record.message_count > len(appended):
+        try:
+            return await with_latest(store, record, limit)
+        except (StoreError, ConversationNotFound) as error:
+            log.warning("conversation %s: latest messages not read: %s", record.id, describe(error))
+    return record.with_(messages=messages_of(appended))
 
 
 # Watch for changes: of one conversation, or of all conversations of an owner.

@@ -3,15 +3,16 @@
 Search modules are imported at the first search, because they are slow to import.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
+from aforesaid._internal.arguments import zone_named
 from aforesaid.contracts import audit_action
 from aforesaid.intake.messages import Intake
-from aforesaid.model.clock import parse_moment
-from aforesaid.model.conversations import Channel, Query, Status
-from aforesaid.model.messages import Role, parse_tags
+from aforesaid.model.conversations import Channel, Status
+from aforesaid.model.messages import Role
 from aforesaid.settings import ConversationConfig
 from aforesaid.telemetry import events
 from aforesaid.telemetry.events import watched_method
@@ -132,30 +133,36 @@ class Search:
         query: str | None = None,
         client_id: str | None = None,
         status: Status | None = None,
-        tags: Sequence[str] | None = None,
         date_from: datetime | str | None = None,
         date_to: datetime | str | None = None,
         limit: int | None = None,
         *,
+        tags: Sequence[str] | None = None,
         timezone: tzinfo | None = None,
     ) -> "list[FoundConversation]":
         """Find conversations by client name, subject or content that match all filters.
 
         They are ordered by relevance, then by time, latest first. `limit` defaults to the setting
-        `search_limit`. Dates refer to the last activity, as in `list`.
+        `search_limit`. Dates refer to the last activity, as in `list`. A date without a zone is in
+        `timezone`, by default the setting `timezone`.
         """
         from aforesaid.search.conversations import search_conversations
-        from aforesaid.search.queries import parse_question
+        from aforesaid.search.queries import local_zone, parse_conversation_filters, parse_question
 
-        filters = Query(
+        if timezone is None and self.config.timezone:
+            timezone = await asyncio.to_thread(zone_named, self.config.timezone)
+        zone = local_zone(timezone)
+        filters = parse_conversation_filters(
             client_id=client_id,
             status=status,
-            tags=parse_tags(tags or ()),
-            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
-            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
+            tags=tags,
+            date_from=date_from,
+            date_to=date_to,
             limit=self.config.search_limit if limit is None else limit,
+            zone=zone,
         )
-        found = await search_conversations(self.searcher, parse_question(query), filters, zone=timezone)
+        question, latest = parse_question(query), self.config.context_window_size
+        found = await search_conversations(self.searcher, question, filters, latest=latest, zone=zone)
         await audit_action(self.searcher.store, "search", count=len(found))
         events.searched("conversations", len(found))
         return found
@@ -166,7 +173,9 @@ class Search:
         from aforesaid.search.queries import parse_limit
 
         parse_limit(limit, field="limit")
-        found = await similar_conversations(self.searcher, conversation_id, limit=limit)
+        found = await similar_conversations(
+            self.searcher, conversation_id, limit=limit, latest=self.config.context_window_size
+        )
         await audit_action(self.searcher.store, "search", conversation_id, count=len(found))
         events.searched("likeness", len(found))
         return found

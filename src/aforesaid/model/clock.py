@@ -5,7 +5,7 @@ one integer that sorts and never rounds.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from aforesaid.errors import InvalidInput, shown
 
@@ -30,13 +30,18 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
 
 
-def parse_moment(value: datetime | str, *, field: str) -> datetime:
-    """Return a time with its zone from a datetime or an ISO 8601 string. Raise `InvalidInput`."""
+def parse_moment(value: datetime | str, *, field: str, zone: tzinfo | None = None) -> datetime:
+    """Return a time with its zone from a datetime or an ISO 8601 string. Raise `InvalidInput`.
+
+    A time without a zone is in `zone`; without that, it is refused.
+    """
     moment = _from_iso(value, field) if isinstance(value, str) else value
     if not isinstance(moment, datetime):
         raise InvalidInput(
             f"{field} must be a datetime or an ISO 8601 string; got {shown(value)}", field=field, value=value
         )
+    if zone is not None and moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidInput(
             f"{field} must carry a time zone, as in 2026-03-01T09:30:00+00:00; got {shown(value)}",

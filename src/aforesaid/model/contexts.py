@@ -1,7 +1,8 @@
 """The context that a model receives, and the report on how it was chosen."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, overload
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -88,26 +89,67 @@ class Report(Struct, frozen=True, kw_only=True):
         return 100.0 * self.tokens.total / self.max_tokens
 
 
-class Context(Struct, frozen=True, kw_only=True):
-    """The messages for a model, oldest first, as a sequence of dicts; `report` explains the choice."""
-
-    messages: tuple[Message, ...] = ()
-    report: Report = Report()
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (message.to_dict() for message in self.messages)
-
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        if isinstance(index, slice):
-            return [message.to_dict() for message in self.messages[index]]
-        return self.messages[index].to_dict()
+_NO_REPORT = Report()
 
 
-Sequence.register(Context)
+class Context(list[dict[str, Any]]):
+    """The messages for a model, oldest first, as a list of dicts; `report` explains the choice.
+
+    It is a list, because `json.dumps` and provider SDKs accept no other sequence. The list contains the
+    messages themselves until it is first read, and dicts from then on: most callers use only `messages`.
+    Changes to the list belong to the caller; `messages` and `report` stay as loaded.
+    """
+
+    __slots__ = ("_is_rendered", "messages", "report")
+
+    messages: tuple[Message, ...]
+    report: Report
+
+    def __init__(self, *, messages: tuple[Message, ...] = (), report: Report = _NO_REPORT) -> None:
+        super().__init__(messages)  # type: ignore[arg-type]  # rendered on the first read
+        self.messages = messages
+        self.report = report
+        self._is_rendered = not messages
+
+    def with_report(self, report: Report) -> "Context":
+        """Return the loaded messages with another report."""
+        return Context(messages=self.messages, report=report)
+
+    def _render(self) -> None:
+        if not self._is_rendered:
+            self._is_rendered = True
+            super().__setitem__(slice(None), [message.to_dict() for message in self.messages])
+
+    def __add__(self, other: Any) -> Any:
+        self._render()
+        return super().__add__(list(other)) if isinstance(other, list) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+    def __reduce__(self) -> Any:
+        return _context, (self.messages, self.report, list(self))
+
+
+def _context(messages: tuple[Message, ...], report: Report, items: list[dict[str, Any]]) -> Context:
+    context = Context(messages=messages, report=report)
+    context[:] = items
+    return context
+
+
+def _after_rendering(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def rendering(self: Context, *args: Any, **kwargs: Any) -> Any:
+        self._render()
+        return method(self, *args, **kwargs)
+
+    return rendering
+
+
+# Not among them: `__len__`, which is the same, and comparisons, because a message equals its dict.
+for _name in (
+    *("__getitem__", "__iter__", "__reversed__", "__mul__", "__rmul__", "__repr__", "copy"),
+    *("__setitem__", "__delitem__", "__iadd__", "__imul__", "append", "extend", "insert"),
+    *("pop", "remove", "clear", "sort", "reverse"),
+):
+    setattr(Context, _name, _after_rendering(getattr(list, _name)))

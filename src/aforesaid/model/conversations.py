@@ -6,14 +6,16 @@ derive the next record from a change.
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
-from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict, force_setattr, replace
+from msgspec import UNSET, Struct, UnsetType, convert
+from msgspec.structs import asdict, force_setattr
 
 from aforesaid.errors import InvalidInput, RevisionConflict, shown
 from aforesaid.model.clock import from_micros, parse_moment, to_micros
 from aforesaid.model.ids import parse_uuid
+from aforesaid.model.mappings import FrozenDict
 from aforesaid.model.messages import Message, Role, parse_tags, parse_text
 
 Channel = Literal["voice", "text", "email", "phone"]
@@ -34,8 +36,10 @@ VALUE_SETS: dict[str, tuple[str, ...]] = {
 CLOCK_SKEW = timedelta(minutes=1)
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
-    """A conversation's record. `messages` contains the requested ones; `message_count` counts all."""
+class Conversation(FrozenDict):
+    """A conversation's record, a read-only dict. `messages` contains the requested ones; `message_count`
+    counts all.
+    """
 
     id: str
     name: str | None = None
@@ -60,25 +64,25 @@ class Conversation(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     messages: tuple[Message, ...] = ()
 
-    def __post_init__(self) -> None:
-        force_setattr(self, "id", parse_uuid(self.id, field="id"))
-        _check_metadata(self)
-
-    def __getitem__(self, field: str) -> Any:
-        """Return a field by name, for code written for dicts: `conversation["id"]`."""
-        if field not in self.__struct_fields__:
-            raise KeyError(field)
-        return getattr(self, field)
+    @staticmethod
+    def _check(fields: dict[str, Any]) -> None:
+        fields["id"] = parse_uuid(fields["id"], field="id")
+        _check_metadata(fields, most_unread=_LARGEST_COUNT)
 
     @property
     def last_activity(self) -> datetime:
         """The time of the last message, or of creation; listings sort by it."""
         return self.last_message_at or self.created_at
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the documented record as plain JSON values."""
-        document = {key: _jsonable(value) for key, value in asdict(self).items() if key != "messages"}
-        return document | {"messages": [message.to_dict() for message in self.messages]}
+
+_Fields = Conversation.struct()
+
+
+def decode_record(kind: type, value: Any) -> Conversation:
+    """Return a record from JSON; the `dec_hook` of decoders whose types contain records."""
+    if kind is not Conversation:
+        raise NotImplementedError(kind)
+    return Conversation(**asdict(convert(value, _Fields)))
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -99,7 +103,10 @@ class Changes(Struct, frozen=True, kw_only=True):
     """Another encrypted form of the name, for a layer that seals it. A name never changes."""
 
     def __post_init__(self) -> None:
-        _check_metadata(self)
+        fields = asdict(self)
+        _check_metadata(fields, most_unread=MOST_UNREAD)
+        force_setattr(self, "tags", fields["tags"])
+        force_setattr(self, "client_id", fields["client_id"])
 
     @classmethod
     def of(cls, clear: Collection[str] = (), **fields: Any) -> "Changes":
@@ -154,7 +161,7 @@ def applied(record: Conversation, changes: Changes, *, now: datetime) -> Convers
     fields = changes.given()
     if "ttl" in fields:
         fields["expires_at"] = expiry(fields["ttl"], now=now)
-    return replace(record, **fields, updated_at=now, revision=record.revision + 1)
+    return record.with_(**fields, updated_at=now, revision=record.revision + 1)
 
 
 def expiry(ttl: timedelta | None, *, now: datetime) -> datetime | None:
@@ -179,8 +186,7 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
         at = to_micros(_moment(message))
         if last_at is None or at >= last_at:
             last_at, last_from = at, message.role
-    return replace(
-        record,
+    return record.with_(
         last_message_at=None if last_at is None else from_micros(last_at),
         last_message_from=last_from,
         unread_count=record.unread_count + len(messages),
@@ -193,12 +199,12 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
 
 def touched(record: Conversation, *, now: datetime) -> Conversation:
     """Return the record after a message was replaced. That is no activity, so the lifetime stays."""
-    return replace(record, updated_at=now, revision=record.revision + 1)
+    return record.with_(updated_at=now, revision=record.revision + 1)
 
 
 def emptied(record: Conversation) -> Conversation:
     """Return the record without messages, the start of a rewrite."""
-    return replace(record, last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
+    return record.with_(last_message_at=None, last_message_from=None, unread_count=0, message_count=0)
 
 
 def check_revision(conversation_id: str, actual: int, expected: int | None) -> None:
@@ -223,72 +229,45 @@ def _moment(message: Message) -> datetime:
     return message.timestamp
 
 
-def _jsonable(value: Any) -> Any:
-    match value:
-        case datetime():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case tuple():
-            return list(value)
-        case _:
-            return value
-
-
-def _check_metadata(record: "Conversation | Changes") -> None:
+def _check_metadata(fields: dict[str, Any], *, most_unread: int) -> None:
     """Raise `InvalidInput` for values that stores cannot keep. Every read calls this, so it is fast."""
-    if (
-        record.channel not in _CHANNELS
-        or record.status not in _STATUSES
-        or record.priority not in _PRIORITIES
-    ):
-        _refuse_value(record)
-    texts = (
-        record.client_id,
-        record.client_name,
-        record.subject,
-        record.assigned_to,
-        record.notes,
-        record.name,
-    )
+    channel, status, priority, tags, unread_count, ttl, *texts = _CHECKED(fields)
+    if channel not in _CHANNELS or status not in _STATUSES or priority not in _PRIORITIES:
+        _refuse_value(fields)
     if texts != _NO_TEXTS:
-        _check_texts(record)
-    if record.tags is not UNSET and record.tags != ():
-        force_setattr(record, "tags", parse_tags(record.tags))
-    if record.unread_count is not UNSET and record.unread_count != 0:
-        most = MOST_UNREAD if isinstance(record, Changes) else _LARGEST_COUNT
-        check_count(record.unread_count, field="unread_count", least=0, most=most)
-    if record.ttl is not None and record.ttl is not UNSET:
-        _check_ttl(record.ttl)
+        _check_texts(fields)
+    if tags is not UNSET and tags != ():
+        fields["tags"] = parse_tags(tags)
+    if unread_count is not UNSET and unread_count != 0:
+        check_count(unread_count, field="unread_count", least=0, most=most_unread)
+    if ttl is not None and ttl is not UNSET:
+        check_span(ttl, field="ttl")
 
 
-def _check_texts(record: "Conversation | Changes") -> None:
+def _check_texts(fields: dict[str, Any]) -> None:
     # The length of a name is checked where a caller gives it; a sealed name is longer.
     for field in ("client_name", "subject", "assigned_to", "notes", "name"):
-        value = getattr(record, field)
+        value = fields[field]
         if value is not None and value is not UNSET:
             parse_text(value, field=field)
-    if record.client_id is not None and record.client_id is not UNSET:
-        force_setattr(record, "client_id", parse_uuid(record.client_id, field="client_id"))
+    if fields["client_id"] is not None and fields["client_id"] is not UNSET:
+        fields["client_id"] = parse_uuid(fields["client_id"], field="client_id")
 
 
-_NO_TEXTS = (None,) * 6
+_TEXTS = ("client_id", "client_name", "subject", "assigned_to", "notes", "name")
+_CHECKED = itemgetter("channel", "status", "priority", "tags", "unread_count", "ttl", *_TEXTS)
+_NO_TEXTS = [None] * len(_TEXTS)
 _CHANNELS, _STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
 
 
-def _refuse_value(record: "Conversation | Changes") -> None:
+def _refuse_value(fields: dict[str, Any]) -> None:
     for field, allowed in VALUE_SETS.items():
-        value = getattr(record, field)
-        if value not in allowed and value is not UNSET:
-            raise InvalidInput.not_in(field, value, allowed)
+        if fields[field] not in allowed and fields[field] is not UNSET:
+            raise InvalidInput.not_in(field, fields[field], allowed)
 
 
 # A thousand years, which every store can add to a time.
 LONGEST_TTL = timedelta(days=365_000)
-
-
-def _check_ttl(ttl: timedelta) -> None:
-    check_span(ttl, field="ttl")
 
 
 def check_span(span: timedelta | None, *, field: str) -> timedelta | None:

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, force_setattr, replace
 from aforesaid.errors import InvalidInput, InvalidMessage, shown
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.ids import parse_name, storable_text
+from aforesaid.model.mappings import ReadableAsDict
 
 Role = Literal["user", "assistant", "system", "tool"]
 ContentType = Literal["text", "audio"]
@@ -79,8 +80,8 @@ class Speech(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return cls(**document)
 
 
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message: immutable, equal by content, independent of its storage.
+class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message: immutable, equal by content, independent of its storage, readable as a dict.
 
     - `content` is any JSON value. It is unset only where a dialect has messages without content, such as an
       OpenAI message of tool calls alone.
@@ -127,7 +128,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
-            return NotImplemented
+            return ReadableAsDict.__eq__(self, other)
         return self._compared() == other._compared()
 
     __hash__ = None  # type: ignore[assignment]  # content may be a list or a dict

@@ -20,6 +20,9 @@ ConversationId = Annotated[
     str, Meta(description="The UUID of a conversation, or its name: any text of up to 1,024 characters.")
 ]
 Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601 with time zone.")]
+LocalMoment = Annotated[
+    datetime, Meta(description="ISO 8601. Without a time zone, in that of `timezone`, or of the server.")
+]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A duration in seconds.")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -158,6 +161,22 @@ class AppendedBody(ResponseModel, frozen=True, kw_only=True):
     degraded: Degraded = False
 
 
+class ExcerptBody(ResponseModel, frozen=True, kw_only=True):
+    """A matching quotation. `marked` is `text` with each match between double asterisks."""
+
+    speaker: str
+    said_at: datetime
+    text: str
+    marked: str
+
+
+class FoundConversation(ConversationBody, frozen=True, kw_only=True):
+    """The record of a conversation that matches, with its latest messages."""
+
+    score: float
+    excerpts: list[ExcerptBody]
+
+
 class ConversationsPage(ResponseModel, frozen=True, kw_only=True):
     """One page of a listing, with the cursor of the next page."""
 
@@ -284,8 +303,8 @@ class ConversationsQuery(RequestModel, frozen=True, kw_only=True):
     client_id: Uuid | None = None
     status: Status | None = None
     tags: list[str] = []
-    date_from: Moment | None = None
-    date_to: Moment | None = None
+    date_from: LocalMoment | None = None
+    date_to: LocalMoment | None = None
     limit: Limit | None = None
     timezone: str | None = None
 

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import asdict
 
 from aforesaid.contracts import Appended, Entry
 from aforesaid.errors import InvalidInput, Malformed, shown
@@ -68,20 +67,25 @@ def message_document(message: Message) -> Document:
 def conversation_document(record: Conversation) -> Document:
     """Return the record as a document."""
     # Every turn renders one. The JSON encoder formats datetimes faster than `isoformat`.
-    document = asdict(record)
+    document = record.typed()
     document["ttl"] = _in_seconds(record.ttl)
     document["messages"] = [message.to_dict() for message in record.messages]
     return document
 
 
 def conversation_of(document: Mapping[str, Any]) -> Conversation:
+    return Conversation(**conversation_fields(document))
+
+
+def conversation_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the typed fields of a record in a document, and its other fields unchanged."""
     fields = dict(document)
     for name in ("created_at", "updated_at", "last_message_at", "expires_at"):
         fields[name] = _datetime(fields.get(name))
     fields["ttl"] = seconds(fields.get("ttl"), field="ttl")
     fields["tags"] = tuple(fields.get("tags", ()))
     fields["messages"] = tuple(Message.from_dict(message) for message in fields.get("messages", ()))
-    return Conversation(**fields)
+    return fields
 
 
 def page_document(page: Page) -> Document:

@@ -194,7 +194,7 @@ class Lifetimes:
         record = await self.store.get(conversation_id)
         if record is None:
             raise ConversationNotFound(conversation_id)
-        ttl = self.applied(replace(record, **labels), rules).ttl
+        ttl = self.applied(record.with_(**labels), rules).ttl
         return changes if ttl == record.ttl else replace(changes, ttl=ttl)
 
     async def remember(self, conversation_id: str, ttl: Lifetime) -> None:

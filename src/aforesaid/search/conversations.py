@@ -17,13 +17,15 @@ from aforesaid.contracts import Entry, Matches, Position
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import to_micros
-from aforesaid.model.conversations import Conversation, Query, Status
+from aforesaid.model.conversations import Conversation, Query
+from aforesaid.model.mappings import ReadableAsDict
 from aforesaid.search.analysis import indexed_terms, searchable_text, terms_of
 from aforesaid.search.memory_index import all_entries
 from aforesaid.search.passages import excerpt, mark_matches, speaker_of
-from aforesaid.search.queries import analyze_question, local_zone
+from aforesaid.search.queries import analyze_question
 from aforesaid.search.ranking import AnalyzedQuestion, Ranked, rarity
 from aforesaid.search.searcher import BY_WORDS_FILTERED, Searcher
+from aforesaid.windows import with_latest
 
 # Messages quoted per conversation.
 EXCERPTS = 2
@@ -33,10 +35,12 @@ EXCERPT = 200
 BY_LABEL = 1.0
 # Terms that represent a conversation in a search for similar ones.
 CHARACTERISTIC = 24
+# Concurrent reads of one search: fewer than a pool has connections.
+_READS = 8
 _WORDS_WEIGHT, _MEANING_WEIGHT = 0.6, 0.4
 
 
-class Excerpt(Struct, frozen=True, kw_only=True):
+class Excerpt(ReadableAsDict, Struct, frozen=True, kw_only=True):
     """A matching quotation from a conversation."""
 
     speaker: str
@@ -46,31 +50,21 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     marked: str
     """The same text with each match between double asterisks."""
 
+    def __eq__(self, other: object) -> bool:
+        return ReadableAsDict.__eq__(self, other)
 
-class FoundConversation(Struct, frozen=True, kw_only=True):
-    """A conversation that matches."""
-
-    id: str
-    subject: str | None
-    client_name: str | None
-    status: Status
-    created_at: datetime
-    metadata: dict[str, Any]
-    """The remaining fields of the record."""
-    score: float = 0.0
-    excerpts: tuple[Excerpt, ...] = ()
-
-    def __getitem__(self, field: str) -> Any:
-        """Return a field by name, for code written against a dict."""
-        if field not in self.__struct_fields__:
-            raise KeyError(field)
-        return getattr(self, field)
+    __hash__ = ReadableAsDict.__hash__
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain JSON values."""
-        document = asdict(self) | {"created_at": self.created_at.isoformat()}
-        document["excerpts"] = [asdict(one) | {"said_at": one.said_at.isoformat()} for one in self.excerpts]
-        return document
+        """Return the quotation as plain JSON values."""
+        return asdict(self) | {"said_at": self.said_at.isoformat()}
+
+
+class FoundConversation(Conversation):
+    """The record of a conversation that matches, with its latest messages."""
+
+    score: float = 0.0
+    excerpts: tuple[Excerpt, ...] = ()
 
 
 class _ContentScore(Struct):
@@ -81,13 +75,23 @@ class _ContentScore(Struct):
 
 
 async def search_conversations(
-    searcher: Searcher, question: str, query: Query, *, zone: tzinfo | None = None
+    searcher: Searcher, question: str, query: Query, *, latest: int, zone: tzinfo
 ) -> list[FoundConversation]:
-    """Return the conversations that pass the filters and match the question, best first, then latest."""
+    """Return the conversations that pass the filters and match the question, best first, then latest.
+
+    Each has its `latest` messages; 0 means all.
+    """
     records = [record async for record in known_records(searcher.store, query)]
-    if not question:
-        return [to_result(record) for record in records[: query.limit]]
-    zone = local_zone(zone)
+    if question:
+        found = await _matching(searcher, question, query, records, zone)
+    else:
+        found = [to_result(record) for record in records[: query.limit]]
+    return await _with_latest(searcher, found, latest)
+
+
+async def _matching(
+    searcher: Searcher, question: str, query: Query, records: Sequence[Conversation], zone: tzinfo
+) -> list[FoundConversation]:
     analyzed = analyze_question(question, now=searcher.store.now(), zone=zone)
     contents, complete = await _contents(searcher, question, analyzed)
     best = _ranked(records, question, analyzed, contents)
@@ -100,6 +104,22 @@ async def search_conversations(
         *(_excerpts(searcher, contents.get(record.id), analyzed.terms, zone) for _, record in best)
     )
     return [to_result(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
+
+
+async def _with_latest(
+    searcher: Searcher, found: Sequence[FoundConversation], latest: int
+) -> list[FoundConversation]:
+    """Return the results with their latest messages."""
+    turns = asyncio.Semaphore(_READS)
+
+    async def read(one: FoundConversation) -> FoundConversation:
+        async with turns:
+            try:
+                return await with_latest(searcher.store, one, latest)
+            except ConversationNotFound:  # removed since it was found
+                return one
+
+    return list(await asyncio.gather(*map(read, found)))
 
 
 def _ranked(
@@ -164,21 +184,7 @@ def to_result(
     record: Conversation, score: float = 0.0, excerpts: Iterable[Excerpt] = ()
 ) -> FoundConversation:
     """Convert a record to a search result."""
-    document = record.to_dict()
-    metadata = {key: value for key, value in document.items() if key not in _OWN_FIELDS}
-    return FoundConversation(
-        id=record.id,
-        subject=record.subject,
-        client_name=record.client_name,
-        status=record.status,
-        created_at=record.created_at,
-        metadata=metadata,
-        score=score,
-        excerpts=tuple(excerpts),
-    )
-
-
-_OWN_FIELDS = frozenset(("id", "subject", "client_name", "status", "created_at", "messages"))
+    return FoundConversation(**record.typed(), score=score, excerpts=tuple(excerpts))
 
 
 async def _excerpts(
@@ -215,9 +221,12 @@ def _excerpt(entry: Entry, terms: Sequence[str], zone: tzinfo) -> Excerpt:
 
 
 async def similar_conversations(
-    searcher: Searcher, conversation_id: str, *, limit: int
+    searcher: Searcher, conversation_id: str, *, limit: int, latest: int
 ) -> list[FoundConversation]:
-    """Return other conversations on the same topics, most similar first. May raise `ConversationNotFound`."""
+    """Return other conversations on the same topics, most similar first, each with its `latest` messages.
+
+    Raise `ConversationNotFound` for an unknown conversation.
+    """
     record = await searcher.store.get(conversation_id)
     if record is None:
         raise ConversationNotFound(conversation_id)
@@ -231,7 +240,8 @@ async def similar_conversations(
     }
     best = sorted(scores.items(), key=lambda one: (-round(one[1], 9), one[0]))[:limit]
     records = [(await searcher.store.get(other), score) for other, score in best]
-    return [to_result(other, score) for other, score in records if other is not None]
+    found = [to_result(other, score) for other, score in records if other is not None]
+    return await _with_latest(searcher, found, latest)
 
 
 async def _similarity_by_words(searcher: Searcher, record: Conversation) -> dict[str, float]:

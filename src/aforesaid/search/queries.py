@@ -1,5 +1,6 @@
 """The question and the filters of a search, validated once."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
@@ -9,8 +10,8 @@ from msgspec.structs import replace
 from aforesaid.contracts import Position
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment, to_micros
-from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, check_count
-from aforesaid.model.messages import ROLES, Message, Role, parse_text
+from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, Status, check_count
+from aforesaid.model.messages import ROLES, Message, Role, parse_tags, parse_text
 from aforesaid.search.analysis import speaker_term, terms_of
 from aforesaid.search.dates import Period, find_periods
 from aforesaid.search.ranking import AnalyzedQuestion
@@ -111,6 +112,27 @@ def parse_query(
         max_tokens=None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
         explain=explain,
         timezone=timezone,
+    )
+
+
+def parse_conversation_filters(
+    *,
+    client_id: str | None,
+    status: Status | None,
+    tags: Sequence[str] | None,
+    date_from: datetime | str | None,
+    date_to: datetime | str | None,
+    limit: int,
+    zone: tzinfo,
+) -> Query:
+    """Return the filters of a search for conversations. A date without a zone is in `zone`."""
+    return Query(
+        client_id=client_id,
+        status=status,
+        tags=parse_tags(tags or ()),
+        date_from=None if date_from is None else parse_moment(date_from, field="date_from", zone=zone),
+        date_to=None if date_to is None else parse_moment(date_to, field="date_to", zone=zone),
+        limit=limit,
     )
 
 

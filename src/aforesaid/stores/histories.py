@@ -12,7 +12,6 @@ from typing import Any, NoReturn, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from msgspec import MsgspecError, json
-from msgspec.structs import replace
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import PerLoop
@@ -122,7 +121,7 @@ class HistoriesStore(DocumentChecks):
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
     ) -> Conversation:
         name = parse_name(session_id, field="session_id")
-        named = replace(fresh, id=id_of(name))
+        named = fresh.with_(id=id_of(name))
 
         def work(data: OwnerData) -> Conversation:
             found = data.active_session(name, now=self.now(), active_since=active_since)
@@ -276,7 +275,7 @@ class HistoriesStore(DocumentChecks):
         data.append(one, messages, now=self.now())
         log = data.logs[one]
         if before is not None:  # a caller that read the earlier history must not write
-            log.record = replace(log.record, revision=max(log.record.revision, before.record.revision + 1))
+            log.record = log.record.with_(revision=max(log.record.revision, before.record.revision + 1))
         return log
 
     async def _change(self, name: str, work: Callable[[OwnerData], T]) -> T:

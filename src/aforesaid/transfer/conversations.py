@@ -200,7 +200,7 @@ class _Difference(NamedTuple):
 
 def _without_derived(record: Conversation) -> Conversation:
     """Return the record without the fields that a store derives from its messages."""
-    return replace(record, message_count=0, last_message_at=None, last_message_from=None)
+    return record.with_(message_count=0, last_message_at=None, last_message_from=None)
 
 
 async def _compare(

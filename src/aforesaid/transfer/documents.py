@@ -6,7 +6,6 @@ from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
 import msgspec
-from msgspec.structs import asdict
 
 from aforesaid.contracts import ConversationStore, Document, Entry, Place
 from aforesaid.contracts.listing import document_pages
@@ -57,7 +56,7 @@ def fingerprint(entry: Entry) -> bytes:
 
 
 def _canonical_record(record: Conversation) -> bytes:
-    fields = {name: value for name, value in asdict(record).items() if name != "messages"}
+    fields = {name: value for name, value in record.typed().items() if name != "messages"}
     instants = {name: to_micros(fields[name]) for name in _MOMENTS if fields[name] is not None}
     return _encoder.encode(fields | instants) + b"\n"
 

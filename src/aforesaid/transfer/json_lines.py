@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from aforesaid.contracts import JOURNAL, Document, Entry, check_restorable, check_restorable_documents
 from aforesaid.errors import InvalidId, InvalidInput, StoreForeign, shown
-from aforesaid.model.conversations import Conversation
+from aforesaid.model.conversations import Conversation, decode_record
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import WIRE_VERSION, encode_message
@@ -101,7 +101,7 @@ def header_line(exported_at: datetime) -> bytes:
 
 
 def conversation_line(owner: str, record: Conversation, sessions: Sequence[str]) -> bytes:
-    fields = {name: value for name, value in asdict(record).items() if name != "messages"}
+    fields = {name: value for name, value in record.typed().items() if name != "messages"}
     return _encoder.encode({"owner": owner, "conversation": fields, "sessions": sessions}) + b"\n"
 
 
@@ -233,7 +233,7 @@ def _entry_from(conversation: Conversation, fields: _EntryFields) -> Entry:
 
 def _decode(line: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(line, type=kind)
+        return msgspec.json.decode(line, type=kind, dec_hook=decode_record)
     except (msgspec.MsgspecError, RecursionError):
         return _decode_with_escapes(line, kind)
 
@@ -241,7 +241,9 @@ def _decode(line: bytes, kind: type[T]) -> T:
 def _decode_with_escapes(line: bytes, kind: type[T]) -> T:
     # Only the standard parser accepts lone surrogates.
     try:
-        return msgspec.convert(json.loads(line, parse_constant=_refuse_constant), kind)
+        return msgspec.convert(
+            json.loads(line, parse_constant=_refuse_constant), kind, dec_hook=decode_record
+        )
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise Damaged(f"cannot be read ({error}): {shown(line)}") from error
 

@@ -21,9 +21,12 @@ from aforesaid.windows.reader import (
     ReadSizes,
     TokenEstimates,
     initial_read_sizes,
+    messages_of,
     pending_window,
     read_ends,
     read_window,
+    readable,
+    with_latest,
 )
 from aforesaid.windows.report import stats_of
 from aforesaid.windows.request import (
@@ -59,9 +62,12 @@ __all__ = [
     "WindowPolicy",
     "build_window",
     "initial_read_sizes",
+    "messages_of",
     "pending_window",
     "read_ends",
     "read_window",
+    "readable",
     "stats_of",
+    "with_latest",
     "write_request",
 ]

@@ -9,21 +9,26 @@ System messages are found at the start of the conversation (the first `build.HEA
 policy's `look_back` before the cut. Important messages are found within the `look_back` before the cut.
 """
 
+import logging
 from asyncio import gather
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded
-from aforesaid.contracts import ConversationStore, Entry
+from aforesaid.contracts import ConversationStore, Entry, unreadable_reason
+from aforesaid.dialects import resolve
 from aforesaid.errors import StoreUnavailable
 from aforesaid.model.clock import to_micros
 from aforesaid.model.contexts import Context
-from aforesaid.model.conversations import stamp_for
-from aforesaid.model.messages import Message
+from aforesaid.model.conversations import Conversation, stamp_for
+from aforesaid.model.messages import Message, plain_text
 from aforesaid.windows.build import HEAD, build_window, draft_window, finish_window, leading_system
 from aforesaid.windows.policies import Cost, WindowPolicy
+
+log = logging.getLogger("aforesaid.manager")
+C = TypeVar("C", bound=Conversation)
 
 
 class LogEnds(NamedTuple):
@@ -254,3 +259,35 @@ def _monotonic(times: Iterable[datetime], last: datetime | None) -> Iterator[dat
     for time in times:
         last = time if last is None else max(time, last, key=to_micros)
         yield last
+
+
+# Records with messages
+
+
+async def with_latest(store: ConversationStore, record: C, limit: int) -> C:
+    """Return the record with its latest messages; a limit of 0 means all. Raise `ConversationNotFound`."""
+    if not record.message_count:
+        return record
+    entries = await store.recent(record.id, limit=limit or record.message_count)
+    return record.with_(messages=messages_of(entries))
+
+
+def messages_of(entries: Sequence[Entry]) -> tuple[Message, ...]:
+    """Return the messages of the entries, with text in place of images."""
+    return tuple(
+        message if plain_text(message) is not None else resolve(message, {}) for message in readable(entries)
+    )
+
+
+def readable(entries: Sequence[Entry]) -> list[Message]:
+    """Return the messages of the entries; log and skip those that cannot be read."""
+    messages: list[Message] = []
+    for entry in entries:
+        if unreadable_reason(entry) is None:
+            messages.append(entry.message)
+        else:
+            where = entry.conversation_id, entry.sequence
+            log.warning(
+                "conversation %s: message %d cannot be read; `aforesaid show` prints the reason", *where
+            )
+    return messages

@@ -409,7 +409,7 @@ async def _take(
         await store.delete(there)
         await store.restore(record, entries)
     elif step == "expire":
-        await store.restore(replace(record, expires_at=store.now() - timedelta(1)), [])
+        await store.restore(record.with_(expires_at=store.now() - timedelta(1)), [])
     elif step == "sql":
         said = json.dumps([{"role": "user", "content": content} for content in contents])
         async with backend.connection() as connection, connection.transaction():

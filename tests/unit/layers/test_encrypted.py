@@ -161,7 +161,7 @@ async def test_the_files_hold_no_plain_text(
         await kept.update(record.id, Changes(subject="secret-subject 2"))
         assert (
             await kept.get(record.id)
-            == replace(record, **{n: getattr(await kept.get(record.id), n) for n in ("subject",)})
+            == record.with_(**{n: getattr(await kept.get(record.id), n) for n in ("subject",)})
             or records is not None
         )
         found = {secret for secret in SECRETS for file in tmp_path.iterdir() if secret in file.read_bytes()}

@@ -8,7 +8,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, SnapshotReader, capability, parse_listing
 from aforesaid.errors import MessageConflict, StoreDamaged
@@ -436,9 +435,9 @@ async def test_the_head_of_another_conversation_is_refused(world: World) -> None
 async def test_sealed_tags_and_fields_of_one_record_are_refused_in_another(world: World) -> None:
     store = sealed_backend(world.backend.inner, records=True).of(world.owner)
     one = await store.create(
-        replace(started(new_id(), now=store.now()), tags=("private", "blue"), subject="mine", notes="n")
+        started(new_id(), now=store.now()).with_(tags=("private", "blue"), subject="mine", notes="n")
     )
-    two = await store.create(replace(started(new_id(), now=store.now()), tags=("public",), subject="other"))
+    two = await store.create(started(new_id(), now=store.now()).with_(tags=("public",), subject="other"))
     inner = world.backend.inner.of(world.owner)
     mine, other = await inner.get(one.id), await inner.get(two.id)
     assert mine is not None

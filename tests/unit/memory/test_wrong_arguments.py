@@ -27,6 +27,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.options import Retention
 from aforesaid.memory.sessions import SessionManager, SessionPolicy
 from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.mappings import FrozenDict
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.remote import Client, RemoteManager, RemoteMemory, RetryPolicy, SyncManager
@@ -219,7 +220,11 @@ def unchecked(kind: type) -> list[str]:
 
 FACES = (
     *(kind for name, kind in RECEIVERS.items() if name != "turn"),  # a message checks itself
-    *(kind for kind in CONSTRUCTORS.values() if isinstance(kind, type) and not issubclass(kind, Struct)),
+    *(
+        kind
+        for kind in CONSTRUCTORS.values()
+        if isinstance(kind, type) and not issubclass(kind, Struct | FrozenDict)
+    ),
     *(Client, RemoteAssociation, RemoteContacts, RemoteManager, RemoteMemory),
     *(SyncAssociation, SyncContacts, SyncManager),
 )

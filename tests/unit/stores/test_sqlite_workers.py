@@ -272,7 +272,7 @@ class TestWhatIsRemembered:
         stored = await here.append(conversation_id, said("one"))
         longer = [*(await here.page(conversation_id, limit=9)), *_following(stored.new[0], "two", "three")]
         await there.delete(conversation_id)
-        await there.restore(replace(stored.conversation, message_count=3), longer)
+        await there.restore(stored.conversation.with_(message_count=3), longer)
         clock.advance(timedelta(seconds=1))
         stored = await here.append(conversation_id, said("four"))
         assert (stored.conversation.message_count, stored.new[0].sequence) == (4, 4)
@@ -315,7 +315,7 @@ class TestWhatIsRemembered:
         here, there = backend.of("erin"), other.of("erin")
         conversation_id = await conversation(here)
         record = (await here.append(conversation_id, said("one"))).conversation
-        await there.restore(replace(record, unread_count=0, subject="sealed anew"), [])
+        await there.restore(record.with_(unread_count=0, subject="sealed anew"), [])
         stored = (await here.append(conversation_id, said("two"))).conversation
         assert (stored.subject, stored.unread_count) == ("sealed anew", 1)
         assert await there.get(conversation_id) == stored

@@ -188,7 +188,7 @@ TEXTS = ("subject", "client_name", "notes", "name")
 def seal_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
     """Return the record as it is stored."""
     given = {field: getattr(record, field) for field in (*TEXTS, "tags")}
-    return replace(record, **_sealed(given, keys, owner, record.id))
+    return record.with_(**_sealed(given, keys, owner, record.id))
 
 
 def seal_changes(changes: Changes, keys: DataKeys, owner: str, conversation_id: str) -> Changes:
@@ -220,7 +220,7 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
         tags = open_tags(record.tags, keys, LogId(owner, record.id))
     except InvalidSeal as error:
         raise _damaged(record, error) from error
-    return replace(record, **texts, tags=tags)
+    return record.with_(**texts, tags=tags)
 
 
 def is_sealed_by(record: Conversation, key_id: str) -> bool:

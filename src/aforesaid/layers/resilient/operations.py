@@ -29,7 +29,7 @@ from aforesaid.errors import (
 )
 from aforesaid.layers.resilient.last_known_state import View
 from aforesaid.layers.resilient.spool import Ref
-from aforesaid.model.conversations import Changes, Conversation
+from aforesaid.model.conversations import Changes, Conversation, decode_record
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message
 from aforesaid.stores.encoded_logs import EncodedMessage
@@ -130,7 +130,7 @@ class OperationHeader(Struct, frozen=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Operation)
+_decoder = msgspec.json.Decoder(Operation, dec_hook=decode_record)
 _about_decoder = msgspec.json.Decoder(OperationHeader)
 
 

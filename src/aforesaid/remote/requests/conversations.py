@@ -211,7 +211,21 @@ class ConversationCalls(Calls):
             tags=parse_tags(tags),
             timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
         )
-        stored = self.append(conversation_id, [message], expected_revision=expected_revision)
+        turn = self._turn([message])
+        if not turn:  # redacted completely
+            return self.get_conversation(conversation_id).map(
+                lambda record: _unchanged(record, expected_revision).conversation
+            )
+        stored: Call[Appended] = self._call(
+            "POST",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            read=appended_of,
+            body=turn[0],
+            retry_headers=idempotency_header(),  # its id makes the first attempt idempotent
+            headers=at_revision(expected_revision).get("headers"),
+        )
         return stored.map(_record_of)
 
     def append(
@@ -426,7 +440,7 @@ class ConversationCalls(Calls):
         context = pending_window(
             conversation_id, policy, cost=_estimated_tokens, pending=pending, now=datetime.now(UTC)
         )
-        return replace(context, report=_with_reason(context.report, str(error)))
+        return context.with_report(_with_reason(context.report, str(error)))
 
     def load_request(
         self,

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
-from aforesaid.model.clock import parse_moment
-from aforesaid.model.conversations import Channel, Query, Status
-from aforesaid.model.messages import Role, parse_tags
+from aforesaid._internal.arguments import zone_named
+from aforesaid.model.conversations import Channel, Status
+from aforesaid.model.messages import Role
+from aforesaid.protocol.documents import conversation_fields
 from aforesaid.remote.calls import Call
 from aforesaid.remote.requests.base import Calls, conversation
 
@@ -102,22 +103,26 @@ class SearchCalls(Calls):
         query: str | None = None,
         client_id: str | None = None,
         status: Status | None = None,
-        tags: Sequence[str] | None = None,
         date_from: datetime | str | None = None,
         date_to: datetime | str | None = None,
         limit: int | None = None,
         *,
+        tags: Sequence[str] | None = None,
         timezone: tzinfo | None = None,
     ) -> "Call[list[FoundConversation]]":
-        from aforesaid.search.queries import local_zone, parse_question
+        from aforesaid.search.queries import local_zone, parse_conversation_filters, parse_question
 
-        filters = Query(
+        if timezone is None and self.config.timezone:
+            timezone = zone_named(self.config.timezone)
+        zone = local_zone(timezone)
+        filters = parse_conversation_filters(
             client_id=client_id,
             status=status,
-            tags=parse_tags(tags or ()),
-            date_from=None if date_from is None else parse_moment(date_from, field="date_from"),
-            date_to=None if date_to is None else parse_moment(date_to, field="date_to"),
+            tags=tags,
+            date_from=date_from,
+            date_to=date_to,
             limit=self.config.search_limit if limit is None else limit,
+            zone=zone,
         )
         body = {
             "query": parse_question(query),
@@ -127,7 +132,7 @@ class SearchCalls(Calls):
             "date_from": filters.date_from,
             "date_to": filters.date_to,
             "limit": filters.limit,
-            "timezone": zone_name(local_zone(timezone)),
+            "timezone": zone_name(zone),
         }
         return self._call("POST", "search", "conversations", body=body, read=_found)
 
@@ -163,6 +168,11 @@ def _findings(document: Any, zone: tzinfo) -> "Findings":
 
 
 def _found(document: Any) -> "list[FoundConversation]":
-    from aforesaid.search.conversations import FoundConversation
+    from aforesaid.search.conversations import Excerpt, FoundConversation
 
-    return msgspec.convert(document["conversations"], list[FoundConversation])
+    return [
+        FoundConversation(
+            **conversation_fields(each) | {"excerpts": msgspec.convert(each["excerpts"], tuple[Excerpt, ...])}
+        )
+        for each in document["conversations"]
+    ]

@@ -12,6 +12,7 @@ from aforesaid.contracts import Appended, ConversationStore, Position
 from aforesaid.dialects import read
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import DocumentConflict, InvalidInput, KeyReused, shown
+from aforesaid.memory.records import record_after
 from aforesaid.model.messages import Message
 from aforesaid.protocol import (
     appended_document,
@@ -274,8 +275,13 @@ def _position(cursor: str) -> Position | None:
     idempotent=True,
 )
 async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
-    """Store one message. A repeat with the same id or `Idempotency-Key` is stored once."""
-    return await _append(call, [parse_message(call.raw)], None)
+    """Store one message. A repeat with the same id or `Idempotency-Key` is stored once.
+
+    The record has its latest messages.
+    """
+    stored = await _append(call, [parse_message(call.raw)], None)
+    record = await record_after(call.manager.store, stored, call.manager.config.context_window_size)
+    return _reply(Appended(conversation=record, new=stored.new, known=stored.known))
 
 
 @routes.post(
@@ -294,7 +300,7 @@ async def add_turn(call: Call[TurnBody, NoQuery]) -> Reply:
     `expected_revision`, the revision must be unchanged.
     """
     messages, expected = parse_turn(call.raw)
-    return await _append(call, messages, expected)
+    return _reply(await _append(call, messages, expected))
 
 
 @routes.post("/sessions/turns", response=AppendedBody, status=201, raw=True, idempotent=True, errors=(404,))
@@ -309,11 +315,10 @@ async def add_session_turn(call: Call[SessionTurnBody, NoQuery]) -> Reply:
             body.session_id, given, channel=body.channel, tags=tuple(body.tags)
         )
 
-    stored = await append_once(call, messages, append)
-    return revision_response(appended_document(stored), stored.conversation.revision, status=201)
+    return _reply(await append_once(call, messages, append))
 
 
-async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Reply:
+async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expected: int | None) -> Appended:
     revision, conversation_id = call.expected_revision, call.conversation_id
     append: Append = partial(
         call.manager.append,
@@ -321,9 +326,11 @@ async def _append(call: Call[Any, NoQuery], messages: Sequence[Message], expecte
         expected_revision=expected if revision is None else revision,
     )
     if has_idempotency_key(call):
-        stored = await append_once(call, messages, append, conversation_id=conversation_id)
-    else:
-        stored = await append(messages)
+        return await append_once(call, messages, append, conversation_id=conversation_id)
+    return await append(messages)
+
+
+def _reply(stored: Appended) -> Reply:
     return revision_response(appended_document(stored), stored.conversation.revision, status=201)
 
 

@@ -10,8 +10,14 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from aforesaid.errors import InvalidInput, shown
-from aforesaid.protocol.bodies import ConversationsQuery, HistoryQuery, Limit, ResponseModel
-from aforesaid.search.conversations import FoundConversation
+from aforesaid.protocol.bodies import (
+    ConversationsQuery,
+    FoundConversation,
+    HistoryQuery,
+    Limit,
+    ResponseModel,
+)
+from aforesaid.protocol.documents import conversation_document
 from aforesaid.search.searcher import Findings
 from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import json_response
@@ -70,14 +76,14 @@ async def _conversations(call: Call[Any, Any], query: ConversationsQuery) -> Rep
     fields = asdict(query)
     zone = await parse_zone(fields.pop("timezone"))
     found = await call.manager.search_conversations(**fields, timezone=zone)
-    return json_response({"conversations": found})
+    return json_response({"conversations": [conversation_document(each) for each in found]})
 
 
 @routes.get("/conversations/{conversation_id}/similar", response=FoundConversations, route_class="search")
 async def find_similar(call: Call[NoBody, SimilarQuery]) -> Reply:
     """Find similar conversations, most similar first."""
     found = await call.manager.similar(call.conversation_id, limit=call.query.limit)
-    return json_response({"conversations": found})
+    return json_response({"conversations": [conversation_document(each) for each in found]})
 
 
 async def parse_zone(name: str | None) -> tzinfo | None:

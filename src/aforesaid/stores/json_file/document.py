@@ -36,12 +36,11 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta, Raw, Struct
-from msgspec.structs import asdict, replace
 
 from aforesaid.contracts import Document, Place, Position, parse_place
 from aforesaid.errors import InvalidInput, InvalidMessage, StoreDamaged, StoreForeign, shown
 from aforesaid.model.clock import from_micros, parse_moment, to_micros
-from aforesaid.model.conversations import Conversation
+from aforesaid.model.conversations import Conversation, decode_record
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.model.wire import encode_message
@@ -133,7 +132,7 @@ def _owner(owner_data: OwnerData) -> Pieces:
 
 
 def _conversation(log: Log) -> Pieces:
-    record = {field: value for field, value in asdict(log.record).items() if field != "messages"}
+    record = {field: value for field, value in log.record.typed().items() if field != "messages"}
     yield b'{\n          "record": '
     yield from _fields(record, closing=b"          ")
     if log.head is not None:
@@ -196,7 +195,7 @@ def read_document(text: bytes, *, where: str) -> dict[str, OwnerData]:
         raise StoreDamaged(f"{where} is damaged: it is not JSON ({error})") from error
     _check_ours(tree, where)
     try:
-        owners = msgspec.convert(tree, _Document).owners
+        owners = msgspec.convert(tree, _Document, dec_hook=decode_record).owners
         return {parse_name(owner, field="owner"): _owner_data(stored) for owner, stored in owners.items()}
     except (msgspec.ValidationError, InvalidInput, RecursionError) as error:
         raise StoreDamaged(f"{where} is damaged: {error}") from error
@@ -307,8 +306,7 @@ def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -
         if value is not None:
             parse_moment(value, field=field)
     last = max(lines, key=lambda line: line.encoded.position, default=None)
-    return replace(
-        stored.record,
+    return stored.record.with_(
         message_count=len(lines),
         last_message_at=from_micros(last.encoded.position.micros) if last else None,
         last_message_from=last.role if last else None,

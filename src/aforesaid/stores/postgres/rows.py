@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from msgspec.structs import asdict, force_setattr
+from msgspec.structs import force_setattr
 
 from aforesaid.contracts import Entry, LogEnd, Position, unreadable_entry
 from aforesaid.errors import InvalidInput, StoreDamaged
@@ -100,7 +100,7 @@ def log_end(row: Row) -> LogEnd:
 
 def conversation_values(record: Conversation) -> dict[str, Any]:
     """Return the parameters of `insert_conversation`, without the owner."""
-    return asdict(record) | {"tags": list(record.tags)}
+    return record.typed() | {"tags": list(record.tags)}
 
 
 def change_values(changes: Changes, now: datetime) -> dict[str, Any]:

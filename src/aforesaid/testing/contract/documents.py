@@ -298,7 +298,7 @@ class DocumentsContract(Contract):
             with pytest.raises(ConversationNotFound):
                 await call(store)
         again = await store.create(new_conversation(store, ttl=HOUR))
-        fresh = replace(again, id=record.id)
+        fresh = again.with_(id=record.id)
         await store.create(fresh)
         assert await store.document_kinds(conversation_id=record.id) == []
 
@@ -331,7 +331,7 @@ class DocumentsContract(Contract):
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
         put = await store.put_document("n", "k", b"x", conversation_id=conversation.id)
-        await store.restore(replace(conversation, subject="other"), [])
+        await store.restore(conversation.with_(subject="other"), [])
         assert await store.get_document("n", "k", conversation_id=conversation.id) == put
 
     async def test_a_conversation_restored_over_an_expired_one_has_no_documents(
@@ -340,7 +340,7 @@ class DocumentsContract(Contract):
         record = await store.create(new_conversation(store, ttl=HOUR))
         await store.put_document("n", "k", b"secret", conversation_id=record.id)
         clock.advance(HOUR)
-        await store.restore(replace(record, expires_at=clock() + HOUR), [])
+        await store.restore(record.with_(expires_at=clock() + HOUR), [])
         assert await store.document_kinds(conversation_id=record.id) == []
 
     async def test_documents_are_restored_exactly(

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from aforesaid.contracts import Backend, ConversationStore
 from aforesaid.errors import (
@@ -101,8 +100,7 @@ class RecordsContract(Contract):
         changed = await store.update(
             conversation.id, Changes(status="resolved", tags=("x", "y"), client_id=CLIENT, client_name="Ann")
         )
-        expected = replace(
-            conversation,
+        expected = conversation.with_(
             status="resolved",
             tags=("x", "y"),
             client_id=CLIENT,

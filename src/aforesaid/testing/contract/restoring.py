@@ -111,7 +111,7 @@ class RestoringContract(Contract):
     async def test_restore_ignores_messages_in_the_record(
         self, other_store: ConversationStore, original: Conversation
     ) -> None:
-        await other_store.restore(replace(original, messages=(user("x"),)), [])
+        await other_store.restore(original.with_(messages=(user("x"),)), [])
         assert await other_store.get(original.id) == original
 
     async def test_restore_does_not_overwrite_an_existing_sequence(
@@ -147,7 +147,7 @@ class RestoringContract(Contract):
     ) -> None:
         await other_store.restore(original, [entry(original, 1, user("a", message_id="m1"))])
         before = await everything(other_store, original.id)
-        changed = replace(original, subject="another", revision=99)
+        changed = original.with_(subject="another", revision=99)
         for entries in (
             [entry(original, 2, user("b")), entry(original, 3, user("a", message_id="m1"))],
             [entry(original, 2, user("b", message_id="m2")), entry(original, 3, user("b", message_id="m2"))],
@@ -160,7 +160,7 @@ class RestoringContract(Contract):
         self, other_store: ConversationStore, conversation: Conversation, clock: FixedClock
     ) -> None:
         now = clock()
-        over = replace(conversation, ttl=HOUR, expires_at=now - HOUR, message_count=2)
+        over = conversation.with_(ttl=HOUR, expires_at=now - HOUR, message_count=2)
         await other_store.restore(over, [entry(over, 1, user("a"))])
         await other_store.restore(over, [entry(over, 2, user("b"))])
         assert await other_store.get(over.id) is None
@@ -177,7 +177,7 @@ class RestoringContract(Contract):
         old = await other_store.resume("kitchen", new_conversation(other_store, ttl=HOUR))
         await other_store.append(old.id, [user("secret", message_id="m1")])
         clock.advance(HOUR * 2)
-        alive = replace(old, expires_at=clock() + HOUR)
+        alive = old.with_(expires_at=clock() + HOUR)
         await other_store.restore(alive, [entry(alive, 5, user("new", message_id="m1"))])
         assert contents(await other_store.page(old.id, limit=9)) == ["new"]
         assert await other_store.session("kitchen") is None
@@ -186,7 +186,7 @@ class RestoringContract(Contract):
     async def test_restore_keeps_bound_sessions(
         self, store: ConversationStore, original: Conversation
     ) -> None:
-        await store.restore(replace(original, subject="other"), [])
+        await store.restore(original.with_(subject="other"), [])
         assert await store.sessions(original.id) == ["kitchen"]
         bound = await store.session("kitchen")
         assert bound is not None
@@ -196,7 +196,7 @@ class RestoringContract(Contract):
         self, store: ConversationStore, other_store: ConversationStore, original: Conversation
     ) -> None:
         before = await everything(store, original.id)
-        await other_store.restore(replace(original, subject="theirs"), [entry(original, 1, user("theirs"))])
+        await other_store.restore(original.with_(subject="theirs"), [entry(original, 1, user("theirs"))])
         assert await everything(store, original.id) == before
 
     async def test_an_owner_with_only_restored_conversations_is_listed(
@@ -223,10 +223,10 @@ class RestoringContract(Contract):
             with pytest.raises(InvalidInput):
                 await other_store.restore(original, [entry(original, 2, user("b")), bad])
         for record in (
-            replace(original, revision=-1),
-            replace(original, message_count=-1),
-            replace(original, created_at=naive),
-            replace(original, expires_at=naive),
+            original.with_(revision=-1),
+            original.with_(message_count=-1),
+            original.with_(created_at=naive),
+            original.with_(expires_at=naive),
         ):
             with pytest.raises(InvalidInput):
                 await other_store.restore(record, [good])

@@ -259,7 +259,7 @@ class SearchContract(Contract):
         assert len((await searched(store, "door", limit=1)).found) == 1
         await store.purge_expired()
         assert await check(store, "door", "window") == known
-        again = await store.create(replace(new_conversation(store), id=short.id))
+        again = await store.create(new_conversation(store).with_(id=short.id))
         await store.append(again.id, [user("window")])
         assert (await check(store, "door", "window")).frequencies == (1, 1)
 
@@ -276,7 +276,7 @@ class SearchContract(Contract):
             await check(other_store, "door", "window", "lamp")
         assert (await check(other_store, "door", "window", "lamp")).frequencies == (1, 1, 1)
         clock.advance(timedelta(days=31))
-        alive = replace(record, expires_at=clock() + HOUR)
+        alive = record.with_(expires_at=clock() + HOUR)
         await other_store.restore(alive, [replace(entries[0], message=entries[0].message)])
         assert (await check(other_store, "door", "window")).frequencies == (1, 0)
 

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Mapping
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from aforesaid._internal.tasks import finished
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import (
@@ -182,7 +180,7 @@ async def forget_copy(store: ConversationStore, archives: OwnerArchives, convers
 
 
 def _renew_expiry(record: Conversation, now: datetime) -> Conversation:
-    return replace(record, expires_at=expiry(record.ttl, now=now)) if is_expired(record, now=now) else record
+    return record.with_(expires_at=expiry(record.ttl, now=now)) if is_expired(record, now=now) else record
 
 
 async def _pack_conversation(
