@@ -7,7 +7,7 @@ A project that was written for one of these interfaces changes its import line:
 Everything here is a part of Aforesaid or passes arguments on to one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
@@ -15,19 +15,28 @@ from typing import Any, Self, TypeVar
 from aforesaid._internal.arguments import validated
 from aforesaid.agents import (
     AgenticLoop,
+    Assistants,
     ConversationInput,
     ConversationResult,
-    SupervisorAgent,
+    Router,
+    Specialist,
+    apology_for,
 )
 from aforesaid.agents import ConversationEntity as ChatterboxConversationEntity
+from aforesaid.agents import SupervisorAgent as _SupervisorAgent
+from aforesaid.agents.supervisor import Sessions
 from aforesaid.agents.tools import ToolRegistry
-from aforesaid.contacts import ClientAssociationService
+from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.contracts.plugins import HistoryStore as ConversationStore
+from aforesaid.dialects import meaning_of
 from aforesaid.memory.chats import ChatHistory
+from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.sessions import SessionManager as S2SSessionManager
+from aforesaid.memory.sessions import Session, SessionManager, SessionPolicy
 from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.clock import Clock, system_clock
+from aforesaid.model.conversations import Channel, Conversation
+from aforesaid.model.messages import ContentType, Message
 from aforesaid.settings import ConversationConfig as _Settings
 from aforesaid.windows import WindowPolicy
 from aforesaid.windows.sliding import ConversationWindow
@@ -52,6 +61,153 @@ __all__ = [
 ]
 
 M = TypeVar("M")
+
+
+@validated
+class S2SSessionManager(SessionManager):
+    """Sessions of a manager. `session_to_conversation` has those that this object started."""
+
+    def __init__(
+        self, conversation_manager: ConversationManager, *, policy: SessionPolicy | None = None
+    ) -> None:
+        super().__init__(conversation_manager, policy)
+        self.session_to_conversation: dict[str, str] = {}
+
+    async def create_session(
+        self,
+        session_id: str,
+        channel: Channel = "voice",
+        *,
+        device: str | None = None,
+        conversation_id: str | None = None,
+    ) -> Session:
+        """Start a session in the conversation that the policy finds, or in a new one."""
+        session = await super().create_session(
+            session_id, channel, device=device, conversation_id=conversation_id
+        )
+        self.session_to_conversation[session_id] = session.conversation_id
+        return session
+
+    async def end_session(self, session_id: str) -> Conversation | None:
+        """End the session and keep its conversation."""
+        self.session_to_conversation.pop(session_id, None)
+        return await super().end_session(session_id)
+
+
+class _Routed:
+    """The agent of a supervisor that routes by a method of its own."""
+
+    dialect = "plain"
+
+    def __init__(self, supervisor: "SupervisorAgent") -> None:
+        self._supervisor = supervisor
+
+    @property
+    def name(self) -> str:
+        return self._supervisor.agent_name
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        *history, question = ask.messages
+        answer = await self._supervisor._route_to_agent(
+            meaning_of(question).text, [message.to_dict() for message in history]
+        )
+        return Reply(messages=(Message(role="assistant", content=answer),))
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+@validated
+class SupervisorAgent(_SupervisorAgent):
+    """Answers with specialists, or with `_route_to_agent` of a subclass; without either, from the history.
+
+    A subclass may set `agent_name` and `session_manager`.
+    """
+
+    agent_name = "supervisor_agent"
+    session_manager: Sessions | None = None
+
+    def __init__(
+        self,
+        conversation_manager: ManagerProtocol,
+        specialists: Sequence[Specialist] | None = None,
+        *,
+        router: Router | None = None,
+        sessions: Sessions | None = None,
+        channel: Channel = "text",
+        apology: Callable[[BaseException], str] = apology_for,
+    ) -> None:
+        self.session_manager = sessions or self.session_manager
+        super().__init__(
+            conversation_manager,
+            specialists or [self._own_specialist(conversation_manager)],
+            router=router,
+            sessions=self.session_manager,
+            channel=channel,
+            apology=apology,
+        )
+
+    def _own_specialist(self, manager: ManagerProtocol) -> Specialist:
+        if type(self)._route_to_agent is SupervisorAgent._route_to_agent:
+            return Assistants().specialist(manager)
+        size = WindowPolicy(max_messages=manager.config.context_window_size)
+        return Specialist(loop=AgenticLoop(_Routed(self)), policy=size)
+
+    async def _route_to_agent(self, query: str, context: list[dict[str, Any]]) -> str:
+        """Return the answer to a query. `context` has the messages before it."""
+        raise NotImplementedError
+
+    async def process_query(
+        self,
+        query: str | Message,
+        session_id: str,
+        conversation_id: str | None = None,
+        *,
+        content_type: ContentType = "text",
+        on_text: OnText | None = None,
+    ) -> str:
+        """Answer a query and store the whole turn. Return the answer.
+
+        A spoken query that the caller has stored already, as the last message, is not stored again.
+        """
+        if conversation_id is not None and isinstance(query, str):
+            query = await self._stored_transcript(query, conversation_id) or query
+        return await super().process_query(
+            query, session_id, conversation_id, content_type=content_type, on_text=on_text
+        )
+
+    async def _stored_transcript(self, query: str, conversation_id: str) -> Message | None:
+        manager = self.conversation_manager
+        count = (await manager.get_conversation(conversation_id)).message_count
+        for message in await manager.messages(conversation_id, 1, max(0, count - 1)):
+            if (message.role, message.content_type, message.content) == ("user", "audio", query):
+                return message
+        return None
+
+
+@validated
+class ClientAssociationService:
+    """Finds clients in messages among the manager's contacts, and links conversations to them."""
+
+    def __init__(self, supabase_client: Any, conversation_manager: ConversationManager) -> None:
+        self.supabase = supabase_client
+        self.conversation_manager = conversation_manager
+
+    async def identify_client(self, message_content: str) -> dict[str, Any] | None:
+        """Return the contact that the message names; None if it names none or several."""
+        match = await self.conversation_manager.association.identify_client(message_content)
+        return None if match is None or match.client is None else match.client.to_dict()
+
+    async def link_conversation_to_client(
+        self, conversation_id: str, message_content: str
+    ) -> Conversation | None:
+        """Link the conversation to the contact that the message names. Return the record if it was linked."""
+        client = await self.identify_client(message_content)
+        if client is None:
+            return None
+        return await self.conversation_manager.associate_client(
+            conversation_id=conversation_id, client_id=client["id"], client_name=client["name"]
+        )
 
 
 @validated

@@ -256,6 +256,8 @@ class TelemetryConfig(_Group, frozen=True, kw_only=True):
     """Log format: text or json."""
     log_level: str = "info"
     """Minimum level: debug, info, warning or error."""
+    log_words: bool = False
+    """Log the words of searches and of texts that may name a client, not only their length and a hash."""
     traces_url: str = ""
     """The OTLP/HTTP URL of an OpenTelemetry collector; empty disables traces."""
     traces_percent: int = 100

@@ -250,9 +250,18 @@ async def visible_messages(
         context = await load(pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
+    messages = _without_repeated(context.messages) if _has_repeated_ids(context) else context.messages
     if specialist.view == "narrated":
-        return narrate_others(context.messages, specialist.name)
-    return context.messages
+        return narrate_others(messages, specialist.name)
+    return messages
+
+
+def _without_repeated(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return each message once, at its last place: a question that is stored already is in this turn, too."""
+    last = {message.message_id: message for message in messages}
+    return tuple(
+        message for message in messages if message.message_id is None or last[message.message_id] is message
+    )
 
 
 def _has_repeated_ids(context: Context) -> bool:

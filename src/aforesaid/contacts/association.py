@@ -22,7 +22,7 @@ from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results
 from aforesaid.telemetry import event, telemetry
-from aforesaid.telemetry.events import client_associated
+from aforesaid.telemetry.events import client_associated, client_sought
 
 log = logging.getLogger("aforesaid.contacts")
 
@@ -83,7 +83,9 @@ class Association:
         if not isinstance(text, str):
             raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
         index = await self._resources.index_of(self._owner, self._store)
-        return await asyncio.to_thread(identify, text, index, by_ear=by_ear)
+        match = await asyncio.to_thread(identify, text, index, by_ear=by_ear)
+        _log_attempt(text, match)
+        return match
 
     async def link_conversation_to_client(
         self, conversation_id: str, client: str | ClientMatch | Contact
@@ -186,6 +188,15 @@ class Association:
             return record
         self._resources.removed(self._owner, contact.id)
         return await self._store.update(record.id, Changes(client_id=None))
+
+
+def _log_attempt(text: str, match: ClientMatch | None) -> None:
+    if match is None:
+        client_sought(text, "unidentified")
+    elif match.client is not None:
+        client_sought(text, "identified", [match.client.id])
+    else:
+        client_sought(text, "ambiguous", [one.contact.id for one in match.candidates])
 
 
 async def mark_unlinked(store: ConversationStore, conversation_id: str) -> None:

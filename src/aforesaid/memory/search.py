@@ -112,7 +112,7 @@ class Search:
         )
         await audit_action(self.searcher.store, "search", count=len(found.passages))
         by = "time" if not query.question else "meaning" if found.by_meaning else "words"
-        events.searched(by, len(found.passages), degraded=found.degraded)
+        events.searched(by, len(found.passages), query=query.question, degraded=found.degraded)
         return found
 
     # Dashboards and alerts select `call="search"`, so searches inside `search_history` count there as well.
@@ -164,7 +164,7 @@ class Search:
         question, latest = parse_question(query), self.config.context_window_size
         found = await search_conversations(self.searcher, question, filters, latest=latest, zone=zone)
         await audit_action(self.searcher.store, "search", count=len(found))
-        events.searched("conversations", len(found))
+        events.searched("conversations", len(found), query=question)
         return found
 
     async def similar(self, conversation_id: str, limit: int = 5) -> "list[FoundConversation]":

@@ -35,14 +35,19 @@ from aforesaid.windows import WindowPolicy
 
 log = logging.getLogger("aforesaid.sessions")
 
-ResumeBy = Literal["session", "device", "owner"]
-"""How a new session finds the conversation to continue: by session id, by device, or the owner's latest
-conversation on any device.
+ResumeBy = Literal["session", "device", "ended", "owner"]
+"""How a new session finds the conversation to continue: by session id, by device, the conversation of the
+owner's last session if that has ended, or the owner's latest conversation.
 """
+
+Resumed = Literal["id"] | ResumeBy
 
 # The prefix of names that this module binds to conversations in addition to session ids.
 RESERVED = "\x1f"
 _STARTED = f"{RESERVED}begun:"
+_ENDED = f"{RESERVED}ended"
+# Conversations that are examined for an ended session, the latest first.
+_CANDIDATES = 10
 
 SWEEP_EVERY = timedelta(hours=1)
 PAGE = 100
@@ -51,13 +56,17 @@ PAGE = 100
 class SessionPolicy(CheckedFields, frozen=True, kw_only=True):
     """Which conversation a new session continues. A conversation requested by id is always used."""
 
-    resume: tuple[ResumeBy, ...] = ("session", "device")
-    """Tried in this order; when none finds a conversation, a new one is created. The members of a household
-    share an owner but not a conversation, so the owner's latest is only tried on request.
+    resume: tuple[ResumeBy, ...] = ("session", "device", "ended")
+    """Tried in this order; when none finds a conversation, a new one is created.
+
+    A session that names its device continues only that device's conversation, because the members of a
+    household share an owner but not a conversation. A conversation with a session that has not ended is
+    continued only by `owner`, on request: two open windows are two conversations.
     """
     idle_after: timedelta = timedelta(minutes=30)
-    """How long a device's or the owner's conversation may have been idle to be continued. After half an hour
-    users mostly start a new topic. The same session id has only the limit that the memory was opened with.
+    """How long a conversation may have been idle to be continued by device or owner, or after its session
+    ended. After half an hour users mostly start a new topic. The same session id has only the limit that the
+    memory was opened with.
     """
     abandoned_after: timedelta = timedelta(days=1)
     """The age at which a session that was never ended counts as ended, because its process or connection is
@@ -86,7 +95,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """The record with its latest messages."""
     channel: Channel
     device: str | None = None
-    resumed: Literal["id", "session", "device", "owner"] | None = None
+    resumed: Resumed | None = None
     """How the conversation was found; None for a new one."""
 
     @property
@@ -293,9 +302,7 @@ class _SessionStart:
         self._channel: Channel = channel
         self._device_name = device
 
-    async def conversation(
-        self, asked: str | None
-    ) -> tuple[Conversation, Literal["id", "session", "device", "owner"] | None]:
+    async def conversation(self, asked: str | None) -> tuple[Conversation, Resumed | None]:
         """Return the conversation, bound to the session, and how it was found."""
         if asked is not None:
             return await self._bind(await self._existing(asked)), "id"
@@ -321,10 +328,26 @@ class _SessionStart:
                 return active or await self._manager.session(_ended_name(self._session_id))
             case "device":
                 return await self._device_conversation()
+            case "ended":
+                return await self._ended_conversation()
             case "owner":
-                since = self._store.now() - self._policy.idle_after
-                page = await self._store.find(Query(date_from=since, limit=1))
-                return page.conversations[0] if page.conversations else None
+                return next(iter(await self._recent(1)), None)
+
+    async def _recent(self, limit: int) -> tuple[Conversation, ...]:
+        since = self._store.now() - self._policy.idle_after
+        return (await self._store.find(Query(date_from=since, limit=limit))).conversations
+
+    async def _ended_conversation(self) -> Conversation | None:
+        """Return the latest conversation in which a session ended and none is open."""
+        if self._device_name is not None:
+            return None
+        for record in await self._recent(_CANDIDATES):
+            names = await self._store.sessions(record.id)
+            if any(name.startswith(_ENDED) for name in names) and all(
+                name.startswith(RESERVED) for name in names
+            ):
+                return record
+        return None
 
     async def _device_conversation(self) -> Conversation | None:
         if self._device_name is None:

@@ -33,6 +33,7 @@ from aforesaid.server.connections import BoundedConfig
 from aforesaid.server.limits import ConnectionLimits, connection_limits_for
 from aforesaid.settings import ServerConfig, Settings, TelemetryConfig
 from aforesaid.stores.urls import parse_url
+from aforesaid.telemetry.events import logging_words
 from aforesaid.telemetry.exposition import shared_folder
 from aforesaid.telemetry.logs import logging_to
 from aforesaid.telemetry.tracing import tracing_to
@@ -125,6 +126,7 @@ def with_telemetry(settings: TelemetryConfig) -> Iterator[None]:
     share = settings.traces_percent / 100
     with (
         logging_to(sys.stderr, form=settings.log, level=settings.log_level),
+        logging_words(enabled=settings.log_words),
         tracing_to(settings.traces_url, share=share),
     ):
         yield

@@ -3,8 +3,11 @@
 import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
+from hashlib import blake2b
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -23,11 +26,14 @@ if TYPE_CHECKING:
 
 # Metrics and log events for changes to conversations.
 #
-# One function for each event, so that this page is the list. Only counts and ids: never text, names,
-# subjects, tags or sessions.
+# One function for each event, so that this page is the list. Only counts, ids and keyed hashes: never text,
+# names, subjects, tags or sessions. `logging_words` adds the words of searches and identifications, where an
+# operator asks for them.
 
 
 log = logging.getLogger("aforesaid.conversations")
+
+_HASH_KEY = secrets.token_bytes(32)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -139,11 +145,48 @@ def context_loaded(conversation_id: str, context: "Context") -> None:
         )
 
 
-def searched(by: str, results: int, *, degraded: bool = False) -> None:
-    """Count a search."""
+def searched(by: str, results: int, *, query: str = "", degraded: bool = False) -> None:
+    """Count and log a search."""
     telemetry.counter("aforesaid_searches_total", by=by).add()
     _results.observe(results)
-    event(log, logging.INFO, "searched", "a search was made", by=by, results=results, degraded=degraded)
+    fields = {"by": by, "results": results, "degraded": degraded} | words_fields("query", query)
+    event(log, logging.INFO, "searched", "a search was made", **fields)
+
+
+def client_sought(text: str, outcome: str, candidates: "Sequence[str]" = ()) -> None:
+    """Log an attempt to identify a client: `identified`, `ambiguous` or `unidentified`, and the ids found."""
+    fields = {"outcome": outcome, "candidates": list(candidates)} | words_fields("text", text)
+    event(log, logging.INFO, "client_sought", f"a text was searched for clients: {outcome}", **fields)
+
+
+@contextmanager
+def logging_words(*, enabled: bool) -> Iterator[None]:
+    """Log the words of searches and identifications until the block ends, if enabled."""
+    before, _words.logged = _words.logged, enabled or _words.logged
+    try:
+        yield
+    finally:
+        _words.logged = before
+
+
+class _Words:
+    """Whether logs contain words. For the whole process, as a log is."""
+
+    logged = False
+
+
+_words = _Words()
+
+
+def words_fields(name: str, words: str) -> dict[str, Any]:
+    """Return the length and hash of a text, and the text itself where an operator asked for it.
+
+    The key of the hash is random: within one process, equal texts have equal hashes, and a list of likely
+    texts does not reveal one.
+    """
+    digest = blake2b(words.encode("utf-8", "surrogatepass"), key=_HASH_KEY, digest_size=8).hexdigest()
+    fields = {f"{name}_characters": len(words), f"{name}_hash": digest}
+    return fields | {name: words} if _words.logged else fields
 
 
 def _id(conversation_id: object) -> dict[str, Any]:
