@@ -103,6 +103,10 @@ class ConversationConfig(_Group, frozen=True, kw_only=True):
     """off, or extract: summarize messages outside the window by their most important sentences."""
     summary_tokens: int = 300
     """Tokens for the summary in a context."""
+    continue_minutes: int = 0
+    """How long the owner's last conversation may have been idle to be continued under a new session id by
+    `get_or_create_conversation`; 0 starts a conversation for each session id.
+    """
     timezone: str = ""
     """The zone of times without one, such as Europe/Berlin; empty uses this machine's."""
     enable_client_association: bool = True
@@ -359,6 +363,7 @@ _VARIABLES = {
     "notes_tokens": "CONVERSATION_NOTES_TOKENS",
     "summaries": "CONVERSATION_SUMMARIES",
     "summary_tokens": "CONVERSATION_SUMMARY_TOKENS",
+    "continue_minutes": "CONVERSATION_CONTINUE_MINUTES",
     "timezone": "CONVERSATION_TIMEZONE",
     "enable_client_association": "ENABLE_CLIENT_ASSOCIATION",
     "enable_agent_filtering": "ENABLE_AGENT_FILTERING",

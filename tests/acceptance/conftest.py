@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from tests.builders import PLACES, World, opened
+from tests.builders import PLACES, STORES, World, opened
 
 
 @pytest.fixture(scope="session")
@@ -25,4 +25,10 @@ def worlds(
 
 @pytest.fixture(params=PLACES)
 def world(request: pytest.FixtureRequest, worlds: Callable[[str], World]) -> World:
+    return worlds(request.param)
+
+
+@pytest.fixture(params=STORES)
+def stored_world(request: pytest.FixtureRequest, worlds: Callable[[str], World]) -> World:
+    """A memory in this process: some parts need the store itself."""
     return worlds(request.param)

@@ -63,12 +63,24 @@ class Records:
         """Return the session's conversation with its latest messages; create one when there is none.
 
         The same session id gives the same conversation, also after a restart, until it expires or, with
-        `idle_after`, has been idle for longer.
+        `idle_after`, has been idle for longer. With the setting `continue_minutes`, a new session id
+        continues the owner's last conversation.
         """
+        if self.config.continue_minutes:
+            await self._continue_last(session_id)
         record = await self.resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
             record = await self.store.update(record.id, Changes(client_id=client_id))
         return await with_latest(self.store, record, self.config.context_window_size)
+
+    async def _continue_last(self, session_id: str) -> None:
+        """Bind a new session id to the owner's last conversation, if that was active recently."""
+        if await self.session(session_id) is not None:
+            return
+        since = self.store.now() - timedelta(minutes=self.config.continue_minutes)
+        for record in (await self.store.find(Query(date_from=since, limit=1))).conversations:
+            with suppress(ConversationNotFound):  # removed meanwhile
+                await self.store.bind(session_id, record.id)
 
     async def session(self, session_id: str) -> Conversation | None:
         """Return the record of the session's conversation; None when there is none or it was idle for too

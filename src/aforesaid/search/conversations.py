@@ -50,10 +50,8 @@ class Excerpt(ReadableAsDict, Struct, frozen=True, kw_only=True):
     marked: str
     """The same text with each match between double asterisks."""
 
-    def __eq__(self, other: object) -> bool:
-        return ReadableAsDict.__eq__(self, other)
-
-    __hash__ = ReadableAsDict.__hash__
+    __eq__ = ReadableAsDict.__eq__
+    __hash__ = None  # type: ignore[assignment]  # as of a dict
 
     def to_dict(self) -> dict[str, Any]:
         """Return the quotation as plain JSON values."""

@@ -109,7 +109,7 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         """Return the whole request. Raise `NothingToSend` without a question."""
         if self.system is not None:
             instructions = Message(role="system", content=self.system)
-            context = replace(context, messages=(instructions, *context.messages))
+            context = Context(messages=(instructions, *context.messages), report=context.report)
         request = write_request(context, dialect)
         arguments: dict[str, Any] = {} if self.model is None else {"model": self.model}
         if request.system is not None:

@@ -1,16 +1,20 @@
 """The example conversation of the design, as printed: a voice session, then a text session."""
 
 import re
+from datetime import timedelta
+from typing import Optional
 
 import pytest
+from msgspec.structs import replace
 
 from aforesaid import compat
 from aforesaid.agents import AgenticLoop, Specialist
 from aforesaid.contracts import Audio, Transcript
 from aforesaid.dialects import meaning_of
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.sessions import SessionManager, SessionPolicy
 from aforesaid.voice import VoiceAssistant
-from tests.acceptance.seeds.printed import printed
+from tests.acceptance.seeds.printed import printed, run
 from tests.builders import World
 from tests.doubles import Scripted
 
@@ -68,3 +72,47 @@ def test_text_in_a_second_session_has_the_context_of_the_first(world: World) -> 
         assert sent == [content for _, content, _, _ in expected[:3]]
 
     world.play(play)
+
+
+@pytest.mark.requirement("004-104")
+def test_the_printed_session_manager_continues_the_last_conversation(stored_world: World) -> None:
+    """It ends no session, so the setting `continue_minutes` is needed."""
+    blocks = printed("004-03")
+
+    async def play(manager: ConversationManager) -> None:
+        names = await run(blocks, Optional=Optional, List=list, ConversationManager=ConversationManager)
+        sessions = names["S2SSessionManager"](manager)
+        await sessions.create_session("1")
+        await manager.add_message(await sessions.get_conversation_id("1"), "user", SPOKEN)
+        await sessions.create_session("2", channel="text")
+        context = await sessions.load_session_context("2")
+        assert [message["content"] for message in context] == [SPOKEN]
+
+    stored_world.play(lambda manager: play(with_settings(manager, continue_minutes=30)))
+    with pytest.raises(AssertionError):
+        stored_world.play(play)
+
+
+def with_settings(manager: ConversationManager, **changes: int) -> ConversationManager:
+    """Return a manager of the same owner with other settings."""
+    return ConversationManager(scope=manager.scope, config=replace(manager.config, **changes))
+
+
+@pytest.mark.requirement("004-104")
+def test_what_a_new_session_continues(stored_world: World) -> None:
+    async def play(manager: ConversationManager) -> None:
+        sessions = compat.S2SSessionManager(manager)
+        first = await sessions.create_session("1")
+        await manager.add_message(first.conversation_id, "user", SPOKEN)
+        second = await sessions.create_session("2")
+        assert second.conversation_id != first.conversation_id, "session 1 has not ended"
+        await sessions.end_session("1")
+        kitchen = await sessions.create_session("3", device="kitchen")
+        assert kitchen.conversation_id not in (first.conversation_id, second.conversation_id)
+        late = SessionManager(manager, SessionPolicy(idle_after=timedelta(microseconds=1)))
+        assert (await late.create_session("4")).resumed is None
+        continued = await sessions.create_session("5")
+        assert (continued.conversation_id, continued.resumed) == (first.conversation_id, "ended")
+        assert sessions.session_to_conversation.keys() == {"2", "3", "5"}
+
+    stored_world.play(play)
