@@ -201,7 +201,7 @@ async def _with_latest(manager: ConversationManager, page: Page, latest: int) ->
     async def read(record: Conversation) -> Conversation:
         found = await manager.store.tail(record.id, limit=latest) if record.message_count else []
         messages = tuple(entry.message for entry in found if unreadable_reason(entry) is None)
-        return replace(record, messages=messages)
+        return record.with_(messages=messages)
 
     return tuple(await asyncio.gather(*map(read, page.conversations)))
 
