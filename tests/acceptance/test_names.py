@@ -37,6 +37,11 @@ USES: dict[str, Use] = {
     "add_message": lambda manager, name: manager.add_message(name, "user", "more"),
     "append": lambda manager, name: manager.append(name, [SAID]),
     "turn": _turn,
+    "rewrite_history": lambda manager, name: manager.rewrite_history(name, [SAID]),
+    "put_document": lambda manager, name: manager.put_document("k", "d", b"1", conversation_id=name),
+    "get_document": lambda manager, name: manager.get_document("k", "d", conversation_id=name),
+    "list_documents": lambda manager, name: manager.list_documents("k", conversation_id=name),
+    "delete_document": lambda manager, name: manager.delete_document("k", "d", conversation_id=name),
     "open_turn": lambda manager, name: manager.open_turn(name, [SAID]),
     "unanswered": lambda manager, name: manager.unanswered(name),
     "discard_turn": lambda manager, name: manager.discard_turn(name, "t"),
@@ -59,7 +64,7 @@ USES: dict[str, Use] = {
 }
 """One call of each method that takes a conversation id. `associate_client` is with the contacts."""
 
-CREATING = ("update_metadata", "add_message", "append", "turn")
+CREATING = ("update_metadata", "add_message", "append", "turn", "put_document")
 
 UNAVAILABLE = (InvalidSetting, ArchiveNotFound)
 """What a memory without archives or a summarizer raises for any conversation."""

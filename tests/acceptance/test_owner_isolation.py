@@ -89,6 +89,13 @@ CASES: dict[str, Case] = {
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
+    "rewrite_history": lambda m, n, f: m.rewrite_history(
+        n.conversation, [Message(role="user", content="forged")]
+    ),
+    "put_document": lambda m, n, f: m.put_document("k", "d", b"forged", conversation_id=n.conversation),
+    "get_document": lambda m, n, f: m.get_document("k", "d", conversation_id=n.conversation),
+    "list_documents": lambda m, n, f: m.list_documents("k", conversation_id=n.conversation),
+    "delete_document": lambda m, n, f: m.delete_document("k", "d", conversation_id=n.conversation),
     "discard_turn": lambda m, n, f: m.discard_turn(n.conversation, n.message),
     "entries": lambda m, n, f: m.entries(n.conversation),
     "erase": lambda m, n, f: m.erase(n.conversation),

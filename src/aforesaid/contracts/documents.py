@@ -31,6 +31,18 @@ class Document(Struct, frozen=True, kw_only=True):
 # leaves them.
 OPEN_TURNS = "open_turns"
 
+# The prefix of the kinds of an application's documents.
+APPLICATION = "app/"
+# The prefix of kinds that are not derived from the log: `ConversationStore.replace` leaves them. The stores
+# have it in their queries.
+STATE = "app/state/"
+
+
+def is_derived(kind: str) -> bool:
+    """Return whether documents of a conversation of this kind are removed when a message's words change."""
+    return kind != OPEN_TURNS and not kind.startswith(STATE)
+
+
 # The most bytes of data in one document.
 LARGEST_DOCUMENT = 16 * 1024 * 1024
 LONGEST_KIND = 200

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
-from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Entry, TokenCounter
+from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Document, Entry, TokenCounter
 from aforesaid.dialects import DialectName
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.intake.messages import Intake
@@ -190,6 +190,42 @@ class ManagerProtocol(Protocol):
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn, all of it or nothing."""
+
+    async def rewrite_history(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Replace all messages of a conversation in one step; return its record."""
+
+    async def put_document(
+        self,
+        kind: str,
+        key: str,
+        data: bytes,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> Document:
+        """Store an application's data under a kind and a key, replacing an earlier document."""
+
+    async def get_document(
+        self, kind: str, key: str, *, conversation_id: str | None = None
+    ) -> Document | None:
+        """Return an application's document; None where there is none."""
+
+    async def list_documents(
+        self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
+    ) -> "list_[Document]":
+        """Return documents of a kind, sorted by key, with keys greater than `after`; at most 1,000."""
+
+    async def delete_document(
+        self,
+        kind: str,
+        key: str,
+        *,
+        conversation_id: str | None = None,
+        expected_version: int | None = None,
+    ) -> bool:
+        """Remove an application's document; return whether there was one."""
 
     async def append_to_session(
         self,

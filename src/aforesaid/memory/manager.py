@@ -24,6 +24,7 @@ from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.documents import ApplicationDocuments
 from aforesaid.memory.interface import delegate
 from aforesaid.memory.records import Records, record_after, watch
 from aforesaid.memory.search import Search
@@ -65,7 +66,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("aforesaid.manager")
 M = TypeVar("M")
 _BY_NAME = frozenset(
-    ("append", "add_message", "turn", "update_metadata", "associate_client", "load_context", "load_request")
+    (
+        "append",
+        "add_message",
+        "turn",
+        "update_metadata",
+        "associate_client",
+        "put_document",
+        "load_context",
+        "load_request",
+    )
 )
 
 
@@ -138,6 +148,7 @@ class ConversationManager:
         self._records = Records(
             self.scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
         )
+        self._documents = ApplicationDocuments(store, self._records)
         self._removal = Removal(
             self.scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )
@@ -306,6 +317,19 @@ class ConversationManager:
             await self.store.update(record.id, await self._lifetimes.with_lifetime(record.id, merged))
         return await self.append(record.id, messages)
 
+    async def rewrite_history(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Replace all messages of a conversation in one step; return its record.
+
+        Data derived from the log is removed. With `expected_revision`, raise `RevisionConflict` unless the
+        conversation has that revision. To add messages, use `append`.
+        """
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        prepared = await self.intake.stored_form(conversation_id, messages)
+        return await self._removal.rewrite(conversation_id, prepared, expected_revision=expected_revision)
+
     def turn(
         self,
         conversation_id: str,
@@ -364,6 +388,11 @@ class ConversationManager:
     open_turn = delegate("_open_turns", OpenTurns.open_turn)
     unanswered = delegate("_open_turns", OpenTurns.unanswered)
     discard_turn = delegate("_open_turns", OpenTurns.discard_turn)
+
+    put_document = delegate("_documents", ApplicationDocuments.put_document)
+    get_document = delegate("_documents", ApplicationDocuments.get_document)
+    list_documents = delegate("_documents", ApplicationDocuments.list_documents)
+    delete_document = delegate("_documents", ApplicationDocuments.delete_document)
 
     summary = delegate("_summaries", Summaries.summary)
 

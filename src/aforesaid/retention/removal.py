@@ -1,6 +1,6 @@
 """Remove data and everything derived from it: delete, clear, redact, archive, erase; and copies elsewhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -67,10 +67,18 @@ class Removal:
         self, conversation_id: str, *, expected_revision: int | None = None
     ) -> Conversation:
         """Remove the messages and keep the conversation."""
-        emptied = await self.store.rewrite(conversation_id, (), expected_revision=expected_revision)
+        return await self.rewrite(conversation_id, (), expected_revision=expected_revision)
+
+    async def rewrite(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Conversation:
+        """Replace all messages and remove what is derived from the earlier ones."""
+        stored = await self.store.rewrite(conversation_id, messages, expected_revision=expected_revision)
         await self._gone(conversation_id, "cleared")
         events.conversation_changed("history_cleared", "a history was cleared", conversation_id)
-        return emptied.conversation
+        if messages:
+            self._searcher.enqueue_indexing(conversation_id)
+        return stored.conversation
 
     async def redact(
         self, conversation_id: str, message_id: str, *, mark: str = MARK, scrub: bool = False

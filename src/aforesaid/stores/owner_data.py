@@ -13,7 +13,6 @@ from itertools import chain
 from msgspec import Struct
 
 from aforesaid.contracts import (
-    OPEN_TURNS,
     Appended,
     Document,
     Entry,
@@ -25,6 +24,7 @@ from aforesaid.contracts import (
     check_head,
     check_not_partly_stored,
     check_position,
+    is_derived,
     replaced_id,
     replacement_message,
     same_content,
@@ -261,7 +261,7 @@ class OwnerData(Struct, kw_only=True):
         log.record = touched(log.record, now=now)
         # Derived documents, such as vectors and summaries, may contain the old words.
         if not same_content(before, message):
-            log.documents = {at: one for at, one in log.documents.items() if at.kind == OPEN_TURNS}
+            log.documents = {at: one for at, one in log.documents.items() if not is_derived(at.kind)}
         self.removals += 1
         return decode_entry(log, encoded)
 

@@ -438,9 +438,11 @@ PARTIAL: dict[type | Any, set[str]] = {
     ConversationManager: {
         # One conversation, message, session or note; an answer that says so where it is degraded.
         "add_message", "append", "append_to_session", "archives", "associate_client", "clear_history",
-        "delete_conversation", "delete_session", "discard_turn", "entries", "first_context", "forget",
-        "get_conversation", "get_note", "get_or_create_conversation", "interrupted", "leave_session",
-        "lifetime", "list",
+        "delete_conversation", "delete_document", "delete_session", "discard_turn", "entries",
+        "first_context", "forget",
+        "get_conversation", "get_document", "get_note", "get_or_create_conversation", "interrupted",
+        "leave_session",
+        "lifetime", "list", "list_documents", "put_document", "rewrite_history",
         "load_context", "load_request", "mark_read", "messages", "notes", "open_turn", "recall", "redact",
         "remember", "retention", "search", "search_conversations", "search_history", "session", "similar",
         "summarize", "summary", "unanswered", "update_metadata",

@@ -5,6 +5,7 @@
     search           searches
     contacts         contacts and client association
     notes            notes, summaries
+    documents        documents of applications
     retention        retention, archives, erasure, export, redaction
 
 Signatures and validation are the manager's, so that invalid input raises before anything is sent.
@@ -21,6 +22,7 @@ from aforesaid.remote.calls import EVENT_STREAM, Call, expect_empty, path_of
 from aforesaid.remote.requests.base import VERSION, CallSequence, conversation
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.requests.conversations import ConversationCalls
+from aforesaid.remote.requests.documents import DocumentCalls
 from aforesaid.remote.requests.notes import NoteCalls
 from aforesaid.remote.requests.retention import RetentionCalls
 from aforesaid.remote.requests.search import SearchCalls
@@ -30,7 +32,7 @@ from aforesaid.windows import WindowPolicy
 __all__ = ["CallSequence", "OwnerCalls"]
 
 
-class OwnerCalls(ConversationCalls, SearchCalls, RetentionCalls, NoteCalls):
+class OwnerCalls(ConversationCalls, SearchCalls, RetentionCalls, NoteCalls, DocumentCalls):
     """All calls of one owner."""
 
     @property

@@ -351,6 +351,24 @@ class ConversationCalls(Calls):
             **at_revision(expected_revision),
         )
 
+    def rewrite_history(
+        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Call[Conversation]:
+        turn = self._turn(messages)
+        if not turn:
+            return self.clear_history(conversation_id, expected_revision=expected_revision)
+        if expected_revision is not None:
+            check_count(expected_revision, field="expected_revision", least=0)
+        return self._call(
+            "PUT",
+            "conversations",
+            conversation(conversation_id),
+            "messages",
+            read=conversation_of,
+            body={"messages": turn, "expected_revision": expected_revision},
+            repeatable=expected_revision is None,
+        )
+
     def interrupted(
         self, conversation_id: str, message_id: str, *, heard: int | str, spoken: str | None = None
     ) -> Call[Message]:

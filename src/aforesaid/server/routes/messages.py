@@ -334,6 +334,17 @@ def _reply(stored: Appended) -> Reply:
     return revision_response(appended_document(stored), stored.conversation.revision, status=201)
 
 
+@routes.put("/conversations/{conversation_id}/messages", response=ConversationBody, raw=True, revised=True)
+async def rewrite_history(call: Call[TurnBody, NoQuery]) -> Reply:
+    """Replace all messages of a conversation in one step. Ids that stay the same keep their messages."""
+    messages, expected = parse_turn(call.raw)
+    revision = call.expected_revision
+    record = await call.manager.rewrite_history(
+        call.conversation_id, messages, expected_revision=expected if revision is None else revision
+    )
+    return revision_response(conversation_document(record), record.revision)
+
+
 @routes.delete(
     "/conversations/{conversation_id}/messages", response=ConversationBody, status=200, revised=True
 )

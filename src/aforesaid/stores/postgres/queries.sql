@@ -485,7 +485,7 @@ derived AS (
     USING moved
     WHERE
         d.owner = %(owner)s AND d.conversation_id = %(id)s::uuid AND moved.id = d.conversation_id
-        AND d.kind <> 'open_turns' AND NOT %(keeps_derived)s::boolean
+        AND d.kind <> 'open_turns' AND left(d.kind, 10) <> 'app/state/' AND NOT %(keeps_derived)s::boolean
 )
 UPDATE aforesaid.messages AS m
 SET

@@ -228,8 +228,8 @@ DELETE FROM documents WHERE owner = ? AND ifnull(conversation, 0) = ? AND kind =
 DELETE FROM documents WHERE conversation = ?;
 
 -- name: delete_derived
--- Delete the documents derived from a conversation's log. Open turns are not derived from it.
-DELETE FROM documents WHERE conversation = ? AND kind <> 'open_turns';
+-- Delete the documents derived from a conversation's log. Open turns and an application's state are not.
+DELETE FROM documents WHERE conversation = ? AND kind <> 'open_turns' AND substr(kind, 1, 10) <> 'app/state/';
 
 -- name: owners
 -- Return the owners with a conversation or a document of another kind than the given ones, after a given owner, sorted.

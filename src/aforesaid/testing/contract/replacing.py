@@ -5,7 +5,16 @@ from datetime import timedelta
 
 import pytest
 
-from aforesaid.contracts import OPEN_TURNS, Backend, ConversationStore, Entry, Scrubbable, Tally, capability
+from aforesaid.contracts import (
+    OPEN_TURNS,
+    STATE,
+    Backend,
+    ConversationStore,
+    Entry,
+    Scrubbable,
+    Tally,
+    capability,
+)
 from aforesaid.errors import (
     ConversationNotFound,
     InvalidInput,
@@ -90,17 +99,18 @@ class ReplacingContract(Contract):
         assert await store.document_kinds(conversation_id=conversation.id) == []
         assert await store.document_kinds() == ["notes"]
 
-    async def test_replace_keeps_open_turns(
+    async def test_replace_keeps_open_turns_and_state(
         self, store: ConversationStore, conversation: Conversation
     ) -> None:
-        """Open turns are not derived from the log: they contain none of the replaced words."""
+        """Open turns and an application's state are not derived from the log."""
         await store.append(conversation.id, [user("the secret", message_id="m1")])
         # Neighbours in alphabetical order: a store that compares prefixes keeps too much or too
         # little.
-        for kind in ("open_turn", OPEN_TURNS, "open_turns2"):
+        kinds = ("open_turn", OPEN_TURNS, "open_turns2", "app/state", "app/state/x", "app/state0", "app/x")
+        for kind in kinds:
             await store.put_document(kind, "q", b"words", conversation_id=conversation.id)
         await store.replace(conversation.id, user("[gone]", message_id="m1"))
-        assert await store.document_kinds(conversation_id=conversation.id) == [OPEN_TURNS]
+        assert await store.document_kinds(conversation_id=conversation.id) == [STATE + "x", OPEN_TURNS]
         await store.rewrite(conversation.id, [])
         assert await store.document_kinds(conversation_id=conversation.id) == []
 

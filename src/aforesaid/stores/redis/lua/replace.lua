@@ -16,8 +16,9 @@ local revision = string.format('%.0f', tonumber(record[AT.revision]) + 1)
 redis.call('ZADD', KEYS[2], 0, position .. ':' .. revision .. ':' .. stored_at .. ':' .. body)
 redis.call('ZREM', KEYS[2], member)
 if same == '' then
-  -- Open turns are not derived from the log.
-  redis.call('ZREMRANGEBYLEX', KEYS[5], '-', '(open_turns\0')
+  -- Open turns and an application's state are not derived from the log.
+  redis.call('ZREMRANGEBYLEX', KEYS[5], '-', '(app/state/')
+  redis.call('ZREMRANGEBYLEX', KEYS[5], '[app/state0', '(open_turns\0')
   redis.call('ZREMRANGEBYLEX', KEYS[5], '[open_turns\1', '+')
 end
 redis.call('HSET', KEYS[1], 'revision', revision, 'updated_at', now)

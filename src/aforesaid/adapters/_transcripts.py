@@ -1,0 +1,175 @@
+"""Framework messages in our log, and blobs as documents: what all adapters share.
+
+A framework's own object is kept in the message under `extra["source"]`, for an exact way back. The dialect of
+such a message is the framework's name: every provider's dialect converts it by its meaning, so windows,
+search, redaction and export treat it like any other message.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aforesaid._internal.portal import PORTAL
+from aforesaid.contracts import Appended, Document, Entry
+from aforesaid.contracts.entries import unreadable_reason
+from aforesaid.errors import ConversationNotFound, InvalidInput, MissingExtra, RevisionConflict
+from aforesaid.memory.interface import ManagerProtocol
+from aforesaid.memory.opening import open as open_memory
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.messages import Message, Role
+
+PAGE = 1000
+"""Entries or documents read in one call; a server answers at most as many."""
+SOURCE = "source"
+"""The field with the framework's own object."""
+ATTEMPTS = 50
+"""Attempts of a change that concurrent writers interrupt. Each attempt of one writer means that another
+succeeded.
+"""
+
+Change = Callable[[list[Message]], Sequence[Message] | None]
+"""Returns the new messages for the stored ones; None changes nothing."""
+
+
+def message_of(
+    framework: str,
+    role: Role,
+    text: str,
+    source: Any,
+    *,
+    message_id: str | None = None,
+    calls: Sequence[dict[str, Any]] = (),
+    answers: str | None = None,
+    is_error: bool = False,
+    **fields: Any,
+) -> Message:
+    """Return a framework's message as ours: its text, its tool calls or the call that it answers."""
+    extra: dict[str, Any] = {SOURCE: source}
+    if calls:
+        extra["tool_calls"] = list(calls)
+    if answers is not None:
+        extra["tool_call_id"] = answers
+    if is_error:
+        extra["is_error"] = True
+    return Message(role=role, content=text, dialect=framework, extra=extra, message_id=message_id, **fields)
+
+
+def source_of(message: Message, framework: str) -> Any:
+    """Return the framework's own object; None for a message of another origin, or a redacted one."""
+    return message.extra.get(SOURCE) if message.dialect == framework else None
+
+
+class Transcript:
+    """The log of one conversation of a framework."""
+
+    def __init__(self, manager: ManagerProtocol, name: str) -> None:
+        self.manager = manager
+        self.name = name
+
+    async def record(self) -> Conversation | None:
+        """Return the record; None where the conversation does not exist."""
+        try:
+            return await self.manager.get_conversation(self.name)
+        except ConversationNotFound:
+            return None
+
+    async def append(
+        self, messages: Sequence[Message], *, expected_revision: int | None = None
+    ) -> Appended | None:
+        """Store messages as one turn, all of them or nothing. Create the conversation if there is none."""
+        if not messages:
+            return None
+        return await self.manager.append(self.name, messages, expected_revision=expected_revision)
+
+    async def entries(self, *, offset: int = 0) -> list[Entry]:
+        """Return all readable entries from an offset on; empty where there is no conversation."""
+        found: list[Entry] = []
+        try:
+            while True:
+                page = await self.manager.entries(self.name, PAGE, offset)
+                found += page
+                if len(page) < PAGE:
+                    return [entry for entry in found if unreadable_reason(entry) is None]
+                offset += len(page)
+        except ConversationNotFound:
+            return []
+
+    async def messages(self, *, last: int | None = None) -> list[Message]:
+        """Return all messages, or the last ones."""
+        offset = 0
+        if last is not None:
+            record = await self.record()
+            offset = 0 if record is None else max(record.message_count - last, 0)
+        return [entry.message for entry in await self.entries(offset=offset)]
+
+    async def change(self, change: Change) -> list[Message]:
+        """Replace the messages by a function of the stored ones, atomically; return the earlier ones."""
+        for _ in range(ATTEMPTS):
+            record = await self.record()
+            stored = [] if record is None else await self.messages()
+            new = change(stored)
+            if new is None:
+                return stored
+            try:
+                if record is None:
+                    await self.append(new)
+                else:
+                    await self.manager.rewrite_history(self.name, new, expected_revision=record.revision)
+            except RevisionConflict:
+                await asyncio.sleep(0)  # another writer was first: read again
+                continue
+            return stored
+        raise RevisionConflict(self.name, expected=0, actual=0)
+
+    async def clear(self) -> None:
+        """Remove the messages."""
+        if await self.record() is not None:
+            await self.manager.clear_history(self.name)
+
+    async def delete(self) -> None:
+        """Remove the conversation with its documents."""
+        await self.manager.delete_conversation(self.name)
+
+
+async def documents_in(
+    manager: ManagerProtocol, kind: str, *, conversation_id: str | None = None, prefix: str = ""
+) -> list[Document]:
+    """Return all documents of a kind whose keys start with a prefix, sorted by key."""
+    found: list[Document] = []
+    after = prefix or None
+    while True:
+        page = await manager.list_documents(kind, conversation_id=conversation_id, after=after, limit=PAGE)
+        matching = [document for document in page if document.key.startswith(prefix)]
+        found += matching
+        if len(page) < PAGE or len(matching) < len(page):
+            return found
+        after = page[-1].key
+
+
+def open_manager(url: str, *, owner: str, **options: Any) -> ManagerProtocol:
+    """Open a memory for synchronous code and return the handle of one owner.
+
+    Every synchronous adapter of the process shares one event loop on a thread. `options` are those of
+    `aforesaid.open`. The memory stays open until the process ends.
+    """
+
+    async def opened() -> ManagerProtocol:
+        memory = await open_memory(url, **options).start()
+        return memory.of(owner)
+
+    return PORTAL.call(opened)
+
+
+def check_manager(manager: object) -> ManagerProtocol:
+    """Return the handle. Raise `InvalidInput` for anything else, such as a URL."""
+    if not hasattr(manager, "append") or not hasattr(manager, "put_document"):
+        raise InvalidInput(
+            f"manager must be a handle of one owner, such as memory.of('kim'); got {type(manager).__name__}",
+            field="manager",
+        )
+    return manager  # type: ignore[return-value]
+
+
+def missing(framework: str, extra: str) -> MissingExtra:
+    """Return the error for a framework that is not installed."""
+    return MissingExtra(f"the adapter for {framework}", extra=extra)

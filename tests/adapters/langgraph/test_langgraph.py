@@ -1,0 +1,366 @@
+"""LangGraph with Aforesaid as its checkpointer and store."""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.store.memory import InMemoryStore
+
+import aforesaid
+from aforesaid.adapters.langgraph import AforesaidSaver, AforesaidStore, open_manager, windowed
+from aforesaid.memory.interface import ManagerProtocol
+from tests.adapters.checks import Adapter, AdapterChecks, memory_in
+
+
+class State(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def graph_of(answers: Callable[[list[AnyMessage]], list[BaseMessage]], saver: Any, **more: Any) -> Any:
+    builder = StateGraph(State)
+    builder.add_node("model", lambda state: {"messages": answers(state["messages"])})
+    builder.add_edge(START, "model")
+    return builder.compile(checkpointer=saver, **more)
+
+
+def config(thread: str) -> dict[str, Any]:
+    return {"configurable": {"thread_id": thread}}
+
+
+class LangGraphAdapter(Adapter):
+    before_answer: Callable[[], Any] = staticmethod(lambda: None)
+
+    def conversation(self, session: str) -> str:
+        return f"langgraph/{session}"
+
+    async def say(self, manager: ManagerProtocol, session: str, question: str, answer: str) -> None:
+        def answers(_: list[AnyMessage]) -> list[BaseMessage]:
+            self.before_answer()
+            return [AIMessage(content=answer)]
+
+        graph = graph_of(answers, AforesaidSaver(manager))
+        await graph.ainvoke({"messages": [HumanMessage(content=question)]}, config(session))
+
+    async def call_tool(self, manager: ManagerProtocol, session: str) -> None:
+        def answers(_: list[AnyMessage]) -> list[BaseMessage]:
+            call = {"name": "look", "args": {"where": "shed"}, "id": "call-1"}
+            return [
+                AIMessage(content="", tool_calls=[call]),
+                ToolMessage(content="a rake", tool_call_id="call-1"),
+                AIMessage(content="There is a rake."),
+            ]
+
+        graph = graph_of(answers, AforesaidSaver(manager))
+        await graph.ainvoke({"messages": [HumanMessage(content="What is in the shed?")]}, config(session))
+
+    async def history(self, manager: ManagerProtocol, session: str) -> list[str]:
+        found = await AforesaidSaver(manager).aget_tuple(config(session))
+        values = {} if found is None else found.checkpoint["channel_values"]
+        return [str(message.text) for message in values.get("messages", [])]
+
+
+class TestChecks(AdapterChecks):
+    adapter = LangGraphAdapter()
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite", "file"])
+async def test_the_published_suite_passes_completely(store: str, tmp_path: Path) -> None:
+    urls = {
+        "memory": "memory://",
+        "sqlite": f"sqlite:///{tmp_path / 'm.db'}",
+        "file": f"file:///{tmp_path / 'm.json'}",
+    }
+
+    @checkpointer_test(name="aforesaid")
+    async def ours() -> AsyncIterator[Any]:
+        async with aforesaid.open(urls[store]) as memory:
+            yield AforesaidSaver(memory.of("kim"))
+
+    report = await validate(ours)
+    assert all(one.detected and one.passed for one in report.results.values())
+    assert len(report.results) == 8
+    assert sum(one.tests_passed for one in report.results.values()) == 81
+
+
+async def test_the_suite_notices_a_saver_that_drops_writes() -> None:
+    class Dropping(AforesaidSaver):
+        async def aput_writes(self, *_: Any, **__: Any) -> None:
+            pass
+
+    @checkpointer_test(name="broken")
+    async def broken() -> AsyncIterator[Any]:
+        async with aforesaid.open("memory://") as memory:
+            yield Dropping(memory.of("kim"))
+
+    report = await validate(broken)
+    assert not all(one.passed for one in report.results.values())
+
+
+async def test_messages_come_back_exactly() -> None:
+    messages = [
+        HumanMessage(content=[{"type": "text", "text": "hi"}, {"type": "image", "url": "x:y"}]),
+        AIMessage(content="", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "c"}], usage_metadata=None),
+        ToolMessage(content="done", tool_call_id="c", artifact={"rows": [1, 2]}, status="error"),
+        AIMessage(content="ok", additional_kwargs={"x": 1}, response_metadata={"model": "m"}, name="bot"),
+    ]
+    async with aforesaid.open("memory://") as memory:
+        saver = AforesaidSaver(memory.of("kim"))
+        await graph_of(lambda _: messages[1:], saver).ainvoke({"messages": messages[:1]}, config("t"))
+        fresh = AforesaidSaver(memory.of("kim"))
+        found = await fresh.aget_tuple(config("t"))
+    assert found is not None
+    restored = found.checkpoint["channel_values"]["messages"]
+    assert [type(one) for one in restored] == [type(one) for one in messages]
+    assert [one.model_dump(exclude={"id"}) for one in restored] == [
+        one.model_dump(exclude={"id"}) for one in messages
+    ]
+
+
+async def test_removed_and_changed_messages_are_as_in_the_reference() -> None:
+    steps: list[Any] = [
+        [HumanMessage(content="a", id="1"), AIMessage(content="b", id="2")],
+        [HumanMessage(content="c", id="3")],
+        [AIMessage(content="B", id="2")],
+        [RemoveMessage(id="1")],
+        [HumanMessage(content="a", id="1")],
+    ]
+    async with aforesaid.open("memory://") as memory:
+        ours, reference = AforesaidSaver(memory.of("kim")), InMemorySaver()
+        for step in steps:
+            states = []
+            for saver in (ours, reference):
+                graph = graph_of(lambda _: [], saver)
+                await graph.ainvoke({"messages": step}, config("t"))
+                fresh = AforesaidSaver(memory.of("kim")) if saver is ours else saver
+                state = await graph_of(lambda _: [], fresh).aget_state(config("t"))
+                states.append([(one.id, one.content) for one in state.values["messages"]])
+            assert states[0] == states[1]
+
+
+async def test_time_travel_and_forks_keep_every_branch() -> None:
+    async with aforesaid.open("memory://") as memory:
+        saver = AforesaidSaver(memory.of("kim"))
+        graph = graph_of(lambda said: [AIMessage(content=f"to {said[-1].content}")], saver)
+        await graph.ainvoke({"messages": [HumanMessage(content="one")]}, config("t"))
+        first = (await graph.aget_state(config("t"))).config
+        await graph.ainvoke({"messages": [HumanMessage(content="two")]}, config("t"))
+        await graph.ainvoke({"messages": [HumanMessage(content="three")]}, first)
+        state = await graph.aget_state(config("t"))
+        logged = [one.content for one in await memory.of("kim").messages("langgraph/t")]
+    assert [one.content for one in state.values["messages"]] == ["one", "to one", "three", "to three"]
+    assert logged == ["one", "to one", "two", "to two", "three", "to three"]
+
+
+async def test_a_redacted_message_leaves_the_state_of_a_running_process() -> None:
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        saver = AforesaidSaver(kim)
+        graph = graph_of(lambda _: [AIMessage(content="noted")], saver)
+        await graph.ainvoke({"messages": [HumanMessage(content="my PIN is 4711")]}, config("t"))
+        entry = (await kim.entries("langgraph/t"))[0]
+        await kim.redact("langgraph/t", str(entry.message.message_id))
+        found = await saver.aget_tuple(config("t"))
+        assert found is not None
+        assert "4711" not in str(found)
+        result = await graph.ainvoke({"messages": [HumanMessage(content="again")]}, config("t"))
+    assert [type(one).__name__ for one in result["messages"]] == ["HumanMessage", "AIMessage"] * 2
+    assert "4711" not in str(result)
+
+
+def test_the_synchronous_face(tmp_path: Path) -> None:
+    manager = open_manager(f"sqlite:///{tmp_path / 'memory.db'}", owner="kim")
+    graph = graph_of(lambda _: [AIMessage(content="Lima")], AforesaidSaver(manager))
+    graph.invoke({"messages": [HumanMessage(content="Peru?")]}, config("t"))
+    assert [one.content for one in graph.get_state(config("t")).values["messages"]] == ["Peru?", "Lima"]
+    assert len(list(graph.get_state_history(config("t")))) == 3
+    store = AforesaidStore(manager)
+    store.put(("people", "kim"), "tea", {"likes": "green tea"})
+    item = store.get(("people", "kim"), "tea")
+    assert item is not None
+    assert item.value == {"likes": "green tea"}
+
+
+async def test_interrupted_graphs_resume() -> None:
+    from langgraph.types import Command, interrupt
+
+    def ask(state: State) -> dict[str, Any]:
+        return {"messages": [AIMessage(content=f"you said {interrupt('sure?')}")]}
+
+    async with aforesaid.open("memory://") as memory:
+        builder = StateGraph(State)
+        builder.add_node("ask", ask)
+        builder.add_edge(START, "ask")
+        first = builder.compile(checkpointer=AforesaidSaver(memory.of("kim")))
+        stopped = await first.ainvoke({"messages": [HumanMessage(content="delete it")]}, config("t"))
+        assert "__interrupt__" in stopped
+        second = builder.compile(checkpointer=AforesaidSaver(memory.of("kim")))
+        resumed = await second.ainvoke(Command(resume="yes"), config("t"))
+    assert resumed["messages"][-1].content == "you said yes"
+
+
+async def test_a_window_as_state_is_valid_and_the_log_keeps_everything() -> None:
+    class Windowed(TypedDict):
+        messages: Annotated[list[AnyMessage], windowed(max_messages=6)]
+
+    def answer(state: Windowed) -> dict[str, Any]:
+        call = {"name": "f", "args": {}, "id": f"c{len(state['messages'])}"}
+        return {
+            "messages": [
+                AIMessage(content="", tool_calls=[call]),
+                ToolMessage(content="r", tool_call_id=call["id"]),
+                AIMessage(content="done"),
+            ]
+        }
+
+    async with aforesaid.open("memory://") as memory:
+        builder = StateGraph(Windowed)
+        builder.add_node("answer", answer)
+        builder.add_edge(START, "answer")
+        graph = builder.compile(checkpointer=AforesaidSaver(memory.of("kim")))
+        for number in range(5):
+            result = await graph.ainvoke({"messages": [HumanMessage(content=f"q{number}")]}, config("t"))
+            assert len(result["messages"]) <= 6
+            assert not isinstance(result["messages"][0], ToolMessage)
+        logged = await memory.of("kim").messages("langgraph/t")
+    assert [one.content for one in logged if one.role == "user"] == [f"q{number}" for number in range(5)]
+    with pytest.raises(aforesaid.errors.InvalidInput):
+        windowed()
+
+
+async def test_the_store_is_as_the_reference() -> None:
+    async with aforesaid.open("memory://") as memory:
+        ours, reference = AforesaidStore(memory.of("kim")), InMemoryStore()
+        for store in (ours, reference):
+            for number in range(12):
+                await store.aput(
+                    ("docs", str(number % 3)), f"k{number}", {"n": number, "tag": {"odd": number % 2}}
+                )
+            await store.adelete(("docs", "0"), "k3")
+            await store.aput(("docs", "1"), "k1", {"n": 100})
+        for call in (
+            lambda store: store.aget(("docs", "1"), "k1"),
+            lambda store: store.aget(("docs", "1"), "none"),
+            lambda store: store.asearch(("docs",), limit=50),
+            lambda store: store.asearch(("docs",), filter={"n": {"$gte": 5}}, limit=50),
+            lambda store: store.asearch(("docs",), filter={"tag": {"odd": 1}}, limit=50),
+            lambda store: store.asearch(("docs", "2")),
+            lambda store: store.alist_namespaces(prefix=("docs",)),
+            lambda store: store.alist_namespaces(max_depth=1),
+            lambda store: store.alist_namespaces(suffix=("2",)),
+        ):
+            assert _plain(await call(ours)) == _plain(await call(reference))
+
+
+async def test_the_store_searches_by_words_and_forgets_in_time() -> None:
+    async with aforesaid.open("memory://") as memory:
+        store = AforesaidStore(memory.of("kim"), ttl={"default_ttl": 0.0})
+        await store.aput(("notes",), "a", {"text": "Anna grows roses in her garden"}, ttl=None)
+        await store.aput(("notes",), "b", {"text": "The car needs oil"}, ttl=None)
+        found = await store.asearch(("notes",), query="who has a garden with roses?")
+        assert found[0].key == "a"
+        await store.aput(("notes",), "c", {"text": "gone at once"})
+        assert await store.aget(("notes",), "c") is None
+        assert await store.sweep_ttl() == 1
+        assert await AforesaidStore(memory.of("lee")).asearch(("notes",)) == []
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return sorted((_plain(one) for one in value), key=str)
+    return (value.namespace, value.key, value.value) if hasattr(value, "namespace") else value
+
+
+@pytest.mark.skipif(not os.environ.get("AFORESAID_MEASURE"), reason="measured by make bench")
+async def test_a_turn_in_a_long_thread_costs_what_the_turn_costs(tmp_path: Path) -> None:
+    numbers = await measured(tmp_path, 10_000)
+    assert numbers["time"] >= 50
+    assert numbers["bytes"] >= 100
+
+
+TURNS = 8
+
+
+async def measured(folder: Path, length: int) -> dict[str, float]:
+    """Return by which factor a turn through our saver is faster and smaller than LangGraph's own."""
+    before: list[BaseMessage] = []
+    for number in range(length // 2):
+        before += [HumanMessage(content=f"question {number} " + "x" * 80), AIMessage(content="y" * 80)]
+    async with (
+        memory_in(folder) as memory,
+        AsyncSqliteSaver.from_conn_string(str(folder / "theirs.db")) as theirs,
+    ):
+        ours = AforesaidSaver(memory.of("kim"))
+        results = {}
+        for name, saver, path in (
+            ("ours", ours, folder / "memory.db"),
+            ("theirs", theirs, folder / "theirs.db"),
+        ):
+            timed = Timed(saver)
+            graph = graph_of(lambda _: [AIMessage(content="z" * 80)], timed)
+            await graph.aupdate_state(config("t"), {"messages": before}, as_node="model")
+            await graph.ainvoke({"messages": [HumanMessage(content="warm")]}, config("t"))
+            size, turns = _stored_bytes(path), []
+            for number in range(TURNS):
+                timed.seconds = 0.0
+                await graph.ainvoke({"messages": [HumanMessage(content=f"turn {number}")]}, config("t"))
+                turns.append(timed.seconds)
+            # The best turn: other programs on the machine delay the others.
+            results[name] = (min(turns), _stored_bytes(path) - size)
+    return {
+        "time": results["theirs"][0] / results["ours"][0],
+        "bytes": results["theirs"][1] / max(results["ours"][1], 1),
+        "ours_ms": results["ours"][0] * 1000,
+        "theirs_ms": results["theirs"][0] * 1000,
+    }
+
+
+def Timed(saver: Any) -> Any:  # noqa: N802
+    """Add up the time of a saver's asynchronous calls."""
+    for name in ("aget_tuple", "aput", "aput_writes"):
+        original = getattr(saver, name)
+
+        async def timed(*args: Any, original: Any = original, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return await original(*args, **kwargs)
+            finally:
+                saver.seconds += time.perf_counter() - began
+
+        setattr(saver, name, timed)
+    saver.seconds = 0.0
+    return saver
+
+
+def _stored_bytes(path: Path) -> int:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages, free, size = (
+            db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+    return int((pages - free) * size)
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        print(asyncio.run(measured(Path(name), 10_000)))
