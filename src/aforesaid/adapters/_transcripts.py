@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from aforesaid._internal.portal import PORTAL
 from aforesaid.contracts import Appended, Document, Entry
 from aforesaid.contracts.entries import unreadable_reason
@@ -44,7 +46,8 @@ def message_of(
     **fields: Any,
 ) -> Message:
     """Return a framework's message as ours: its text, its tool calls or the call that it answers."""
-    extra: dict[str, Any] = {SOURCE: source}
+    # As text: the log moves images out of nested values, and the way back must be exact.
+    extra: dict[str, Any] = {SOURCE: msgspec.json.encode(source).decode()}
     if calls:
         extra["tool_calls"] = list(calls)
     if answers is not None:
@@ -56,7 +59,8 @@ def message_of(
 
 def source_of(message: Message, framework: str) -> Any:
     """Return the framework's own object; None for a message of another origin, or a redacted one."""
-    return message.extra.get(SOURCE) if message.dialect == framework else None
+    source = message.extra.get(SOURCE) if message.dialect == framework else None
+    return None if source is None else msgspec.json.decode(source)
 
 
 class Transcript:

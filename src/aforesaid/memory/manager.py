@@ -317,19 +317,6 @@ class ConversationManager:
             await self.store.update(record.id, await self._lifetimes.with_lifetime(record.id, merged))
         return await self.append(record.id, messages)
 
-    async def rewrite_history(
-        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
-    ) -> Conversation:
-        """Replace all messages of a conversation in one step; return its record.
-
-        Data derived from the log is removed. With `expected_revision`, raise `RevisionConflict` unless the
-        conversation has that revision. To add messages, use `append`.
-        """
-        if isinstance(messages, str) or not isinstance(messages, Sequence):
-            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
-        prepared = await self.intake.stored_form(conversation_id, messages)
-        return await self._removal.rewrite(conversation_id, prepared, expected_revision=expected_revision)
-
     def turn(
         self,
         conversation_id: str,
@@ -416,6 +403,7 @@ class ConversationManager:
 
     delete_conversation = delegate("_removal", Removal.delete_conversation)
     clear_history = delegate("_removal", Removal.clear_history)
+    rewrite_history = delegate("_removal", Removal.rewrite_history)
     redact = delegate("_removal", Removal.redact)
     archive = delegate("_removal", Removal.archive)
     erase = delegate("_removal", Removal.erase)

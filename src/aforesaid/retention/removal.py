@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from aforesaid.contracts import Scrubbable, capability
 from aforesaid.dialects import references_in
 from aforesaid.dialects.tombstones import MARK, TAG, tombstone_of
-from aforesaid.errors import InvalidSetting, MessageNotFound
+from aforesaid.errors import InvalidInput, InvalidSetting, MessageNotFound, shown
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
@@ -67,13 +67,20 @@ class Removal:
         self, conversation_id: str, *, expected_revision: int | None = None
     ) -> Conversation:
         """Remove the messages and keep the conversation."""
-        return await self.rewrite(conversation_id, (), expected_revision=expected_revision)
+        return await self.rewrite_history(conversation_id, (), expected_revision=expected_revision)
 
-    async def rewrite(
+    async def rewrite_history(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Conversation:
-        """Replace all messages and remove what is derived from the earlier ones."""
-        stored = await self.store.rewrite(conversation_id, messages, expected_revision=expected_revision)
+        """Replace all messages of a conversation in one step; return its record.
+
+        Data derived from the log is removed. With `expected_revision`, raise `RevisionConflict` unless the
+        conversation has that revision. To add messages, use `append`.
+        """
+        if isinstance(messages, str) or not isinstance(messages, Sequence):
+            raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        prepared = await self._intake.stored_form(conversation_id, messages)
+        stored = await self.store.rewrite(conversation_id, prepared, expected_revision=expected_revision)
         await self._gone(conversation_id, "cleared")
         events.conversation_changed("history_cleared", "a history was cleared", conversation_id)
         if messages:

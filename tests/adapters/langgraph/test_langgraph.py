@@ -255,7 +255,7 @@ async def test_the_store_is_as_the_reference() -> None:
                 )
             await store.adelete(("docs", "0"), "k3")
             await store.aput(("docs", "1"), "k1", {"n": 100})
-        for call in (
+        calls: list[Callable[[Any], Any]] = [
             lambda store: store.aget(("docs", "1"), "k1"),
             lambda store: store.aget(("docs", "1"), "none"),
             lambda store: store.asearch(("docs",), limit=50),
@@ -265,7 +265,8 @@ async def test_the_store_is_as_the_reference() -> None:
             lambda store: store.alist_namespaces(prefix=("docs",)),
             lambda store: store.alist_namespaces(max_depth=1),
             lambda store: store.alist_namespaces(suffix=("2",)),
-        ):
+        ]
+        for call in calls:
             assert _plain(await call(ours)) == _plain(await call(reference))
 
 
