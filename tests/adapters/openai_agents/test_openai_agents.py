@@ -1,0 +1,169 @@
+"""OpenAI Agents with Aforesaid as its session."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+import aforesaid
+from aforesaid.adapters.openai_agents import AforesaidSession
+from aforesaid.memory.interface import ManagerProtocol
+from tests.adapters.checks import ROOT, Adapter, AdapterChecks
+
+
+class Scripted(Model):
+    """A model that gives prepared answers."""
+
+    def __init__(self, *outputs: list[Any], before: Callable[[], Any] = lambda: None) -> None:
+        self.outputs = list(outputs)
+        self.before = before
+        self.asked: list[Any] = []
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
+        self.before()
+        self.asked.append(kwargs.get("input", args[1] if len(args) > 1 else None))
+        return ModelResponse(output=self.outputs.pop(0), usage=Usage(), response_id=None)
+
+    def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        raise NotImplementedError
+
+
+def text(words: str) -> list[Any]:
+    content = ResponseOutputText(text=words, type="output_text", annotations=[])
+    return [
+        ResponseOutputMessage(id="m", content=[content], role="assistant", status="completed", type="message")
+    ]
+
+
+@function_tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"a rake in the {where}"
+
+
+class OpenAIAdapter(Adapter):
+    before_answer: Callable[[], Any] = staticmethod(lambda: None)
+
+    def conversation(self, session: str) -> str:
+        return f"openai-agents/{session}"
+
+    async def say(self, manager: ManagerProtocol, session: str, question: str, answer: str) -> None:
+        agent = Agent(name="a", model=Scripted(text(answer), before=self.before_answer))
+        await Runner.run(agent, question, session=AforesaidSession(session, manager))
+
+    async def call_tool(self, manager: ManagerProtocol, session: str) -> None:
+        call = ResponseFunctionToolCall(
+            arguments='{"where": "shed"}', call_id="c1", name="look", type="function_call"
+        )
+        agent = Agent(name="a", model=Scripted([call], text("A rake.")), tools=[look])
+        await Runner.run(agent, "What is in the shed?", session=AforesaidSession(session, manager))
+
+    async def history(self, manager: ManagerProtocol, session: str) -> list[str]:
+        return [_words(item) for item in await AforesaidSession(session, manager).get_items()]
+
+
+class TestChecks(AdapterChecks):
+    adapter = OpenAIAdapter()
+
+
+async def test_items_come_back_exactly() -> None:
+    items: list[Any] = [
+        {"role": "user", "content": "hi"},
+        {"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}]},
+        {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "xyz"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "x"}]},
+        {"type": "something_new", "anything": {"nested": [1, None, True]}},
+        {
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "ok", "annotations": []}],
+            "id": "m",
+        },
+    ]
+    async with aforesaid.open("memory://") as memory:
+        session = AforesaidSession("s", memory.of("kim"))
+        await session.add_items(items)
+        await session.add_items(items)
+        assert await session.get_items() == items * 2
+        assert await session.get_items(3) == items[-3:]
+        assert await session.get_items(0) == []
+
+
+async def test_two_callers_never_pop_the_same_item() -> None:
+    async with aforesaid.open("memory://") as memory:
+        session = AforesaidSession("s", memory.of("kim"))
+        await session.add_items([{"role": "user", "content": str(number)} for number in range(10)])
+        popped = await asyncio.gather(*(session.pop_item() for _ in range(12)))
+    contents = [item["content"] for item in popped if item is not None]
+    assert sorted(contents) == [str(number) for number in range(10)]
+    assert popped.count(None) == 2
+
+
+async def test_compaction_hides_old_turns_and_the_log_keeps_them() -> None:
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        session = AforesaidSession("s", kim, keep_turns=2)
+        for number in range(5):
+            await session.add_items(
+                [{"role": "user", "content": f"q{number}"}, {"role": "assistant", "content": f"a{number}"}]
+            )
+            await session.run_compaction({"response_id": "r"})
+        assert [item["content"] for item in await session.get_items()] == ["q3", "a3", "q4", "a4"]
+        assert len(await kim.messages("openai-agents/s")) == 10
+
+
+PUBLISHED = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
+INSIDES = (
+    "sqlite or corrupt or lock or connection or rollback or thread or wal or schema or database or table "
+    "or db_path or pragma or executor or close"
+)
+"""Tests that inspect SQLite: connections, rows, locks. They say nothing of a session."""
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_published_tests(broken: bool) -> None:
+    (suite,) = Path(os.environ["AFORESAID_SUITE"]).glob("openai_agents-*/")
+    paths = [str(ROOT / "src"), str(ROOT), str(suite)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests_plugin",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run(
+        [*command, "-o", "asyncio_mode=auto", "-k", f"not ({INSIDES})", *PUBLISHED],
+        check=False,
+        cwd=suite,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "plugin"), *paths]),
+            "AFORESAID_BROKEN": "1" if broken else "",
+            "OPENAI_API_KEY": "none",
+        },
+        capture_output=True,
+        text=True,
+    )
+    last = done.stdout.strip().splitlines()[-1]
+    assert ("failed" in last) == broken, done.stdout[-4000:] + done.stderr[-1000:]
+    if not broken:
+        assert int(last.split(" passed")[0].split()[-1]) >= 40, last
+
+
+def _words(item: Any) -> str:
+    content = item.get("content") or item.get("output") or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)

@@ -1,0 +1,116 @@
+"""Pydantic AI with Aforesaid as its conversation store."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationConflict, InMemoryConversationStore
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+import aforesaid
+from aforesaid.adapters.pydantic_ai import AforesaidConversationStore
+from aforesaid.memory.interface import ManagerProtocol
+from tests.adapters.checks import Adapter, AdapterChecks
+
+
+class PydanticAdapter(Adapter):
+    before_answer: Callable[[], Any] = staticmethod(lambda: None)
+
+    def conversation(self, session: str) -> str:
+        return f"pydantic-ai/{session}"
+
+    async def say(self, manager: ManagerProtocol, session: str, question: str, answer: str) -> None:
+        def answers(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+            self.before_answer()
+            return ModelResponse(parts=[TextPart(answer)])
+
+        await self._run(manager, session, question, Agent(FunctionModel(answers)))
+
+    async def call_tool(self, manager: ManagerProtocol, session: str) -> None:
+        def answers(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+            if messages[-1].parts[0].part_kind == "tool-return":
+                return ModelResponse(parts=[TextPart("A rake.")])
+            calls = [ToolCallPart("look", {"where": place}) for place in ("shed", "garden")]
+            return ModelResponse(parts=calls)
+
+        agent = Agent(FunctionModel(answers))
+        agent.tool_plain(look)
+        await self._run(manager, session, "What is in the shed?", agent)
+
+    async def _run(self, manager: ManagerProtocol, session: str, question: str, agent: Any) -> None:
+        store = AforesaidConversationStore(manager)
+        while True:
+            conversation = await store.load(session) or Conversation(conversation_id=session)
+            result = await agent.run(question, conversation=conversation)
+            try:
+                await store.save(result)
+            except ConversationConflict:
+                continue  # another writer was first: load again, as the documentation says
+            return
+
+    async def history(self, manager: ManagerProtocol, session: str) -> list[str]:
+        loaded = await AforesaidConversationStore(manager).load(session)
+        messages = [] if loaded is None else loaded.messages
+        return ["".join(str(getattr(part, "content", "")) for part in one.parts) for one in messages]
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"a rake in the {where}"
+
+
+class TestChecks(AdapterChecks):
+    adapter = PydanticAdapter()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_random_operations_give_what_the_reference_gives(seed: int) -> None:
+    """Saves, branches, forks, conflicts and deletions on both stores."""
+    choose = random.Random(seed)
+    async with aforesaid.open("memory://") as memory:
+        stores: list[Any] = [InMemoryConversationStore(), AforesaidConversationStore(memory.of("kim"))]
+        for step in range(25):
+            name, other = choose.choice("abc"), choose.choice("abc")
+            action, cut = (
+                choose.choice(["run", "run", "branch", "fork", "delete", "stale"]),
+                choose.randint(0, 4),
+            )
+            outcomes = [await _outcome(_act(store, action, name, other, cut, step)) for store in stores]
+            assert outcomes[0] == outcomes[1], (seed, step, action)
+            states = [[await _texts(store, each) for each in "abc"] for store in stores]
+            assert states[0] == states[1], (seed, step, action)
+
+
+async def _act(store: Any, action: str, name: str, other: str, cut: int, step: int) -> None:
+    loaded = await store.load(name)
+    if action == "run":
+        agent = Agent(FunctionModel(lambda *_: ModelResponse(parts=[TextPart(f"answer {step}")])))
+        conversation = loaded or Conversation(conversation_id=name)
+        await store.save(await agent.run(f"question {step}", conversation=conversation))
+    elif action == "stale":
+        await store.save(Conversation(conversation_id=name, messages=[]))
+    elif loaded is not None and action == "branch":
+        await store.branch(name, at=min(cut, len(loaded.messages)), expected_revision=loaded.revision)
+    elif loaded is not None and action == "fork":
+        await store.fork(name, at=min(cut, len(loaded.messages)), conversation_id=f"{other}{step}")
+    elif loaded is not None and action == "delete":
+        await store.delete(name, expected_revision=loaded.revision)
+
+
+async def _outcome(doing: Any) -> str:
+    try:
+        await doing
+    except Exception as error:  # noqa: BLE001  # compared with the reference
+        return type(error).__name__
+    return "done"
+
+
+async def _texts(store: Any, name: str) -> Any:
+    loaded = await store.load(name)
+    if loaded is None:
+        return None
+    return [[getattr(part, "content", None) for part in one.parts] for one in loaded.messages]
