@@ -1,6 +1,7 @@
 """Google ADK: sessions whose events are messages of the log, and a memory service over our search."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -159,7 +160,7 @@ class AforesaidSessionService(BaseSessionService):
     ) -> None:
         for names, delta in (((app_name, user_id), user), ((app_name,), app)):
             if delta:
-                await self._change(STATES, _key(*names), lambda data, delta=delta: _merged(data, delta))
+                await self._change(STATES, _key(*names), partial(_merged, delta))
 
     async def _update(self, stored: _Stored, delta: dict[str, Any], moment: float) -> None:
         def changed(data: bytes | None) -> bytes:
@@ -227,7 +228,7 @@ class AforesaidMemoryService(BaseMemoryService):
         """Return the passages of the user's sessions that match, best first."""
         wanted = conversation_of(self.prefix, app_name, user_id, "")
         findings = await self.manager.search(query, FOUND * 3)
-        memories = []
+        memories: list[MemoryEntry] = []
         for passage in findings.passages:
             record = await self.manager.get_conversation(passage.conversation_id)
             if (record.name or "").startswith(wanted) and len(memories) < FOUND:
@@ -317,7 +318,7 @@ def _split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[
     return own, user, app
 
 
-def _merged(data: bytes | None, delta: dict[str, Any]) -> bytes:
+def _merged(delta: dict[str, Any], data: bytes | None) -> bytes:
     before = {} if data is None else msgspec.json.decode(data, type=dict[str, Any])
     return msgspec.json.encode(before | delta)
 

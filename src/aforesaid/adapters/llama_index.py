@@ -107,8 +107,8 @@ class AforesaidChatStore(AsyncDBChatStore):
         after: str | None = None
         while True:
             page = await self._manager.list(limit=100, after=after)
-            named = [record for record in page.conversations if record.message_count]
-            keys += [record.name for record in named if (record.name or "").startswith(self._prefix)]
+            names = [record.name or "" for record in page.conversations if record.message_count]
+            keys += [name for name in names if name.startswith(self._prefix)]
             after = page.next
             if after is None:
                 return [key.removeprefix(self._prefix) for key in keys]

@@ -284,9 +284,10 @@ def _block(block: Any) -> dict[str, Any] | None:
         case {"toolUse": {"toolUseId": call_id, "name": name, **rest}}:
             return {"type": "tool_use", "id": call_id, "name": name, "input": rest.get("input") or {}}
         case {"toolResult": {"toolUseId": call_id, **rest}}:
+            given: Any = rest.get("content") or ()
             parts = [
                 part.get("text") or msgspec.json.encode(part.get("json")).decode()
-                for part in rest.get("content") or ()
+                for part in given
                 if "text" in part or "json" in part
             ]
             failed = rest.get("status") == "error"
