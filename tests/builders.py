@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import VALUE_SETS
+from aforesaid.model.conversations import CHANNELS, VALUE_SETS
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from tests.report import MATRIX
@@ -137,7 +137,7 @@ spoken = st.lists(st.tuples(roles, contents, content_types), min_size=1, max_siz
 
 
 def value_of(field: str) -> st.SearchStrategy[str]:
-    return st.sampled_from(VALUE_SETS[field])
+    return st.sampled_from((*CHANNELS, "sms") if field == "channel" else VALUE_SETS[field])
 
 
 async def say(manager: ConversationManager, conversation_id: str, said: list[tuple[Any, str, Any]]) -> None:

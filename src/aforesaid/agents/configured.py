@@ -3,6 +3,7 @@
 Without a provider, the recall agent answers; it needs no model.
 """
 
+import os
 from collections.abc import Callable
 from datetime import tzinfo
 
@@ -96,7 +97,35 @@ def agent_for(config: AgentConfig) -> Agent | None:
         raise InvalidSetting(
             f"the provider {config.provider} needs a model: set AFORESAID_MODEL", field="model", value=""
         )
+    _check_key(config)
     return _FACTORIES[config.provider](config)
+
+
+_KEY_VARIABLES = {
+    "anthropic": (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_PROFILE",
+        "ANTHROPIC_IDENTITY_TOKEN",
+        "ANTHROPIC_IDENTITY_TOKEN_FILE",
+        "ANTHROPIC_CONFIG_DIR",
+    ),
+    "openai": ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+    "openai_responses": ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+}
+"""The variables in which a provider's SDK finds its key. Bedrock has many other sources."""
+
+
+def _check_key(config: AgentConfig) -> None:
+    """Raise `InvalidSetting` without an API key. A server at another URL may need none."""
+    variables = _KEY_VARIABLES.get(config.provider)
+    if variables is None or config.provider_key or config.provider_url:
+        return
+    if not any(os.environ.get(name) for name in variables):
+        raise InvalidSetting(
+            f"the provider {config.provider} needs an API key: set {variables[0]} or AFORESAID_PROVIDER_KEY",
+            field=variables[0],
+        )
 
 
 def _anthropic(config: AgentConfig) -> Agent:

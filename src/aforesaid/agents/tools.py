@@ -19,7 +19,7 @@ from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.dialects import ToolCall, tool_result
 from aforesaid.errors import AforesaidError, InvalidInput, shown
 from aforesaid.memory.interface import ManagerProtocol
-from aforesaid.model.conversations import VALUE_SETS
+from aforesaid.model.conversations import CHANNELS
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.search.queries import first_moment, last_moment, local_zone
@@ -314,7 +314,7 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
         "date_from": {"type": "string", "description": "Not before this day or moment, ISO 8601."},
         "date_to": {"type": "string", "description": "Not after this day or moment, ISO 8601."},
         "tag": {"type": "string", "description": "Only messages or conversations with this tag."},
-        "channel": {"type": "string", "enum": list(VALUE_SETS["channel"])},
+        "channel": {"type": "string", "description": f"Such as {', '.join(CHANNELS)}."},
     },
     "additionalProperties": False,
 }

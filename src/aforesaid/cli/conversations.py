@@ -38,7 +38,7 @@ def conversations(
     url: UrlOption = None,
     owner: OwnerOption = None,
     status: Annotated[str | None, typer.Option(help="open, pending, resolved or closed.")] = None,
-    channel: Annotated[str | None, typer.Option(help="voice, text, email or phone.")] = None,
+    channel: Annotated[str | None, typer.Option(help="voice, text, email, phone or another word.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only with this tag; repeatable.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number for each owner.")] = 50,
     as_json: JsonOption = False,
@@ -51,7 +51,7 @@ def conversations(
             async for name, manager in managers(memory, owner):
                 page = await manager.list(
                     status=status,  # type: ignore[arg-type]
-                    channel=channel,  # type: ignore[arg-type]
+                    channel=channel,
                     tags=tag or (),
                     limit=limit,
                 )
@@ -75,7 +75,9 @@ def show(
     url: UrlOption = None,
     owner: OwnerOption = None,
     limit: Annotated[int, typer.Option(help="Maximum number of messages.")] = 100,
-    offset: Annotated[int, typer.Option(help="Number of oldest messages to skip.")] = 0,
+    offset: Annotated[
+        int | None, typer.Option(help="Start after this many of the oldest messages. Default: the newest.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the record and the messages of one conversation."""
@@ -93,9 +95,17 @@ def show(
     _print_record(out, name, record)
     for entry in entries:
         out.print(message_line(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
-    rest = record.message_count - offset - len(entries)
-    if rest > 0:
-        out.print(f"[dim]… {rest:,} more; continue with --offset {offset + len(entries)}[/]")
+    _print_rest(out, record.message_count, offset, len(entries))
+
+
+def _print_rest(out: Console, total: int, offset: int | None, shown: int) -> None:
+    """Say which messages are not shown, and how to see them."""
+    if offset is None:
+        if total > shown:
+            earlier = max(0, total - 2 * shown)
+            out.print(f"[dim]… {total - shown:,} earlier; see them with --offset {earlier}[/]")
+    elif total > offset + shown:
+        out.print(f"[dim]… {total - offset - shown:,} more; continue with --offset {offset + shown}[/]")
 
 
 def _document(entry: Entry) -> dict[str, Any]:

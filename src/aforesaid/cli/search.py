@@ -46,7 +46,7 @@ def search(
     date_from: Annotated[str | None, typer.Option("--from", help="The first day or time.")] = None,
     date_to: Annotated[str | None, typer.Option("--to", help="The last day or time.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only messages or conversations with this tag.")] = None,
-    channel: Annotated[str | None, typer.Option(help="voice, text, email or phone.")] = None,
+    channel: Annotated[str | None, typer.Option(help="voice, text, email, phone or another word.")] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Token limit of all passages together.")
     ] = None,

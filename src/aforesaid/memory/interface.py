@@ -232,7 +232,7 @@ class ManagerProtocol(Protocol):
         session_id: str,
         messages: Sequence[Message],
         *,
-        channel: Channel = "voice",
+        channel: Channel = "text",
         tags: Sequence[str] = (),
     ) -> Appended:
         """Store a whole turn in the session's conversation; create one when there is none."""
@@ -256,11 +256,15 @@ class ManagerProtocol(Protocol):
     async def discard_turn(self, conversation_id: str, turn_id: str) -> bool:
         """Remove an open turn with its words; return whether there was one."""
 
-    async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
-        """Return a page of the log, counted from the oldest message, without unreadable messages."""
+    async def messages(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> "list_[Message]":
+        """Return the newest messages, or a page from `offset` on, which counts from the oldest message."""
 
-    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
-        """Return a page of the log with every entry in its place; an unreadable entry contains the reason."""
+    async def entries(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> "list_[Entry]":
+        """Return the same with every entry in its place; an unreadable entry contains the reason."""
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Watch one conversation, or all of this owner's."""

@@ -293,7 +293,7 @@ class ConversationManager:
         session_id: str,
         messages: Sequence[Message],
         *,
-        channel: Channel = "voice",
+        channel: Channel = "text",
         tags: Sequence[str] = (),
     ) -> Appended:
         """Store a whole turn in the session's conversation; create one when there is none.
@@ -334,12 +334,20 @@ class ConversationManager:
             self, conversation_id, expected_revision=expected_revision, answering=answering, policy=policy
         )
 
-    async def messages(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Message]":
-        """Return a page of the log, counted from the oldest message, without unreadable messages."""
+    async def messages(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> "list_[Message]":
+        """Return the newest messages, or a page from `offset` on, which counts from the oldest message. The
+        order is that of the log, without unreadable messages.
+        """
         return readable(await self.entries(conversation_id, limit, offset))
 
-    async def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "list_[Entry]":
-        """Return a page of the log with every entry in its place; an unreadable entry contains the reason."""
+    async def entries(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> "list_[Entry]":
+        """Return the same with every entry in its place; an unreadable entry contains the reason."""
+        if offset is None:
+            return await self.store.tail(conversation_id, limit=limit)
         return await self.store.page(conversation_id, limit=limit, offset=offset)
 
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:

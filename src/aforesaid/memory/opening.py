@@ -367,8 +367,11 @@ def open(  # noqa: A001  aforesaid.open() is the documented name
 ) -> Memory:
     """Open the store at a URL; by default in memory only. `aforesaid.connect` opens the memory of a server.
 
+    **Conversations expire 30 days after their last activity** and are then removed. `ttl=None` keeps
+    everything; `conversation.expires_at` is the time of each.
+
     - `config`: sizes and limits of contexts, searches, notes and summaries.
-    - `ttl`: how long a conversation is kept after its last activity; None means forever.
+    - `ttl`: how long a conversation is kept after its last activity, 30 days by default; None means forever.
     - `idle_after`: a session that was idle for longer starts a new conversation; None never does.
     - `retention`: lifetimes by channel, tag and owner, archiving and the sweep (`Retention`), or
       `RetentionRules` alone.

@@ -28,7 +28,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.turns import has_open_turns
 from aforesaid.model.clock import to_micros
 from aforesaid.model.contexts import Context, Report
-from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, check_span
+from aforesaid.model.conversations import Channel, Conversation, Query, check_channel, check_span
 from aforesaid.model.ids import LONGEST_NAME, conversation_key, parse_name
 from aforesaid.telemetry import describe, event
 from aforesaid.windows import WindowPolicy
@@ -141,8 +141,7 @@ class SessionManager:
         `ConversationNotFound` where there is none.
         """
         _check_session(session_id)
-        if channel not in VALUE_SETS["channel"]:
-            raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
+        check_channel(channel)
         device_name = None if device is None else _device_name(device)
         await self._sweep_if_due()
         start = _SessionStart(self, session_id, channel, device_name)

@@ -281,7 +281,7 @@ class ConversationMemoryManager:
         )
 
     async def _leading(self, record: Conversation) -> list[Message]:
-        front = await self._manager.entries(record.id, limit=HEAD)
+        front = await self._manager.entries(record.id, limit=HEAD, offset=0)
         return [entry.message for entry in leading_system(front)]
 
     async def _read(self, window: ConversationWindow, record: Conversation) -> list[Message]:

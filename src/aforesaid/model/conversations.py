@@ -4,6 +4,7 @@ A record is everything about a conversation except its messages. All stores shar
 derive the next record from a change.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
@@ -18,12 +19,16 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.mappings import FrozenDict
 from aforesaid.model.messages import Message, Role, parse_tags, parse_text
 
-Channel = Literal["voice", "text", "email", "phone"]
+Channel = str
+"""How a conversation takes place: `voice`, `text`, `email`, `phone`, or any other short word."""
 Status = Literal["open", "pending", "resolved", "closed"]
 Priority = Literal["low", "normal", "high", "urgent"]
 
+CHANNELS = ("voice", "text", "email", "phone")
+"""The channels that the documentation names."""
+LONGEST_CHANNEL = 32
+
 VALUE_SETS: dict[str, tuple[str, ...]] = {
-    "channel": get_args(Channel),
     "status": get_args(Status),
     "priority": get_args(Priority),
 }
@@ -46,7 +51,7 @@ class Conversation(FrozenDict):
     """The caller's name for the conversation, from which `id` is derived; None where the id was generated."""
     created_at: datetime
     updated_at: datetime
-    channel: Channel = "voice"
+    channel: Channel = "text"
     status: Status = "open"
     priority: Priority = "normal"
     client_id: str | None = None
@@ -257,10 +262,25 @@ def _check_texts(fields: dict[str, Any]) -> None:
 _TEXTS = ("client_id", "client_name", "subject", "assigned_to", "notes", "name")
 _CHECKED = itemgetter("channel", "status", "priority", "tags", "unread_count", "ttl", *_TEXTS)
 _NO_TEXTS = [None] * len(_TEXTS)
-_CHANNELS, _STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
+_CHANNELS = (*CHANNELS, UNSET)
+_STATUSES, _PRIORITIES = ((*values, UNSET) for values in VALUE_SETS.values())
+
+
+def check_channel(channel: object, *, field: str = "channel") -> str:
+    """Return a channel: a short word. Raise `InvalidInput`."""
+    if isinstance(channel, str) and (channel in CHANNELS or re.fullmatch(r"[\w.-]{1,32}", channel)):
+        return channel
+    raise InvalidInput(
+        f"{field} must be a word of up to {LONGEST_CHANNEL} letters, digits, '.', '_' or '-', such as "
+        f"{', '.join(CHANNELS)}; got {shown(channel)}",
+        field=field,
+        value=channel,
+    )
 
 
 def _refuse_value(fields: dict[str, Any]) -> None:
+    if fields["channel"] is not UNSET:
+        check_channel(fields["channel"])
     for field, allowed in VALUE_SETS.items():
         if fields[field] not in allowed and fields[field] is not UNSET:
             raise InvalidInput.not_in(field, fields[field], allowed)
@@ -300,6 +320,8 @@ class Query(Struct, frozen=True, kw_only=True):
     """The `next` of the previous page."""
 
     def __post_init__(self) -> None:
+        if self.channel is not None:
+            check_channel(self.channel)
         for field, allowed in VALUE_SETS.items():
             value = getattr(self, field)
             if value is not None and value not in allowed:

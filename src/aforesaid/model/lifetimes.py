@@ -22,7 +22,7 @@ from msgspec.structs import force_setattr, replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, shown
-from aforesaid.model.conversations import DEFAULT_TTL, VALUE_SETS, Conversation, check_span
+from aforesaid.model.conversations import DEFAULT_TTL, Conversation, check_channel, check_span
 from aforesaid.model.ids import parse_conversation, parse_uuid
 from aforesaid.model.messages import parse_tags
 
@@ -48,8 +48,7 @@ class RetentionRules(Struct, frozen=True, kw_only=True):
         for field in ("channels", "tags", "conversations"):
             check_lifetimes(getattr(self, field), field)
         for channel in self.channels:
-            if channel not in VALUE_SETS["channel"]:
-                raise InvalidInput.not_in("channels", channel, VALUE_SETS["channel"])
+            check_channel(channel, field="channels")
         parse_tags(tuple(self.tags))
         given = {
             parse_conversation(one, field="conversations"): ttl for one, ttl in self.conversations.items()

@@ -423,6 +423,13 @@ class NotesShown(Struct, frozen=True, kw_only=True):
         return Message(role="system", content=self.text, tags=(TAG,)) if self.shown else None
 
 
+def _line(note: Note) -> str:
+    """Return a note as a model reads it, with its subject where the text does not contain it."""
+    names_subject = set(terms_of(note.subject)) <= set(terms_of(note.text))
+    text = note.text if names_subject else f"{note.subject}: {note.text}"
+    return f"- {text} ({note.remembered_at.astimezone(UTC).date().isoformat()})"
+
+
 def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     """Return as many notes as fit the budget: important ones first, then the latest. The text lists the
     oldest first.
@@ -430,9 +437,7 @@ def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     The same notes give the same text, byte for byte, as a provider's prompt cache requires; a new note comes
     last.
     """
-    lines = {
-        note.id: f"- {note.text} ({note.remembered_at.astimezone(UTC).date().isoformat()})" for note in notes
-    }
+    lines = {note.id: _line(note) for note in notes}
     latest = sorted(notes, key=_age, reverse=True)
     left = tokens - count(HEADING)
     chosen: set[str] = set()

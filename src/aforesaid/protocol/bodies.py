@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aforesaid.model.contexts import Report
-from aforesaid.model.conversations import MOST_UNREAD, Channel, Priority, Status
+from aforesaid.model.conversations import LONGEST_CHANNEL, MOST_UNREAD, Priority, Status
 from aforesaid.model.lifetimes import Step
 from aforesaid.model.messages import ContentType, Role, Speech
 
@@ -26,6 +26,14 @@ LocalMoment = Annotated[
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000_000, description="A duration in seconds.")]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
+Channel = Annotated[
+    str,
+    Meta(
+        pattern=r"^[\w.-]+$",
+        max_length=LONGEST_CHANNEL,
+        description="`voice`, `text`, `email`, `phone` or another short word.",
+    ),
+]
 Dialect = Literal["plain", "anthropic", "openai_chat", "openai_responses"]
 
 
@@ -117,7 +125,7 @@ class SessionTurnBody(RequestModel, frozen=True, kw_only=True):
     session_id: Name
     messages: MessageInputs
     dialect: Dialect | None = None
-    channel: Channel = "voice"
+    channel: Channel = "text"
     tags: list[str] = []
     idle_after: Seconds | None = None
 

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.errors import AforesaidError, InvalidInput, shown
-from aforesaid.model.conversations import Channel
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
-from aforesaid.protocol.bodies import Dialect
+from aforesaid.protocol.bodies import Channel, Dialect
 from aforesaid.protocol.documents import entry_document, to_json
 from aforesaid.protocol.problems import problem_of
 

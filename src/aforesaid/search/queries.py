@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Position
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import parse_moment, to_micros
-from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, Query, Status, check_count
+from aforesaid.model.conversations import Channel, Conversation, Query, Status, check_channel, check_count
 from aforesaid.model.messages import ROLES, Message, Role, parse_tags, parse_text
 from aforesaid.search.analysis import speaker_term, terms_of
 from aforesaid.search.dates import Period, find_periods
@@ -96,8 +96,8 @@ def parse_query(
     """Return the validated search. Raise `InvalidInput` naming the invalid argument."""
     if role is not None and role not in ROLES:
         raise InvalidInput.not_in("role", role, ROLES)
-    if channel is not None and channel not in VALUE_SETS["channel"]:
-        raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
+    if channel is not None:
+        check_channel(channel)
     filters = Filters(
         role=role,
         date_from=None if date_from is None else parse_moment(date_from, field="date_from"),

@@ -23,7 +23,7 @@ from aforesaid.contracts import (
     parse_listing,
 )
 from aforesaid.errors import AforesaidError
-from aforesaid.model.conversations import VALUE_SETS, Changes, Query, started
+from aforesaid.model.conversations import CHANNELS, VALUE_SETS, Changes, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import ROLES, Message
 from aforesaid.stores.memory import InMemoryBackend
@@ -64,7 +64,7 @@ changes = st.builds(
 queries = st.builds(
     Query,
     status=st.none() | st.sampled_from(VALUE_SETS["status"]),
-    channel=st.none() | st.sampled_from(VALUE_SETS["channel"]),
+    channel=st.none() | st.sampled_from(CHANNELS),
     tags=st.lists(texts, max_size=2).map(tuple),
     date_from=st.none() | moments,
     date_to=st.none() | moments,
@@ -129,7 +129,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         target=ids,
         owner=st.sampled_from(OWNERS),
-        channel=st.sampled_from(VALUE_SETS["channel"]),
+        channel=st.sampled_from(CHANNELS),
         ttl=st.none() | st.timedeltas(timedelta(minutes=1), timedelta(days=3)),
     )
     def create(self, owner: str, channel: str, ttl: timedelta | None) -> str:

@@ -38,7 +38,7 @@ def test_rules_are_set_and_shown(run: Run, demo: str) -> None:
     changed = run("retention", "--owner", "erin", "--channel", "voice=-1", "--json", "--yes").stdout
     assert json.loads(changed)["rules"]["channels"] == {}
     run("retention", "--owner", "erin", "--channel", "voice", "--yes", code=2)
-    run("retention", "--owner", "erin", "--channel", "smoke=1", "--yes", code=2)
+    run("retention", "--owner", "erin", "--channel", "smoke signals=1", "--yes", code=2)
 
 
 def test_rules_are_not_set_when_nobody_says_yes(run: Run, demo: str) -> None:

@@ -34,7 +34,7 @@ async def test_rules_are_set_in_seconds_and_applied(server: Running) -> None:
 
 
 async def test_rules_that_make_no_sense_are_refused(server: Running) -> None:
-    for rules in ({"owner": -1}, {"channels": {"smoke": 1}}, {"tags": {"a": "b"}}, {"onwer": 1}):
+    for rules in ({"owner": -1}, {"channels": {"smoke signals": 1}}, {"tags": {"a": "b"}}, {"onwer": 1}):
         assert (await server.client.put("/v1/retention", json=rules)).status_code == 422
 
 

@@ -394,7 +394,7 @@ class TestLosses:
             await backend.connections.call("ZADD", keys.log, 0, "garbage")
             with pytest.raises(StoreDamaged, match=record.id):
                 await store.page(record.id, limit=1)
-            await backend.connections.call("HSET", keys.record, "channel", "smoke")
+            await backend.connections.call("HSET", keys.record, "channel", "smoke signals")
             with pytest.raises(StoreDamaged, match=record.id):
                 await store.get(record.id)
             await backend.connections.call("DEL", keys.log)

@@ -206,11 +206,11 @@ class TestMetadata:
         assert (await erin.get_or_create_conversation("s", client_id=first)).client_id == first
         assert (await erin.get_or_create_conversation("s", client_id=second)).client_id == first
 
-    @pytest.mark.parametrize("channel", ["", "smoke", None])
+    @pytest.mark.parametrize("channel", ["", "smoke signals", "x" * 33, None])
     async def test_a_channel_outside_its_set_is_refused(
         self, erin: ConversationManager, channel: Any
     ) -> None:
-        with pytest.raises(InvalidInput, match="channel must be one of voice, text, email, phone"):
+        with pytest.raises(InvalidInput, match="channel must be "):
             await erin.get_or_create_conversation("s", channel=channel)
         assert (await erin.list()).conversations == ()
 

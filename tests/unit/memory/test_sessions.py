@@ -275,7 +275,7 @@ async def test_long_names_are_names_like_others() -> None:
 async def test_bad_values_are_refused_and_named() -> None:
     sessions = SessionManager(ConversationManager())
     with pytest.raises(InvalidInput, match="channel"):
-        await sessions.create_session("s", channel="telepathy")  # type: ignore[arg-type]
+        await sessions.create_session("s", channel="by telepathy")
     with pytest.raises(InvalidId, match="device"):
         await sessions.create_session("s", device="")
     assert await sessions.get_conversation_id("s") is None

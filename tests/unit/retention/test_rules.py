@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import aforesaid
 from aforesaid.errors import ConversationNotFound, InvalidInput, InvalidSetting, StoreDamaged
 from aforesaid.memory.options import retention_in
-from aforesaid.model.conversations import VALUE_SETS, Channel, Conversation, started
+from aforesaid.model.conversations import CHANNELS, Channel, Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.lifetimes import RetentionRules, decode_rules, encode_rules, lifetime_of
 from aforesaid.settings import RetentionConfig, Settings
@@ -69,7 +69,7 @@ class TestTheRule:
 
     @given(
         owner=lifetimes,
-        channels=st.dictionaries(st.sampled_from(VALUE_SETS["channel"]), lifetimes),
+        channels=st.dictionaries(st.sampled_from(CHANNELS), lifetimes),
         tags=st.dictionaries(st.text("abc", min_size=1, max_size=3), lifetimes, max_size=4),
         conversations=st.dictionaries(st.uuids().map(str), lifetimes, max_size=3),
     )
@@ -81,7 +81,7 @@ class TestTheRule:
         "fields",
         [
             {"owner": timedelta(0)},
-            {"channels": {"smoke": DAY}},
+            {"channels": {"smoke signals": DAY}},
             {"tags": {"x": 7}},
             {"conversations": {"a\0b": DAY}},
             {"tags": ["x"]},

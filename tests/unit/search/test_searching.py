@@ -206,7 +206,7 @@ async def test_similar_conversations_share_what_is_special(erin: ConversationMan
     [
         ({"max_results": 0}, "max_results"),
         ({"role": "god"}, "role"),
-        ({"channel": "smoke"}, "channel"),
+        ({"channel": "smoke signals"}, "channel"),
         ({"date_from": "soon"}, "date_from"),
         ({"date_to": datetime(2026, 1, 1)}, "date_to"),
         ({"max_tokens": 0}, "max_tokens"),

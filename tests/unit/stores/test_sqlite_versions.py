@@ -52,6 +52,7 @@ async def test_it_reads_as_it_was_written(path: Path) -> None:
         id=known["KITCHEN"],
         created_at=START,
         updated_at=record.updated_at,
+        channel="voice",
         client_id=known["CLIENT"],
         client_name="Lee",
         subject="Doors",

@@ -10,6 +10,7 @@ from aforesaid.agents.providers.sdk import (
     LazyClient,
     build_reply,
     list_field,
+    missing_key,
     refusal_error,
     require,
     tools_or_placeholders,
@@ -78,7 +79,11 @@ class AnthropicAgent:
 def _client(options: Mapping[str, Any]) -> Any:
     import anthropic
 
-    return anthropic.AsyncAnthropic(**options)
+    client = anthropic.AsyncAnthropic(**options)
+    credentials = client.api_key, client.auth_token, getattr(client, "credentials", None)
+    if credentials == (None, None, None):
+        raise missing_key(PROVIDER, "ANTHROPIC_API_KEY")
+    return client
 
 
 def _parameters(ask: Ask) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from aforesaid.agents.providers.sdk import (
     build_reply,
     error_for_status,
     list_field,
+    missing_key,
     refusal_error,
     require,
     translate_errors,
@@ -55,7 +56,12 @@ def _create(kind: str, options: Mapping[str, Any]) -> Any:
     import openai
 
     present = {name: value for name, value in options.items() if value is not None}
-    return getattr(openai, kind)(**present)
+    try:
+        return getattr(openai, kind)(**present)
+    except openai.OpenAIError as error:
+        azure = kind == "AsyncAzureOpenAI"
+        name = "AZURE_OPENAI_API_KEY" if azure else "OPENAI_API_KEY"
+        raise missing_key("Azure OpenAI" if azure else "OpenAI", name) from error
 
 
 def secrets_of(client: Any) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from aforesaid.errors import (
     AgentRejected,
     AgentUnavailable,
     InvalidMessage,
+    InvalidSetting,
     MissingExtra,
     RequestTooLong,
 )
@@ -88,6 +89,11 @@ def require(package: str, *, what: str, extra: str) -> None:
     """Raise `MissingExtra` at construction instead of at the first request."""
     if find_spec(package) is None:
         raise MissingExtra(what, extra=extra)
+
+
+def missing_key(provider: str, variable: str) -> InvalidSetting:
+    """Return the error of a client without credentials."""
+    return InvalidSetting(f"{provider} needs an API key: set {variable} or pass api_key=…", field=variable)
 
 
 def tools_or_placeholders(

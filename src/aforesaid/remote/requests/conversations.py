@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from aforesaid.intake.messages import redacted
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import (
-    VALUE_SETS,
     Changes,
     Channel,
     Conversation,
@@ -23,6 +22,7 @@ from aforesaid.model.conversations import (
     Priority,
     Query,
     Status,
+    check_channel,
     check_count,
     check_revision,
 )
@@ -60,7 +60,7 @@ class ConversationCalls(Calls):
         body = {
             "session_id": parse_name(session_id, field="session_id"),
             "client_id": None if client_id is None else parse_uuid(client_id, field="client_id"),
-            "channel": _channel(channel),
+            "channel": check_channel(channel),
             **self._idle,
         }
         return self._call("POST", "conversations", read=conversation_of, body=body)
@@ -254,13 +254,13 @@ class ConversationCalls(Calls):
         session_id: str,
         messages: Sequence[Message],
         *,
-        channel: Channel = "voice",
+        channel: Channel = "text",
         tags: Sequence[str] = (),
     ) -> Call[Appended]:
         body = {
             "session_id": parse_name(session_id, field="session_id"),
             "messages": self._turn(messages),
-            "channel": _channel(channel),
+            "channel": check_channel(channel),
             "tags": list_(parse_tags(tags)),
             **self._idle,
         }
@@ -312,30 +312,46 @@ class ConversationCalls(Calls):
         return _documents(complete if redact is None else redacted(complete, redact))
 
     def messages(
-        self, conversation_id: str, limit: int = 50, offset: int = 0
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
     ) -> "CallSequence[list_[Message]]":
         found = yield from self.entries(conversation_id, limit, offset)
         return [entry.message for entry in found if unreadable_reason(entry) is None]
 
-    def entries(self, conversation_id: str, limit: int = 50, offset: int = 0) -> "CallSequence[list_[Entry]]":
+    def entries(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> "CallSequence[list_[Entry]]":
         check_count(limit, field="limit", least=0)
+        if offset is None:
+            return (yield from self._newest_entries(conversation_id, limit))
         check_count(offset, field="offset", least=0)
         found: list_[Entry] = []
         while True:
             wanted = min(limit - len(found), LARGEST_PAGE)
-            page: list_[Entry] = yield self._entries_page(conversation_id, wanted, offset + len(found))
-            found += page[:wanted]
-            if len(page) < wanted or len(found) >= limit:
+            page = yield self._entries_page(conversation_id, wanted, {"offset": offset + len(found)})
+            found += page.entries[:wanted]
+            if len(page.entries) < wanted or len(found) >= limit:
                 return found
 
-    def _entries_page(self, conversation_id: str, limit: int, offset: int) -> "Call[list_[Entry]]":
+    def _newest_entries(self, conversation_id: str, limit: int) -> "CallSequence[list_[Entry]]":
+        found: list_[Entry] = []
+        before: str | None = "latest"
+        while before is not None:
+            wanted = min(limit - len(found), LARGEST_PAGE)
+            page = yield self._entries_page(conversation_id, wanted, {"before": before})
+            found = [*page.entries, *found][-limit:] if limit else []
+            before = page.next if len(found) < limit else None
+        return found
+
+    def _entries_page(
+        self, conversation_id: str, limit: int, place: Mapping[str, Any]
+    ) -> "Call[_EntriesPage]":
         """Return the call for a page of the log. The server's minimum limit is 1."""
         return self._call(
             "GET",
             "conversations",
             conversation(conversation_id),
             "messages",
-            query={"limit": max(1, limit), "offset": offset},
+            query={"limit": max(1, limit), **place},
             read=_entries_of,
         )
 
@@ -493,8 +509,15 @@ def _documents(messages: Sequence[Message]) -> list_[dict[str, Any]]:
     return [message_document(message) for message in messages]
 
 
-def _entries_of(document: Any) -> list_[Entry]:
-    return [entry_of(entry) for entry in document["entries"]]
+class _EntriesPage(NamedTuple):
+    """A page of the log, and the cursor of the next one."""
+
+    entries: list_[Entry]
+    next: str | None
+
+
+def _entries_of(document: Any) -> _EntriesPage:
+    return _EntriesPage([entry_of(entry) for entry in document["entries"]], document["next"])
 
 
 def _record_of(appended: Appended) -> Conversation:
@@ -505,12 +528,6 @@ def _unchanged(record: Conversation, expected_revision: int | None) -> Appended:
     """Return the result of a turn without messages."""
     check_revision(record.id, record.revision, expected_revision)
     return Appended(conversation=record, new=())
-
-
-def _channel(channel: Channel) -> Channel:
-    if channel not in VALUE_SETS["channel"]:
-        raise InvalidInput.not_in("channel", channel, VALUE_SETS["channel"])
-    return channel
 
 
 def _with_reason(report: Report, why: str) -> Report:

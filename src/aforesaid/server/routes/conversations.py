@@ -18,10 +18,11 @@ from aforesaid.contracts import Change, unreadable_reason
 from aforesaid.contracts.listing import every_record
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
+from aforesaid.model.conversations import Conversation, Page, Priority, Status
 from aforesaid.protocol import HEARTBEAT, conversation_document, lifetime_document, page_document, to_json
 from aforesaid.protocol.bodies import (
     ChangesBody,
+    Channel,
     ClientLink,
     ConversationBody,
     ConversationId,

@@ -222,15 +222,15 @@ class LogPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 async def list_messages(call: Call[NoBody, LogPage]) -> Reply:
     """Return part of the log, oldest message first.
 
-    `offset` counts from the oldest message and is 0 by default. `before=latest` returns the newest messages;
-    `next` is then the cursor of the messages before them and stays valid when messages are added.
+    By default these are the newest messages; `next` is then the value of `before` for the messages before
+    them, and stays valid when messages are added. `offset` counts from the oldest message.
     """
     query = call.query
-    if query.before is None:
-        return await _page_from_oldest(call, query.offset or 0)
-    if query.offset is not None:
+    if query.offset is None:
+        return await _page_from_newest(call, query.before or "latest")
+    if query.before is not None:
         raise InvalidInput("offset and before are mutually exclusive", field="before")
-    return await _page_from_newest(call, query.before)
+    return await _page_from_oldest(call, query.offset)
 
 
 async def _page_from_oldest(call: Call[NoBody, LogPage], offset: int) -> Reply:

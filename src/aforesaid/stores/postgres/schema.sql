@@ -113,7 +113,7 @@ CREATE TABLE aforesaid.conversations (
     owner text COLLATE "C" NOT NULL,
     id uuid NOT NULL,
     owner_name text,
-    channel text NOT NULL CHECK (channel IN ('voice', 'text', 'email', 'phone')),
+    channel text NOT NULL CHECK (length(channel) BETWEEN 1 AND 32),
     status text NOT NULL CHECK (status IN ('open', 'pending', 'resolved', 'closed')),
     priority text NOT NULL CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
     client_id uuid,

@@ -4,7 +4,7 @@ CREATE TABLE conversations (
     pk INTEGER PRIMARY KEY,
     owner TEXT NOT NULL,
     id TEXT NOT NULL,
-    channel TEXT NOT NULL CHECK (channel IN ('voice', 'text', 'email', 'phone')),
+    channel TEXT NOT NULL CHECK (length(channel) BETWEEN 1 AND 32),
     status TEXT NOT NULL CHECK (status IN ('open', 'pending', 'resolved', 'closed')),
     priority TEXT NOT NULL CHECK (priority IN ('low', 'normal', 'high', 'urgent')),
     client_id TEXT,

@@ -14,7 +14,15 @@ from aforesaid.errors import (
     InvalidInput,
     RevisionConflict,
 )
-from aforesaid.model.conversations import MOST_UNREAD, VALUE_SETS, Changes, Conversation, Query, started
+from aforesaid.model.conversations import (
+    CHANNELS,
+    MOST_UNREAD,
+    VALUE_SETS,
+    Changes,
+    Conversation,
+    Query,
+    started,
+)
 from aforesaid.model.ids import new_id
 from aforesaid.testing.contract.base import Contract, FixedClock, new_conversation, user
 
@@ -49,7 +57,8 @@ class RecordsContract(Contract):
         assert await store.get(record.id) == record
 
     async def test_every_allowed_value_is_stored(self, store: ConversationStore) -> None:
-        for field, values in VALUE_SETS.items():
+        channels = (*CHANNELS, "sms", "Matrix.room-1", "微信")
+        for field, values in {**VALUE_SETS, "channel": channels}.items():
             for value in values:
                 metadata: dict[str, Any] = {field: value}
                 record = await store.create(new_conversation(store, **metadata))
