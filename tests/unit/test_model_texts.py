@@ -7,7 +7,6 @@ from aforesaid.dialects.images import PLACEHOLDER
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message, Speech
-from aforesaid.settings import ConversationConfig
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.summaries.records import Summary, heading
 from aforesaid.testing import FixedClock
@@ -17,9 +16,8 @@ from aforesaid.windows.truncation import without_middle
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
 
-def erin_at(clock: FixedClock, **settings: str) -> ConversationManager:
-    store = InMemoryBackend(clock=clock).of("erin")
-    return ConversationManager(store, config=ConversationConfig(**settings))
+def erin_at(clock: FixedClock) -> ConversationManager:
+    return ConversationManager(InMemoryBackend(clock=clock).of("erin"))
 
 
 async def test_notes() -> None:

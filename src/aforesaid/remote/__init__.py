@@ -16,8 +16,9 @@
 httpx comes with `aforesaid[client]` and is imported when a client is opened.
 """
 
+from aforesaid.memory.sync_turns import SyncTurn
 from aforesaid.remote.attempts import RetryPolicy
-from aforesaid.remote.managers import RemoteManager, SyncManager, SyncTurn
+from aforesaid.remote.managers import RemoteManager, SyncManager
 from aforesaid.remote.memories import Client, RemoteMemory, connect
 from aforesaid.remote.transport import Network
 

@@ -4,29 +4,27 @@
 written for it works with a local manager and with one behind a server.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
-    suppress,
 )
 from copy import copy
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, Unpack, overload
+from typing import Any, NoReturn, Self
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import PAGE, Contacts
 from aforesaid.contracts import Appended, Change, ConversationStore, TokenCounter
-from aforesaid.dialects import DialectName
-from aforesaid.errors import AforesaidError, InvalidSetting
+from aforesaid.errors import InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.manager import ConversationManager, calibrated
-from aforesaid.memory.turns import TurnDraft, TurnInProgress
+from aforesaid.memory.sync_turns import SyncTurn
+from aforesaid.memory.turns import TurnInProgress
 from aforesaid.model.contacts import Contact
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message, OpenTurn
@@ -37,13 +35,6 @@ from aforesaid.remote.transport import AsyncSender, SyncSender
 from aforesaid.settings import ConversationConfig
 from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import (
-    AnthropicModelRequest,
-    AnthropicRequest,
-    MessagesModelRequest,
-    MessagesRequest,
-    RequestOptions,
-    ResponsesModelRequest,
-    ResponsesRequest,
     WindowPolicy,
 )
 
@@ -328,7 +319,7 @@ class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
         policy: WindowPolicy | None = None,
-    ) -> "SyncTurn":
+    ) -> SyncTurn:
         """Return a turn that is stored when its `with` block ends without an error."""
         return SyncTurn(
             self, conversation_id, expected_revision=expected_revision, answering=answering, policy=policy
@@ -359,117 +350,6 @@ class SyncManager(SyncFace, ManagerMethods, OwnerHandle):
         return self._append(conversation_id, messages, expected_revision=expected_revision)
 
     append.__doc__ = ConversationManager.append.__doc__
-
-
-class SyncTurn(TurnDraft):
-    """A turn, returned by `manager.turn(conversation_id)`; leaving the `with` block stores its messages.
-
-    If the block raises, nothing is added to the log; the words of an opened turn stay. `stored` is the result
-    after the block.
-    """
-
-    def __init__(
-        self,
-        manager: SyncManager,
-        conversation_id: str,
-        *,
-        expected_revision: int | None = None,
-        answering: OpenTurn | None = None,
-        policy: WindowPolicy | None = None,
-    ) -> None:
-        super().__init__(
-            manager.intake,
-            conversation_id,
-            expected_revision=expected_revision,
-            answering=answering,
-            policy=policy,
-        )
-        self._manager = manager
-
-    def open(self) -> OpenTurn:
-        """Make the messages so far durable now. If the answer fails, `manager.unanswered` returns them."""
-        self._check_open()
-        self._open_turn = opened = self._manager.open_turn(self._conversation_id, self._messages)
-        return opened
-
-    def load_context(self, agent_name: str | None = None, *, policy: WindowPolicy | None = None) -> Context:
-        """Build the context of the conversation and this turn, with a report: always a valid request."""
-        return self._manager.load_context(
-            self._conversation_id,
-            agent_name=agent_name,
-            policy=policy or self._policy,
-            pending=self._messages,
-            for_request=True,
-        )
-
-    @overload
-    def request(
-        self, dialect: Literal["anthropic"], *, model: str, **options: Unpack[RequestOptions]
-    ) -> AnthropicModelRequest: ...
-    @overload
-    def request(
-        self, dialect: Literal["anthropic"], *, model: None = None, **options: Unpack[RequestOptions]
-    ) -> AnthropicRequest: ...
-    @overload
-    def request(
-        self, dialect: Literal["openai_responses"], *, model: str, **options: Unpack[RequestOptions]
-    ) -> ResponsesModelRequest: ...
-    @overload
-    def request(
-        self, dialect: Literal["openai_responses"], *, model: None = None, **options: Unpack[RequestOptions]
-    ) -> ResponsesRequest: ...
-    @overload
-    def request(
-        self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
-    ) -> MessagesModelRequest: ...
-    @overload
-    def request(
-        self,
-        dialect: Literal["openai_chat", "plain"],
-        *,
-        model: None = None,
-        **options: Unpack[RequestOptions],
-    ) -> MessagesRequest: ...
-    def request(
-        self,
-        dialect: DialectName,
-        *,
-        model: str | None = None,
-        system: str | None = None,
-        tools: Sequence[Mapping[str, object]] = (),
-        policy: WindowPolicy | None = None,
-        agent_name: str | None = None,
-    ) -> Any:
-        """Return the whole request as keyword arguments of the SDK's call:
-        `client.messages.create(max_tokens=1024, **turn.request("anthropic", model=…))`.
-
-        `TurnInProgress.request` describes the options. Raise `NothingToSend` while there is no user message.
-        """
-        return self._manager.load_request(
-            self._conversation_id,
-            dialect,
-            agent_name,
-            policy=policy or self._policy,
-            pending=self._messages,
-            model=model,
-            system=system,
-            tools=tools,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_over = True
-        if error is None and self._messages:
-            self.stored = self._manager.append(
-                self._conversation_id, self._messages, expected_revision=self._expected_revision
-            )
-            if self._open_turn is not None:
-                with suppress(AforesaidError):  # the server leaves out turns that are in the log
-                    self._manager.discard_turn(self._conversation_id, self._open_turn.id)
 
 
 def not_available(what: str) -> NoReturn:
