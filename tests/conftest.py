@@ -1,5 +1,6 @@
 """Shared by all tests: fixtures, the guard against blocking calls, and the report at the end of a run."""
 
+import asyncio
 import gc
 import os
 import resource
@@ -20,6 +21,7 @@ import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite  # noqa: F401
 from aforesaid.layers import resilient
+from aforesaid.tokens import default_counter, ready
 from tests import report
 from tests.examples import register_profiles
 from tests.local_only import is_excluded
@@ -110,6 +112,12 @@ def patient_stores() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resilient, "DEFAULT_RESILIENCE", patient)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_tokenizer() -> None:
+    """Load the default tokenizer: until then counts are estimates, and tests compare exact ones."""
+    asyncio.run(ready(default_counter()))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.freshness import Freshness, noting_freshness
 from aforesaid._internal.tasks import promptly_within, within
-from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader, capability
+from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader, TokenCounter, capability
 from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, StoreError
 from aforesaid.intake.messages import Intake
@@ -24,7 +24,16 @@ from aforesaid.notes.service import Notes
 from aforesaid.settings import ConversationConfig
 from aforesaid.summaries.service import Summaries, message_of
 from aforesaid.telemetry import describe
-from aforesaid.tokens import NotCounted, budget_for, costs_by, is_ready, ready
+from aforesaid.tokens import (
+    NotCounted,
+    budget_for,
+    costs_by,
+    is_ready,
+    is_slow_to_load,
+    load_later,
+    quick_counter,
+    ready,
+)
 from aforesaid.windows import (
     RequestParts,
     TokenEstimates,
@@ -187,9 +196,15 @@ class ContextLoader:
         pending: Sequence[Message],
     ) -> tuple[Context, dict[str, Any]]:
         """Return the context, and the request with the parts that are not in the log."""
+        counter = self.intake.counter
         if policy.max_tokens is not None and (parts.system or parts.tools):
-            await ready(self.intake.counter)
-            policy = parts.reserved_in(policy, self.intake.counter)
+            if is_slow_to_load(counter):
+                quick = parts.reserved_in(policy, quick_counter())
+                context = await self.load(conversation_id, quick, pending)
+                if not _is_cut(context):
+                    return context, parts.arguments(context, dialect)
+            await ready(counter)
+            policy = parts.reserved_in(policy, counter)
         context = await self.load(conversation_id, policy, pending)
         return context, parts.arguments(context, dialect)
 
@@ -237,6 +252,10 @@ class ContextLoader:
             stored_only = Counting(costs_by(counter, stored_only=True), counter.name)
             with suppress(NotCounted):
                 return await self._build(request, snapshots, stored_only)
+            if is_slow_to_load(counter):
+                context = await self._build(request, snapshots, _quick_counting(counter))
+                if not _is_cut(context):
+                    return context
         return await self._build(request, snapshots, await self._counting(request.policy))
 
     async def _build(
@@ -305,7 +324,7 @@ class ContextLoader:
 
     async def _degraded(self, request: ContextRequest, *, why: str) -> Context:
         """Build the window of the pending messages alone, which needs no store."""
-        context = await self._pending_window(request)
+        context = self._pending_window(request, await self._counting(request.policy))
         warnings = (why, *context.report.warnings)
         nothing = None if context.report.nothing_to_send is None else why
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
@@ -316,15 +335,21 @@ class ContextLoader:
         return await self._load_new(pending, self.policy(policy, for_request=True))
 
     async def _load_new(self, pending: Sequence[Message], policy: WindowPolicy) -> Context:
-        cost, _ = await self._counting(policy)
-        extras = await self._extras(policy, cost)
+        if is_slow_to_load(self.intake.counter):
+            context = await self._new_by(_quick_counting(self.intake.counter), pending, policy)
+            if not _is_cut(context):
+                return context
+        return await self._new_by(await self._counting(policy), pending, policy)
+
+    async def _new_by(self, counting: Counting, pending: Sequence[Message], policy: WindowPolicy) -> Context:
+        extras = await self._extras(policy, counting.cost)
         request = ContextRequest(
             conversation_id=NO_CONVERSATION, policy=extras.reserved_in(policy), pending=pending
         )
-        return extras.added_to(await self._pending_window(request))
+        return extras.added_to(self._pending_window(request, counting))
 
-    async def _pending_window(self, request: ContextRequest) -> Context:
-        cost, counter = await self._counting(request.policy)
+    def _pending_window(self, request: ContextRequest, counting: Counting) -> Context:
+        cost, counter = counting
         return pending_window(
             request.conversation_id,
             request.policy,
@@ -342,6 +367,23 @@ class ContextLoader:
         elif not await self.intake.can_count():
             return Counting(_costs_nothing, None)
         return Counting(costs_by(counter), counter.name)
+
+
+def _quick_counting(counter: TokenCounter) -> Counting:
+    """Count messages without a stored count by an estimate from above, until the counter is loaded."""
+    load_later(counter)
+    quick = quick_counter()
+    return Counting(costs_by(counter, otherwise=quick), quick.name)
+
+
+def _is_cut(context: Context) -> bool:
+    """Return whether the token budget changed the window. Otherwise an exact count gives the same one."""
+    report = context.report
+    if report.max_tokens is None:
+        return False
+    reasons = {left.reason for left in report.left_out}
+    too_long = bool(report.notes_left_out or report.shortened or report.not_read)
+    return too_long or not reasons.isdisjoint(("tokens", "ephemeral"))
 
 
 def _costs_nothing(_: Message) -> int:

@@ -22,6 +22,8 @@ from aforesaid.tokens import (
     count,
     default_counter,
     is_ready,
+    is_slow_to_load,
+    load_later,
     ready,
     storable_counter,
 )
@@ -357,6 +359,10 @@ class Intake:
     async def counted(self, complete: list[Message]) -> list[Message]:
         """Return the messages with their token counts, where the counter works."""
         if not self._is_ready:
+            if is_slow_to_load(self.counter):
+                # The first turn of a process does not wait for the tables. Contexts count it on demand.
+                load_later(self.counter)
+                return complete
             self._is_ready = await self.can_count()
             if not self._is_ready:
                 return complete  # store without counts rather than not at all

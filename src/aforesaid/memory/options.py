@@ -83,13 +83,14 @@ class Models(CheckedFields, frozen=True, kw_only=True):
     - `summarizer`: summarizes messages outside the window in the background. "extract" quotes the most
       informative sentences; one of your own may call a model. None uses the setting `summaries`, which is off
       by default.
-    - `preload`: load the tokenizer in the background now instead of at the first message.
+    - `preload`: load the tokenizer when the memory is opened. By default it is loaded in the background after
+      the first message, which does not wait for it.
     """
 
     tokenizer: str | TokenCounter | None = None
     embedder: Embedder | Literal["installed"] | None = "installed"
     summarizer: Summarizer | Literal["extract"] | None = None
-    preload: bool = True
+    preload: bool = False
 
     def load_embedder(self) -> Embedder | None:
         """Return the embedder, or None."""

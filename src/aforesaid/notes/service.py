@@ -48,6 +48,7 @@ from aforesaid.notes.records import (
 )
 from aforesaid.settings import ConversationConfig
 from aforesaid.telemetry import describe
+from aforesaid.tokens import is_slow_to_load, quick_counter
 from aforesaid.windows import WindowPolicy
 
 if TYPE_CHECKING:
@@ -273,8 +274,11 @@ class Notes:
     async def _fitted(self, standing_notes: Standing, budget: int) -> NotesShown:
         if not standing_notes.current:
             return NotesShown()
-        counter = await self.intake.line_counter()
-        return fitted(standing_notes.current, tokens=budget, count=lambda line: _tokens(counter, line))
+        if is_slow_to_load(self.intake.counter):
+            quick = _fitted_by(quick_counter(), standing_notes, budget)
+            if not quick.left_out:  # an exact count gives the same notes
+                return quick
+        return _fitted_by(await self.intake.line_counter(), standing_notes, budget)
 
     async def _standing_in_time(self) -> tuple[Standing, str | None]:
         """Return the owner's notes, or the cached ones when the store is slow or fails.
@@ -310,6 +314,10 @@ def redacted_words(words: str, redact: Redactor | None) -> str:
 
 
 _token_counts: BoundedDict[tuple[str, str], int] = BoundedDict(4_096)
+
+
+def _fitted_by(counter: TokenCounter, standing_notes: Standing, budget: int) -> NotesShown:
+    return fitted(standing_notes.current, tokens=budget, count=lambda line: _tokens(counter, line))
 
 
 def _tokens(counter: TokenCounter, line: str) -> int:

@@ -1,6 +1,7 @@
 """Estimate tokens for models without a public tokenizer, and choose the counter for a model."""
 
 import asyncio
+import logging
 import math
 import re
 import threading
@@ -76,6 +77,11 @@ class Estimator:
     def name(self) -> str:
         plain = self.uncorrected.name
         return plain if self.correction == 1.0 else f"{plain}@{self.correction:.2f}"
+
+    @property
+    def base(self) -> TokenCounter:
+        """The counter that the estimate is based on."""
+        return self._base
 
     @property
     def correction(self) -> float:
@@ -215,6 +221,8 @@ DEFAULT_BUDGET = 6_000
 # Tokens of a request to a model with a larger window: longer requests cost more and answer no better.
 LARGEST_BUDGET = 96_000
 
+log = logging.getLogger("aforesaid.tokens")
+
 _exact: dict[EncodingName, ExactCounter] = {name: ExactCounter(name) for name in ENCODINGS}
 
 
@@ -306,8 +314,47 @@ async def ready(counter: TokenCounter) -> None:
     _ready.add(counter)
 
 
+def is_slow_to_load(counter: TokenCounter) -> bool:
+    """Return whether the counter's tables are not loaded yet: 0.2 s, part of it without releasing the
+    interpreter lock.
+    """
+    if counter in _ready or counter in _broken:
+        return False
+    base = counter.base if isinstance(counter, Estimator) else counter
+    return isinstance(base, ExactCounter)
+
+
+def load_later(counter: TokenCounter) -> None:
+    """Load the counter on a thread of its own, once. `is_ready` is true afterwards."""
+    with _starting:
+        if counter in _ready or counter in _broken or counter in _loading:
+            return
+        _loading.add(counter)
+    threading.Thread(target=_load, args=(counter,), name="aforesaid-tokens", daemon=True).start()
+
+
+def _load(counter: TokenCounter) -> None:
+    try:
+        counter.count_text("")
+    except AforesaidError as error:
+        _broken[counter] = error
+        log.warning("messages are not counted: %s", error)
+    else:
+        _ready.add(counter)
+    _loading.discard(counter)
+
+
+_loading: WeakSet[TokenCounter] = WeakSet()
+_starting = threading.Lock()
+
+
 # Shared; it must not be calibrated, because no model was named.
 _estimate = Estimator(RoughCounter())
+
+
+def quick_counter() -> TokenCounter:
+    """Return an estimate from above that needs no tables, for the time until they are loaded."""
+    return _estimate.uncorrected
 
 
 def default_counter() -> TokenCounter:

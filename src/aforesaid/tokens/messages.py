@@ -256,11 +256,13 @@ class NotCounted(Exception):
     """The message has no stored count, and the counter is not loaded yet."""
 
 
-def costs_by(counter: TokenCounter, *, stored_only: bool = False) -> Callable[[Message], int]:
+def costs_by(
+    counter: TokenCounter, *, stored_only: bool = False, otherwise: TokenCounter | None = None
+) -> Callable[[Message], int]:
     """Return a function from a message to its cost: the stored count, or a cached one.
 
-    `stored_only` is for a counter that is not loaded yet: the function raises `NotCounted` for a message
-    without a stored count.
+    Both options are for a counter that is not loaded yet. With `stored_only`, the function raises
+    `NotCounted` for a message without a stored count; `otherwise` counts such a message.
     """
     storable = storable_counter(counter)
     name = storable.name
@@ -271,6 +273,8 @@ def costs_by(counter: TokenCounter, *, stored_only: bool = False) -> Callable[[M
             return stored
         if stored_only:
             raise NotCounted
+        if otherwise is not None:
+            return _count_cached(otherwise, message, otherwise.name)
         return _count_cached(storable, message, name)
 
     if isinstance(counter, Estimator) and counter.correction != 1.0:
