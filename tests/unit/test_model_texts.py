@@ -2,17 +2,16 @@
 
 from datetime import UTC, datetime
 
-from aforesaid.summaries.records import Summary, heading
-from aforesaid.windows.truncation import without_middle
-
 from aforesaid.dialects import cut_at_interruption, narrate, write
 from aforesaid.dialects.images import PLACEHOLDER
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message, Speech
 from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.summaries.service import Summary, heading
 from aforesaid.testing import FixedClock
 from aforesaid.windows import INTERRUPTED
+from aforesaid.windows.policies import without_middle
 
 NOW = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
