@@ -163,7 +163,9 @@ class Slow:
 
 async def test_opening_does_not_wait_for_the_counter_and_the_first_message_does() -> None:
     counter = Slow()
-    async with Memory(InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None)) as memory:
+    async with Memory(
+        InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None, preload=True)
+    ) as memory:
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         assert await asyncio.to_thread(counter.loading.wait, 60), "loading began without being asked"
@@ -179,7 +181,9 @@ async def test_opening_does_not_wait_for_the_counter_and_the_first_message_does(
 
 async def test_a_memory_can_be_closed_while_its_counter_loads() -> None:
     counter = Slow()
-    async with Memory(InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None)):
+    async with Memory(
+        InMemoryBackend(), models=aforesaid.Models(tokenizer=counter, embedder=None, preload=True)
+    ):
         assert await asyncio.to_thread(counter.loading.wait, 60)
     counter.may_go_on.set()
 
