@@ -21,7 +21,8 @@ import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite  # noqa: F401
 from aforesaid.layers import resilient
-from aforesaid.tokens import default_counter, ready
+from aforesaid.tokens import counter_for, ready
+from aforesaid.tokens.exact import ENCODINGS
 from tests import report
 from tests.examples import register_profiles
 from tests.local_only import is_excluded
@@ -116,8 +117,9 @@ def patient_stores() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def loaded_tokenizer() -> None:
-    """Load the default tokenizer: until then counts are estimates, and tests compare exact ones."""
-    asyncio.run(ready(default_counter()))
+    """Load the tokenizers: until then counts are estimates, and tests compare exact ones."""
+    for encoding in ENCODINGS:
+        asyncio.run(ready(counter_for(encoding)))
 
 
 @pytest.fixture(scope="session")
