@@ -321,7 +321,7 @@ def is_slow_to_load(counter: TokenCounter) -> bool:
     if counter in _ready or counter in _broken:
         return False
     base = counter.base if isinstance(counter, Estimator) else counter
-    return isinstance(base, ExactCounter)
+    return isinstance(base, ExactCounter) and not base.is_loaded
 
 
 def load_later(counter: TokenCounter) -> None:

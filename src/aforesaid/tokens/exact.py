@@ -168,6 +168,11 @@ class ExactCounter:
             return count_long(text, encoding)
         return word_counter.total(text) if is_plain_line(text) else len(encoding.encode_ordinary(text))
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether this process has the encoding's tables."""
+        return self.name in _word_counter
+
     def _load(self) -> "tuple[tiktoken.Encoding, WordCounter]":
         self._encoding, self._word_counter = encoding_of(self.name), word_counter_of(self.name)
         return self._encoding, self._word_counter

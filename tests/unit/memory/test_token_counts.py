@@ -234,7 +234,7 @@ async def test_without_tiktoken_an_estimate_is_stored_and_used(monkeypatch: pyte
         conversation_id = await talked(erin, turns=1)
         messages = await erin.messages(conversation_id)
         assert all(set(message.tokens) == {"estimate_by_characters"} for message in messages)
-        monkeypatch.setattr(messages, "count", None)  # nobody may call it now
+        monkeypatch.setattr("aforesaid.tokens.messages.count", None)  # nothing may call it now
         context = await erin.load_context(conversation_id, policy=BUDGET)
         assert context.report.tokens.total == 20 + sum(
             message.tokens["estimate_by_characters"] for message in messages
