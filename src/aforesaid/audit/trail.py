@@ -18,6 +18,7 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -26,7 +27,17 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.files import locked, write_all
-from aforesaid.audit.chain import HEAD_BYTES, Chain, Event, Head, read_line
+from aforesaid.audit.chain import (
+    HEAD_BYTES,
+    Chain,
+    Checked,
+    Event,
+    Head,
+    Line,
+    check_trail,
+    read_line,
+    read_trail,
+)
 from aforesaid.encryption import parse_key
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreDamaged, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
@@ -61,6 +72,7 @@ class AuditTrail:
             raise InvalidSetting("hide_owners needs a key: without one a name could be guessed", field="key")
         self.path = Path(path)
         self.chain = Chain(key)
+        self._key = key
         self.clock = clock
         self._hide_owners = hide_owners
         self._sync: Sync = sync
@@ -104,6 +116,19 @@ class AuditTrail:
         await queued.written
 
     # On the writer thread
+
+    async def check(self) -> Checked:
+        """Verify the whole trail."""
+        return await asyncio.to_thread(check_trail, self.path, key=self._key)
+
+    async def latest(self, owner: str, limit: int) -> Sequence[Line]:
+        """Return the last events of an owner, newest first, by name or pseudonym."""
+        names = {owner, self.chain.owner(owner)}
+
+        def read() -> Sequence[Line]:
+            return deque((line for line in read_trail(self.path) if line.owner in names), maxlen=limit)
+
+        return tuple(reversed(await asyncio.to_thread(read)))
 
     def _open(self) -> None:
         with _translating_errors(self.path):

@@ -14,11 +14,11 @@ from typing import Protocol
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
 from aforesaid.contacts.resources import ContactResources
-from aforesaid.contracts import ConversationStore, same_content
+from aforesaid.contracts import ConversationStore, same_content, unreadable_reason
 from aforesaid.dialects import meaning_of, resolve
 from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, RevisionConflict, shown
-from aforesaid.model.contacts import ClientMatch, Contact
-from aforesaid.model.conversations import Changes, Conversation
+from aforesaid.model.contacts import AmbiguousMention, ClientMatch, Contact
+from aforesaid.model.conversations import Changes, Conversation, Query, check_count
 from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results
 from aforesaid.telemetry import event, telemetry
@@ -29,6 +29,10 @@ log = logging.getLogger("aforesaid.contacts")
 # Kind of the document that marks a conversation as unlinked, so that messages do not link it again.
 UNLINKED_KIND = "client link"
 _KEY = "unlinked"
+# Recent conversations that are searched for ambiguous mentions, and the latest messages of each.
+MOST_SEARCHED = 100
+MESSAGES_SEARCHED = 20
+LONGEST_EXCERPT = 300
 # Maximum number of attempts to link a conversation that changes concurrently.
 ATTEMPTS = 5
 
@@ -45,6 +49,8 @@ class AssociationProtocol(Protocol):
     ) -> Conversation | None: ...
 
     async def unlink_conversation(self, conversation_id: str) -> Conversation: ...
+
+    async def ambiguous_mentions(self, limit: int = 20) -> list[AmbiguousMention]: ...
 
 
 class Associating(Protocol):
@@ -115,6 +121,43 @@ class Association:
         conversation_id = conversation_key(conversation_id, owner=self._store.owner).id
         await mark_unlinked(self._store, conversation_id)
         return await self._store.update(conversation_id, Changes(client_id=None, client_name=None))
+
+    async def ambiguous_mentions(self, limit: int = 20) -> list[AmbiguousMention]:
+        """Return mentions in recent conversations that a person should resolve, the latest first.
+
+        Linking or unlinking a conversation resolves its mention. Nothing is stored about a mention, so it
+        follows every change of contacts and messages.
+        """
+        check_count(limit, field="limit", least=1)
+        if not len(await self._resources.index_of(self._owner, self._store)):
+            return []
+        found: list[AmbiguousMention] = []
+        page = await self._store.find(Query(limit=MOST_SEARCHED))
+        for record in page.conversations:
+            mention = None if record.client_id else await self._ambiguous_mention(record)
+            found += [] if mention is None else [mention]
+            if len(found) >= limit:
+                break
+        return found
+
+    async def _ambiguous_mention(self, record: Conversation) -> AmbiguousMention | None:
+        if await self._store.get_document(UNLINKED_KIND, _KEY, conversation_id=record.id) is not None:
+            return None
+        for entry in reversed(await self._store.tail(record.id, limit=MESSAGES_SEARCHED)):
+            if unreadable_reason(entry) is not None or entry.message.role != "user":
+                continue
+            match = await self._identify_message(entry.message)
+            if match is not None and match.client is None:
+                assert entry.message.timestamp is not None, "a stored message has a time"
+                return AmbiguousMention(
+                    conversation_id=record.id,
+                    sequence=entry.sequence,
+                    message_id=entry.message.message_id,
+                    said_at=entry.message.timestamp,
+                    text=meaning_of(resolve(entry.message, {})).text[:LONGEST_EXCERPT],
+                    candidates=match.candidates,
+                )
+        return None
 
     async def link_by_messages(
         self, conversation_id: str, messages: Sequence[Message]
@@ -239,3 +282,7 @@ class ClientAssociationService:
     async def unlink_conversation(self, conversation_id: str) -> Conversation:
         """Delegate to `Association.unlink_conversation`."""
         return await self._association.unlink_conversation(conversation_id)
+
+    async def ambiguous_mentions(self, limit: int = 20) -> list[AmbiguousMention]:
+        """Delegate to `Association.ambiguous_mentions`."""
+        return await self._association.ambiguous_mentions(limit)

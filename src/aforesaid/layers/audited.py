@@ -55,6 +55,11 @@ class AuditedBackend(BackendWrapper):
         self._trail = trail
         self._caller = caller
 
+    @property
+    def trail(self) -> AuditTrail:
+        """The trail, to read and verify it."""
+        return self._trail
+
     def acting_as(self, actor: str, *, source: str = "") -> "AuditedBackend":
         """Return a view of this backend that records calls under this actor."""
         caller = Caller(parse_name(actor, field="actor"), parse_text(source, field="source"))

@@ -186,6 +186,18 @@ class Candidate(Struct, frozen=True, kw_only=True):
     words: str
 
 
+class AmbiguousMention(Struct, frozen=True, kw_only=True):
+    """The latest message of a conversation without a client that may name several contacts."""
+
+    conversation_id: str
+    sequence: int
+    message_id: str | None
+    said_at: datetime
+    text: str
+    """The start of the message."""
+    candidates: tuple[Candidate, ...]
+
+
 class ClientMatch(Struct, frozen=True, kw_only=True):
     """The client that a text names, or candidates to choose from."""
 

@@ -26,6 +26,7 @@ from aforesaid.server.auth.authenticator import Authenticator, authenticator_for
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.console_files import console_routes
 from aforesaid.server.endpoints import Endpoint
+from aforesaid.server.health_series import HealthHistory
 from aforesaid.server.instrumentation import Instrumentation
 from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
 from aforesaid.server.live.handler import ServerServices, live_handler
@@ -36,6 +37,7 @@ from aforesaid.server.pages import RenderedDocument, pages, render
 from aforesaid.server.requests import route_handler
 from aforesaid.server.routes import (
     access,
+    audit,
     contacts,
     contexts,
     conversations,
@@ -68,6 +70,7 @@ ROUTES = (
     conversations.changes,
     conversations.overview,
     access.routes,
+    audit.routes,
 )
 
 # Every route under `/v1`, in the order of the documentation.
@@ -124,9 +127,11 @@ def create_app(
     settings = settings or Settings()
     assistants, own_transcriber = Assistants(settings.agent), transcriber_for(settings.voice)
     live_limits = live_limits or live_limits_for(settings.server)
+    metrics = SharedNumbers(folder_from_environment())
     service = Service(
         memory,
         settings,
+        history=HealthHistory(metrics),
         authenticator=authenticator
         or authenticator_for(ApiKeys(memory.backend), settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
@@ -135,7 +140,6 @@ def create_app(
         transcriber=transcriber or own_transcriber,
     )
     live = _hub(service, live_limits)
-    metrics = SharedNumbers(folder_from_environment())
     mcp = McpEndpoint(service)
     closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(
@@ -146,7 +150,7 @@ def create_app(
         ],
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
-        lifespan=[_lifespan(live, metrics, closing), *lifespan],
+        lifespan=[_lifespan(live, metrics, closing, service.history), *lifespan],
         exception_handlers={
             HTTPException: responses.from_framework,
             AforesaidError: responses.from_aforesaid,
@@ -202,7 +206,9 @@ class LeanLitestar(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def _lifespan(live: Hub, metrics: SharedNumbers, closing: Sequence[Close]) -> Lifespan:
+def _lifespan(
+    live: Hub, metrics: SharedNumbers, closing: Sequence[Close], history: HealthHistory
+) -> Lifespan:
     """Return a lifespan that shares metrics with the other workers, and at the end closes what we opened."""
 
     @asynccontextmanager
@@ -211,6 +217,8 @@ def _lifespan(live: Hub, metrics: SharedNumbers, closing: Sequence[Close]) -> Li
         # The stack calls these in reverse order: answers in progress need their assistants.
         async with AsyncExitStack() as stack:
             stack.push_async_callback(ended, writing)
+            sampling = asyncio.create_task(history.keep_sampling(), name="aforesaid-health")
+            stack.push_async_callback(ended, sampling)
             for close in closing:
                 stack.push_async_callback(close)
             stack.push_async_callback(live.close)

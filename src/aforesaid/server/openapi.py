@@ -44,7 +44,8 @@ TAGS = {
     "retention": "Retention, archives, erasure, export and import.",
     "changes": "Changes as server-sent events.",
     "overview": "Counts and owners.",
-    "access": "The rights of the key, and API keys.",
+    "access": "The rights of the key, API keys, and the health of the server.",
+    "audit": "Who did what with the data, and the proof.",
     "server": "Health, readiness and metrics.",
 }
 

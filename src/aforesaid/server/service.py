@@ -15,6 +15,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
 from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import Caller
+from aforesaid.server.health_series import HealthHistory
 from aforesaid.server.limits import ConcurrencyLimit, Limits
 from aforesaid.settings import Settings
 from aforesaid.telemetry import describe
@@ -41,6 +42,7 @@ class Service:
         concurrency: ConcurrencyLimit,
         assistant: Assistant,
         transcriber: Transcriber | None,
+        history: HealthHistory,
     ) -> None:
         self.memory = memory
         self.settings = settings
@@ -48,6 +50,7 @@ class Service:
         self.limits = limits
         self.concurrency = concurrency
         self.assistant = assistant
+        self.history = history
         self.body_limit = settings.server.max_body_kb * 1024
         self._transcriber = transcriber
         # Set when the server is stopping and accepts no more work.

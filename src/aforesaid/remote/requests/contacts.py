@@ -8,7 +8,7 @@ import msgspec
 from aforesaid.contacts.association import client_id_of
 from aforesaid.contacts.book import ContactPage, cleared_fields
 from aforesaid.errors import InvalidInput, shown
-from aforesaid.model.contacts import NO_MATCH, ClientMatch, Contact, parse_fields
+from aforesaid.model.contacts import NO_MATCH, AmbiguousMention, ClientMatch, Contact, parse_fields
 from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import new_id, parse_uuid
 from aforesaid.protocol import conversation_of
@@ -145,6 +145,11 @@ class AssociationCalls(Calls):
         place = ("conversations", conversation(conversation_id), "client")
         return self._call("DELETE", *place, read=conversation_of)
 
+    def ambiguous_mentions(self, limit: int = 20) -> "Call[list_[AmbiguousMention]]":
+        check_count(limit, field="limit", least=1)
+        query = {"limit": str(min(limit, 100))}
+        return self._call("GET", "clients", "ambiguous", query=query, read=_mentions)
+
 
 # The built-in, which the method `list` shadows.
 list_ = list
@@ -169,6 +174,10 @@ def _match(document: Any) -> ClientMatch | None:
 
 def _found(document: Any) -> list[Contact]:
     return list(_page(document).contacts)
+
+
+def _mentions(document: Any) -> list[AmbiguousMention]:
+    return msgspec.convert(document["mentions"], list[AmbiguousMention])
 
 
 def _imported(document: Any) -> "Imported":

@@ -14,6 +14,12 @@ import { applyTheme } from "./lib/theme.js";
 const PAGES = {
   conversations: () => import("./pages/conversations.js"),
   thread: () => import("./pages/thread.js"),
+  context: () => import("./pages/context.js"),
+  search: () => import("./pages/search.js"),
+  clients: () => import("./pages/clients.js"),
+  memory: () => import("./pages/memory.js"),
+  privacy: () => import("./pages/privacy.js"),
+  health: () => import("./pages/health.js"),
 };
 
 function App() {

@@ -11,6 +11,7 @@ from aforesaid.protocol.bodies import Name, RequestModel, ResponseModel, Seconds
 from aforesaid.protocol.documents import seconds
 from aforesaid.server.auth.keys import AccessScope, ApiKey
 from aforesaid.server.endpoints import Call, NoBody, NoQuery, Reply, Routes
+from aforesaid.server.health_series import HealthSeries
 from aforesaid.server.openapi import VERSION
 from aforesaid.server.responses import json_response
 
@@ -91,6 +92,15 @@ async def get_access(call: Call[NoBody, NoQuery]) -> Reply:
     )
 
 
+@routes.get("/health/series", response=HealthSeries, needs_owner=False)
+async def get_health_series(call: Call[NoBody, NoQuery]) -> Reply:
+    """Return samples of the last hour, for charts, and the alerts that would fire. Requires a key for all
+    owners.
+    """
+    _check_all_owners(call)
+    return json_response(call.service.history.series())
+
+
 @routes.get("/keys", response=KeysBody, scope="admin", needs_owner=False)
 async def list_keys(call: Call[NoBody, NoQuery]) -> Reply:
     """List the API keys, without secrets. Requires a key for all owners."""
@@ -122,7 +132,7 @@ async def revoke_key(call: Call[NoBody, NoQuery]) -> Reply:
 
 def _check_all_owners(call: Call[NewKey, NoQuery] | Call[NoBody, NoQuery]) -> None:
     if call.caller.owners is not None:
-        raise NotAllowed("managing keys needs a key for all owners")
+        raise NotAllowed("this needs a key for all owners")
 
 
 def _key_body(key: ApiKey) -> KeyBody:

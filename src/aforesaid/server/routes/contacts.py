@@ -1,13 +1,23 @@
 """Contacts of an owner."""
 
-from msgspec import UNSET, Struct
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import asdict
 
 from aforesaid.contacts.book import ContactPage
 from aforesaid.contacts.csv_import import Imported
 from aforesaid.errors import Malformed
-from aforesaid.model.contacts import NO_MATCH, ClientMatch, Contact
-from aforesaid.protocol.bodies import ClientText, ContactChanges, ContactQuery, Limit, NewContact, Uuid
+from aforesaid.model.contacts import NO_MATCH, AmbiguousMention, ClientMatch, Contact
+from aforesaid.protocol.bodies import (
+    ClientText,
+    ContactChanges,
+    ContactQuery,
+    Limit,
+    NewContact,
+    ResponseModel,
+    Uuid,
+)
 from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import NO_CONTENT, json_response
 from aforesaid.server.routes.conversations import link_to_next
@@ -29,6 +39,28 @@ async def list_clients(call: Call[NoBody, PageQuery]) -> Reply:
     """List contacts in order of creation."""
     page = await call.manager.clients.list(call.query.limit, call.query.after)
     return json_response(page, headers=link_to_next(call, "after", page.next))
+
+
+class MentionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The number of mentions."""
+
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class MentionsBody(ResponseModel, frozen=True, kw_only=True):
+    """Mentions that may mean several contacts, the latest first."""
+
+    mentions: list[AmbiguousMention]
+
+
+@routes.get("/clients/ambiguous", response=MentionsBody, route_class="search")
+async def list_ambiguous_mentions(call: Call[NoBody, MentionsQuery]) -> Reply:
+    """List messages of recent conversations without a client that may name several contacts.
+
+    Link the conversation to one of the candidates, or remove its client to say that it is none of them.
+    """
+    found = await call.manager.association.ambiguous_mentions(call.query.limit)
+    return json_response({"mentions": found})
 
 
 @routes.post("/clients", response=Contact, status=201, errors=(409,))

@@ -12,6 +12,11 @@ import { Button, SelectField } from "./ui.js";
 /** @type {[string, string, string][]} */
 const PAGES = [
   ["conversations", "Conversations", "1"],
+  ["search", "Search", "2"],
+  ["memory", "Memory", "3"],
+  ["clients", "Clients", "4"],
+  ["privacy", "Privacy", "5"],
+  ["health", "Health", "6"],
 ];
 
 /** @param {{ page: string, children?: any }} props */

@@ -1,0 +1,39 @@
+// Who did what with the data, and the proof that the list was not changed.
+import { html, useState } from "../lib/html.js";
+import { get } from "../lib/api.js";
+import { fullTime, number, plural } from "../lib/format.js";
+import { asProblem, useLoad } from "../lib/hooks.js";
+import { may, session } from "../lib/session.js";
+import { Icon } from "./icons.js";
+import { Button, Chip, Loading, ProblemNote } from "./ui.js";
+
+export function AuditTrail() {
+  const [limit, setLimit] = useState(20);
+  const [checked, setChecked] = useState(/** @type {any} */ (null));
+  const [busy, setBusy] = useState(false);
+  const isOn = Boolean(session.access?.audit) && may("admin");
+  const found = useLoad(async (signal) => (isOn ? get("v1/audit", { limit }, signal) : { events: [] }), [limit, session.owner, isOn]);
+  async function verify() {
+    setBusy(true);
+    try {
+      setChecked(await get("v1/audit/verification"));
+    } catch (error) {
+      setChecked({ problems: [asProblem(error).message] });
+    } finally {
+      setBusy(false);
+    }
+  }
+  const events = found.data?.events ?? [];
+  return html`<section class="card"><div class="row spread"><h2>Audit trail</h2>${isOn && html`<${Button} icon="check" disabled=${busy} onClick=${verify}>Verify<//>`}</div>
+    ${!session.access?.audit && html`<p class="muted">This server keeps no audit trail. Start it with <code>AFORESAID_AUDIT_FILE=audit.jsonl</code> to record who reads, writes and erases.</p>`}
+    ${session.access?.audit && !may("admin") && html`<p class="muted">Reading the trail needs a key with the scope admin.</p>`}
+    ${checked && html`<div class=${`note ${checked.problems.length ? "bad" : "good"}`} role="status"><${Icon} name=${checked.problems.length ? "warn" : "check"} /><div>
+      <p>${checked.problems.length ? "The trail was changed or is damaged." : `Sound: ${plural(checked.lines, "line")} in ${plural(checked.files, "file")}, each linked to the one before.`}</p>
+      ${checked.problems.slice(0, 5).map((/** @type {string} */ each) => html`<p key=${each}>${each}</p>`)}${checked.head && html`<p class="id">Keep this to prove it later: <code>${checked.head}</code></p>`}</div></div>`}
+    <${ProblemNote} problem=${found.problem} retry=${found.reload} /><${Loading} on=${found.loading && !found.data} />
+    ${events.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label="Events"><table><thead><tr><th>When</th><th>Who</th><th>Action</th><th>Count</th><th>Outcome</th></tr></thead><tbody>
+      ${events.map((/** @type {any} */ each) => html`<tr key=${each.n}><td>${fullTime(each.at)}</td><td>${each.actor}${each.source ? ` from ${each.source}` : ""}</td><td>${each.action}</td><td>${number(each.count)}</td>
+        <td><${Chip} kind=${each.outcome === "done" ? "good" : "bad"}>${each.outcome}<//></td></tr>`)}</tbody></table></div>
+      ${events.length >= limit && html`<${Button} kind="quiet" onClick=${() => setLimit(limit + 100)}>Earlier events<//>`}`}
+  </section>`;
+}
