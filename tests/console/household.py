@@ -139,8 +139,9 @@ _CONVERSATIONS: tuple[tuple[str, str, float, list[tuple[str, str]], dict[str, An
             ("user", "Then the chicken again. No walnuts!"),
             (
                 "cook",
-                "Lemon chicken for four:\n\n- one chicken, about 1.6 kg\n- two lemons, a bulb of garlic\n- thyme, "
-                "olive oil\n\nIn the oven at 180 degrees for 70 minutes. No walnuts in the salad, noted.",
+                "Lemon chicken for four:\n\n- one chicken, about 1.6 kg\n- two lemons, a bulb of garlic\n"
+                "- thyme, olive oil\n\n"
+                "In the oven at 180 degrees for 70 minutes. No walnuts in the salad, noted.",
             ),
         ],
         {"client": "Ann Baker", "tags": ["food", "friends"], "priority": "normal"},

@@ -1,7 +1,5 @@
 """Every page in both schemes and both widths: accessible, in one column on a phone, and kept as a picture."""
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -34,11 +32,11 @@ SMALL_TARGETS = """() => [...document.querySelectorAll("button, select, input, t
 
 
 @pytest.fixture(scope="module")
-def places(server: Served) -> Iterator[dict[str, str]]:
+def places(server: Served) -> dict[str, str]:
     with server.api("household") as api:
         made = furnish(api)
         client = api.post("/v1/clients/find", json={"query": "Ann Baker"}).json()["contacts"][0]["id"]
-    yield {"dinner": made["Dinner with Ann"], "weather": made["Weather for Saturday"], "client": client}
+    return {"dinner": made["Dinner with Ann"], "weather": made["Weather for Saturday"], "client": client}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

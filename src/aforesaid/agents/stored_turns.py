@@ -29,6 +29,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid._internal.tasks import within
 from aforesaid.agents.loop import AgenticLoop, Answer
+from aforesaid.agents.sent_requests import keep_request, sent_request
 from aforesaid.agents.tools import ToolRegistry
 from aforesaid.contexts import default_policy
 from aforesaid.contracts import Appended, Entry, OnText
@@ -132,8 +133,12 @@ async def answer_turn(
         await open_question(manager, conversation_id, question)
     policy = await _policy(manager, specialist)
 
+    sent: list[Context] = []
+
     async def window(turn: Sequence[Message]) -> Sequence[Message]:
-        return await visible_messages(manager, conversation_id, specialist, turn, policy=policy)
+        context = await visible_context(manager, conversation_id, specialist, turn, policy=policy)
+        sent[:] = [context]
+        return _as_seen_by(specialist, context)
 
     source = Source(conversation_id=conversation_id, message_id=question.message_id)
     tools = specialist.tools.in_turn(source)
@@ -151,7 +156,30 @@ async def answer_turn(
         return await _repeated(manager, answer, entries)
     if isinstance(stored, NotStored):
         return replace(answer, not_stored=stored)
+    await _keep_request(manager, conversation_id, specialist, answer, sent, policy)
     return replace(answer, stored=stored)
+
+
+async def _keep_request(
+    manager: ManagerProtocol,
+    conversation_id: str,
+    specialist: Specialist,
+    answer: Answer,
+    sent: Sequence[Context],
+    policy: WindowPolicy | None,
+) -> None:
+    message_id = answer.messages[-1].message_id
+    if not sent or message_id is None:
+        return
+    request = sent_request(
+        sent[0],
+        message_id=message_id,
+        agent_name=specialist.name,
+        steps=answer.steps,
+        policy=policy or specialist.policy,
+        sent_at=manager.now(),
+    )
+    await keep_request(manager, conversation_id, request)
 
 
 async def open_question(manager: ManagerProtocol, conversation_id: str, question: Message) -> None:
@@ -237,6 +265,26 @@ async def visible_messages(
     policy: WindowPolicy | None = None,
 ) -> Sequence[Message]:
     """Return the messages that the specialist sees, including this turn."""
+    return _as_seen_by(
+        specialist, await visible_context(manager, conversation_id, specialist, turn, policy=policy)
+    )
+
+
+def _as_seen_by(specialist: Specialist, context: Context) -> Sequence[Message]:
+    if specialist.view == "narrated":
+        return narrate_others(context.messages, specialist.name)
+    return context.messages
+
+
+async def visible_context(
+    manager: ManagerProtocol,
+    conversation_id: str,
+    specialist: Specialist,
+    turn: Sequence[Message],
+    *,
+    policy: WindowPolicy | None = None,
+) -> Context:
+    """Return the context of the specialist, including this turn. Raises `NothingToSend`."""
     own = specialist.name if specialist.view == "own" else None
     policy = policy or specialist.policy
     if specialist.view == "narrated":
@@ -250,10 +298,9 @@ async def visible_messages(
         context = await load(pending=turn)
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
-    messages = _without_repeated(context.messages) if _has_repeated_ids(context) else context.messages
-    if specialist.view == "narrated":
-        return narrate_others(messages, specialist.name)
-    return messages
+    if _has_repeated_ids(context):
+        return replace(context, messages=_without_repeated(context.messages))
+    return context
 
 
 def _without_repeated(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from aforesaid.agents.sent_requests import SentRequest, kept_request
 from aforesaid.dialects import read
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.protocol import context_document
@@ -14,6 +15,7 @@ from aforesaid.protocol.bodies import (
     Count,
     Dialect,
     FirstContextQuery,
+    Name,
     PolicyBody,
     RequestBody,
     RequestModel,
@@ -69,6 +71,23 @@ async def load_context(call: Call[ContextQuery, NoQuery]) -> Reply:
     if body.dialect is None:
         options["for_request"] = body.for_request
     return await _context(call, body.dialect, body.counter, **options)
+
+
+class AnswerQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The answer."""
+
+    message_id: Name
+
+
+@routes.get("/conversations/{conversation_id}/request", response=SentRequest, errors=(404,))
+async def get_sent_request(call: Call[NoBody, AnswerQuery]) -> Reply:
+    """Return the request that an answer was given to, as it was sent: limits, messages, notes, summary.
+
+    Agents of this server keep it with the answer. It is removed when a message of the conversation is
+    redacted.
+    """
+    store = call.manager.store
+    return json_response(await kept_request(store, call.conversation_id, call.query.message_id))
 
 
 @routes.post("/context", response=ContextBody, scope="read", route_class="read")

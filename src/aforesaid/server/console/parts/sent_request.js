@@ -20,7 +20,7 @@ export function SentRequest({ id, answer }) {
   return html`<${ProblemNote} problem=${found.problem} retry=${found.reload} /><${Loading} on=${found.loading && !found.data} />
     ${request && html`<p class="outcome">Sent to ${request.agent_name} ${fullTime(request.sent_at)}${request.steps > 1 ? `, the last of ${request.steps} requests of this turn` : ""}.</p>
       <${ContextView} report=${request.report} messages=${found.data?.messages ?? []} entries=${found.data?.entries ?? []} />
-      <details class="fold raw"><summary>Limits and instructions</summary><pre>${JSON.stringify({ policy: request.policy, instructions: request.instructions }, null, 2)}</pre></details>`}`;
+      <details class="fold raw"><summary>Limits of the window</summary><pre>${JSON.stringify(request.policy ?? "the budget of the server's settings", null, 2)}</pre></details>`}`;
 }
 
 /**
