@@ -23,9 +23,10 @@ from msgspec import Struct
 from aforesaid.server.responses import Header, Response
 
 PAGE = "index.html"
+# Stands for the digest folder in the page.
 FOLDER = "{files}"
-"""Stands for the digest folder in the page."""
 
+# The content security policy: only this server's files, no inline code, no assignment of HTML text.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -43,7 +44,6 @@ POLICY = "; ".join(
         "trusted-types 'none'",
     )
 )
-"""The content security policy: only this server's files, no inline code, no assignment of HTML text."""
 _HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"permissions-policy", b"microphone=(self), camera=(), geolocation=()"),
@@ -54,13 +54,13 @@ _HEADERS: tuple[Header, ...] = (
 _REVALIDATED: Header = (b"cache-control", b"no-cache")
 _FOREVER: Header = (b"cache-control", b"public, max-age=31536000, immutable")
 
+# Types of the served files, by suffix. Other files, such as licences, are not served.
 MEDIA = {
     "css": b"text/css; charset=utf-8",
     "html": b"text/html; charset=utf-8",
     "js": b"text/javascript; charset=utf-8",
     "svg": b"image/svg+xml",
 }
-"""Types of the served files, by suffix. Other files, such as licences, are not served."""
 
 
 class StaticFile(Struct, frozen=True):

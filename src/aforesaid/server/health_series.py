@@ -22,14 +22,14 @@ from aforesaid.telemetry.metrics import Series
 
 log = logging.getLogger("aforesaid.server")
 
+# Seconds between two samples.
 EVERY = 5.0
-"""Seconds between two samples."""
+# Samples kept: an hour.
 MOST = 720
-"""Samples kept: an hour."""
+# Samples that decide about alerts: five minutes.
 RECENT = 60
-"""Samples that decide about alerts: five minutes."""
+# Routes that stay open: their durations say nothing about speed.
 STREAMS = ("/v1/changes", "/ws")
-"""Routes that stay open: their durations say nothing about speed."""
 
 
 class HealthSample(ResponseModel, frozen=True, kw_only=True):
