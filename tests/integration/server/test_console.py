@@ -2,14 +2,19 @@
 
 import re
 import tomllib
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import aforesaid.server
+from aforesaid.audit import AuditTrail
 from aforesaid.server.console_files import POLICY, load_console
+from aforesaid.server.health_series import HealthSample, alerts_for, quantile
+from aforesaid.telemetry.catalogue import SECONDS
 from tests.integration.server.running import serving
 
 FOLDER = Path(aforesaid.server.__file__).parent / "console"
@@ -121,3 +126,111 @@ async def test_a_listing_has_the_latest_messages_on_request() -> None:
         assert plain["messages"] == []
         assert [each["content"] for each in full["messages"]] == ["hello"]
         assert (await server.client.get("/v1/conversations?latest=11")).status_code == 422
+
+
+async def test_the_health_series_has_samples_and_alerts() -> None:
+    async with serving() as server:
+        history = server.service.history
+        await history.sample()
+        await server.client.get("/v1/conversations")
+        await history.sample()
+        found = (await server.client.get("/v1/health/series")).json()
+        assert sum(sample["requests"] for sample in found["samples"]) >= 1
+        assert found["samples"][-1]["p99"] is not None
+        key = await server.key("erin", scope="admin")
+        assert (await server.client.get("/v1/health/series", headers=key)).status_code == 403
+
+
+def test_alerts_follow_the_latest_samples() -> None:
+    fine = _sample()
+    assert alerts_for([]) == alerts_for([fine]) == []
+    assert [each.name for each in alerts_for([fine, _sample(errors=3)])] == ["AforesaidRequestsFail"]
+    assert [each.name for each in alerts_for([fine, _sample(breaker=2)])] == ["AforesaidStoreAway"]
+    assert [each.name for each in alerts_for([_sample(breaker=2), fine])] == []
+    assert [each.name for each in alerts_for([fine, _sample(dead_letters=1)])] == ["AforesaidDeadLetters"]
+
+
+def test_a_quantile_is_the_bound_of_its_bucket() -> None:
+    assert quantile([], 0.5) is None
+    assert quantile([0, 0, 0], 0.5) is None
+    assert quantile([1, 0, 9], 0.05) == SECONDS[0]
+    assert quantile([1, 0, 9], 0.5) == SECONDS[2]
+    assert quantile([0] * len(SECONDS) + [1], 0.5) == SECONDS[-1]
+
+
+def _sample(**changed: Any) -> HealthSample:
+    fields: dict[str, Any] = dict.fromkeys(HealthSample.__struct_fields__, 0)
+    return HealthSample(**fields | {"at": datetime.now(UTC), "requests": 100} | changed)
+
+
+async def test_the_audit_trail_of_an_owner_is_listed_and_verified(tmp_path: Path) -> None:
+    async with serving(audit=AuditTrail(tmp_path / "audit.jsonl")) as server:
+        for owner in ("erin", "sam"):
+            turn = {"session_id": "one", "messages": [{"role": "user", "content": "hello"}]}
+            headers = {"Aforesaid-Owner": owner}
+            await server.client.post("/v1/sessions/turns", json=turn, headers=headers)
+        found = await server.client.get("/v1/audit?limit=5", headers={"Aforesaid-Owner": "erin"})
+        events = found.json()["events"]
+        assert "append" in {event["action"] for event in events}
+        assert [event["n"] for event in events] == sorted((event["n"] for event in events), reverse=True)
+        assert "sam" not in found.text
+        checked = (await server.client.get("/v1/audit/verification")).json()
+        assert checked["problems"] == []
+        trail = tmp_path / "audit.jsonl"
+        trail.write_text(trail.read_text().replace("append", "delete", 1))
+        checked = (await server.client.get("/v1/audit/verification")).json()
+        assert checked["problems"]
+
+
+async def test_without_a_trail_there_is_nothing_to_list() -> None:
+    async with serving() as server:
+        assert (await server.client.get("/v1/audit")).status_code == 404
+        assert (await server.client.get("/v1/audit/verification")).status_code == 404
+
+
+async def test_ambiguous_mentions_wait_until_a_person_resolves_them() -> None:
+    async with serving() as server:
+        client = server.client
+        anns = [
+            (await client.post("/v1/clients", json={"name": name})).json()["id"]
+            for name in ("Ann Baker", "Ann Miller")
+        ]
+        words = [{"role": "user", "content": "Ann wants the roof done by Friday"}]
+        conversations = [
+            (await client.post("/v1/sessions/turns", json={"session_id": name, "messages": words})).json()[
+                "conversation"
+            ]["id"]
+            for name in ("one", "two")
+        ]
+        found = (await client.get("/v1/clients/ambiguous")).json()["mentions"]
+        assert {each["conversation_id"] for each in found} == set(conversations)
+        assert {one["contact"]["id"] for one in found[0]["candidates"]} == set(anns)
+        link = {"client_id": anns[0], "client_name": "Ann Baker"}
+        await client.put(f"/v1/conversations/{conversations[0]}/client", json=link)
+        await client.delete(f"/v1/conversations/{conversations[1]}/client")
+        assert (await client.get("/v1/clients/ambiguous")).json()["mentions"] == []
+
+
+async def test_an_answer_keeps_its_request_until_a_message_is_redacted() -> None:
+    async with serving() as server:
+        client = server.client
+        question = {"session_id": "one", "text": "Remember that I like leeks."}
+        await client.post("/v1/sessions/answers", json=question)
+        answer = (
+            await client.post("/v1/sessions/answers", json=question | {"text": "What do I like?"})
+        ).json()
+        path = f"/v1/conversations/{answer['conversation_id']}"
+        entries = (await client.get(f"{path}/messages")).json()["entries"]
+        ids = [entry["message"]["message_id"] for entry in entries]
+        found = (await client.get(f"{path}/request", params={"message_id": ids[-1]})).json()
+        assert found["agent_name"] == "recall"
+        assert found["message_ids"] == ids[:-1]
+        notes = (await client.get("/v1/notes")).json()["notes"]
+        assert found["notes"] == [note["id"] for note in notes]
+        assert "leeks" not in str(found)
+        other = await client.get(
+            f"{path}/request", params={"message_id": ids[-1]}, headers={"Aforesaid-Owner": "sam"}
+        )
+        assert other.status_code == 404
+        await client.post(f"{path}/redactions", json={"message_id": ids[0]})
+        assert (await client.get(f"{path}/request", params={"message_id": ids[-1]})).status_code == 404
