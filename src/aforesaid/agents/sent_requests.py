@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from aforesaid._internal.tasks import within
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import AforesaidError, InvalidSetting, NotFound, StoreDamaged, shown
 from aforesaid.memory.interface import ManagerProtocol
@@ -79,14 +80,23 @@ async def keep_request(manager: ManagerProtocol, conversation_id: str, request: 
     except InvalidSetting:
         return
     try:
-        await _store_request(store, conversation_id, request)
-        # A redaction in the meantime removed the summary, but not this copy of it.
-        kept = None if request.summary is None else await manager.summary(conversation_id)
-        if request.summary is not None and (kept is None or kept.text not in request.summary):
-            shortened = msgspec.structs.replace(request, summary=None)
-            await _store_request(store, conversation_id, shortened)
+        await within(manager.unstored.patience, _keep(manager, store, conversation_id, request))
+    except TimeoutError:
+        log.warning("the request of an answer cannot be kept: the store did not take it in time")
     except AforesaidError as error:
         log.warning("the request of an answer cannot be kept: %s", describe(error))
+
+
+async def _keep(
+    manager: ManagerProtocol, store: ConversationStore, conversation_id: str, request: SentRequest
+) -> None:
+    await _store_request(store, conversation_id, request)
+    if request.summary is None:
+        return
+    # A redaction in the meantime removed the summary, but not this copy of it.
+    kept = await manager.summary(conversation_id)
+    if kept is None or kept.text not in request.summary:
+        await _store_request(store, conversation_id, replace(request, summary=None))
 
 
 async def _store_request(store: ConversationStore, conversation_id: str, request: SentRequest) -> None:

@@ -168,13 +168,13 @@ async def _keep_request(
     sent: Sequence[Context],
     policy: WindowPolicy | None,
 ) -> None:
-    message_id = answer.messages[-1].message_id
-    if not sent or message_id is None:
+    final = answer.messages[-1]
+    if not sent or final.message_id is None:
         return
     request = sent_request(
         sent[0],
-        message_id=message_id,
-        agent_name=specialist.name,
+        message_id=final.message_id,
+        agent_name=final.agent_name or "",
         steps=answer.steps,
         policy=policy or specialist.policy,
         sent_at=manager.now(),

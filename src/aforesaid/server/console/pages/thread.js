@@ -35,10 +35,9 @@ export default function Thread({ id, query }) {
   }
 
   function stop() {
-    const heard = voice.cancel();
-    for (const each of state.pending.filter((one) => one.state !== "failed")) {
-      live.current?.send({ type: "interrupt", id: each.id, ...(heard === null ? {} : { heard }) });
-    }
+    const said = voice.cancel();
+    if (said) live.current?.send({ type: "interrupt", ...said });
+    for (const each of state.pending.filter((one) => one.state !== "failed")) live.current?.send({ type: "interrupt", id: each.id });
   }
 
   const remember = useCallback(async (/** @type {any} */ entry) => {
@@ -113,19 +112,21 @@ function Redact({ id, entry, onClose }) {
 
 /** Read answers aloud, if the user wants that or asked by voice. @param {boolean} aloud */
 function useVoice(aloud) {
-  const speech = useRef(/** @type {import("../lib/voice.js").Speech | null} */ (null));
+  const speech = useRef(/** @type {{ id: string, cancel: () => number } | null} */ (null));
   const [speaking, setSpeaking] = useState("");
   const onFrame = useCallback((/** @type {Record<string, any>} */ frame) => {
     if (frame.type !== "answer.done" || frame.repeated || frame.interrupted || !(aloud || frame.spoken)) return;
-    speech.current = speak(frame.spoken ?? frame.text, () => setSpeaking(""));
-    if (speech.current) setSpeaking(frame.id);
+    const started = speak(frame.spoken ?? frame.text, () => { speech.current = null; setSpeaking(""); });
+    if (!started) return;
+    speech.current = { id: frame.id, cancel: started.cancel };
+    setSpeaking(frame.id);
   }, [aloud]);
   const cancel = useCallback(() => {
     if (!speech.current) return null;
     setSpeaking("");
-    const heard = speech.current.cancel();
+    const { id, cancel: end } = speech.current;
     speech.current = null;
-    return heard;
+    return { id, heard: end() };
   }, []);
   useEffect(() => () => void cancel(), []);
   return { onFrame, cancel, speaking };

@@ -1,0 +1,69 @@
+"""Five thousand messages, and the first page."""
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.console.browsing import Console
+from tests.console.conftest import Opening
+from tests.console.serving import Served, say, turn
+
+_FRAMES = """async () => {
+  const log = document.querySelector(".log");
+  const started = performance.now();
+  for (let round = 0; round < 60; round += 1) {
+    log.scrollTop = (log.scrollHeight * (60 - round)) / 60;
+    await new Promise(requestAnimationFrame);
+  }
+  return (performance.now() - started) / 60;
+}"""
+
+
+def test_five_thousand_messages_stay_smooth(opening: Opening, api: httpx.Client) -> None:
+    for start in range(0, 2500, 250):
+        pairs = (
+            (say("user", f"question {n}"), say("assistant", f"answer {n} " + "word " * 30))
+            for n in range(start, start + 250)
+        )
+        one = turn(api, "long", *(message for pair in pairs for message in pair))
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_text("question 2499", exact=True)).to_be_visible()
+    for loaded in range(150, 1200, 100):
+        page.locator(".log").evaluate("log => { log.scrollTop = 0 }")
+        page.get_by_role("button", name="Show earlier messages").click()
+        expect(page.locator(".messages > .message")).to_have_count(loaded)
+    # The machine may be busy: a frame that takes ten times as long as it should is a defect, not load.
+    assert page.evaluate(_FRAMES) < 170
+    page.get_by_role("textbox", name="Message").fill("what was question 12?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.user", has_text="what was question 12?")).to_be_visible()
+
+
+def test_a_found_message_far_up_is_shown_in_its_thread(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(400))
+    messages = [message for pair in pairs for message in pair]
+    messages[10] = say("user", "the aardvark sleeps in the cellar")
+    turn(api, "long", *messages)
+    page = opening("/search?query=aardvark").page
+    expect(page.locator("mark", has_text="aardvark")).to_be_visible()
+    page.get_by_role("link", name="Open in its thread").first.click()
+    expect(page.locator(".message.target")).to_contain_text("aardvark")
+    expect(page.locator(".message.target")).to_be_in_viewport()
+
+
+def test_the_first_page_is_small_and_needs_nothing_else(server: Served, opening: Opening) -> None:
+    sizes: dict[str, int] = {}
+    console: Console = opening()
+    console.page.on(
+        "response",
+        lambda response: sizes.update({response.url: int(response.headers.get("content-length", 0))}),
+    )
+    console.page.reload()
+    expect(console.page.get_by_text("Nothing is stored yet")).to_be_visible()
+    assert 0 < sum(sizes.values()) < 100_000, sizes
+    assert all(url.startswith(server.address) for url in sizes)
+    shift = console.page.evaluate(
+        """() => new Promise((resolve) => new PerformanceObserver((list) =>
+             resolve(list.getEntries().reduce((sum, entry) => sum + entry.value, 0)))
+             .observe({ type: "layout-shift", buffered: true }) ?? setTimeout(() => resolve(0), 500))"""
+    )
+    assert shift < 0.1
