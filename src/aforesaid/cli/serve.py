@@ -170,6 +170,7 @@ def _announce(plan: _Plan, address: str) -> None:
         )
     key = "" if plan.is_open else " -H 'Authorization: Bearer YOUR-KEY'"
     body = '{"session_id": "kitchen", "text": "Remember that I like leeks."}'
+    out.print(f"  look   {address}/console/", soft_wrap=True)
     out.print(f"  docs   {address}/schema", soft_wrap=True)
     out.print(
         f"  try    curl {address}/v1/sessions/answers{key} -H 'Content-Type: application/json' -d '{body}'",

@@ -52,8 +52,8 @@ function Page({ place }) {
     load().then((module) => setView(() => module.default), () => setFailed(true));
   }, [place.page]);
   useEffect(() => {
-    // Without a page of its own, the focus would stay on a link that is gone.
-    if (view) /** @type {HTMLElement | null} */ (document.querySelector("main h1"))?.focus({ preventScroll: true });
+    // The focus would stay on a link of the navigation or of a page that is gone. A page may place it itself.
+    if (view && !document.querySelector("main *:focus")) /** @type {HTMLElement | null} */ (document.querySelector("main h1"))?.focus({ preventScroll: true });
   }, [view]);
   if (failed) {
     return html`<div class="note warn" role="alert"><p>The server was updated, or it cannot be reached. Load the console again.</p>

@@ -1,0 +1,257 @@
+"""Context, search, clients, memory, privacy, health: every action of each page."""
+
+import json
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import expect
+
+from tests.console.conftest import Opening, Starting
+from tests.console.household import furnish
+from tests.console.serving import say, turn
+
+
+def number_of(page: object, name: str) -> int:
+    text = page.locator(".numbers div", has_text=name).locator("dd").inner_text()  # type: ignore[attr-defined]
+    return int(text.split()[0].replace(",", ""))
+
+
+# Context
+
+
+def test_limits_change_the_context_and_say_what_is_left_out(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(10))
+    one = turn(api, "one", *(message for pair in pairs for message in pair))
+    page = opening(f"/context/{one}").page
+    expect(page.locator(".context-row")).to_have_count(20)
+    assert (number_of(page, "Sent"), number_of(page, "Left out")) == (20, 0)
+    page.get_by_label("Messages no limit").fill("4")
+    expect(page.locator(".context-row.omitted").first).to_contain_text("over the limit of messages")
+    sent, left = number_of(page, "Sent"), number_of(page, "Left out")
+    assert sent <= 4
+    assert sent + left == 20
+    rows = page.locator(".context-row .context-text").all_inner_texts()
+    assert rows == sorted(rows, key=lambda text: (int(text.split()[1]), text.startswith("answer")))
+    page.get_by_text("The raw request").click()
+    expect(page.locator(".raw pre")).to_contain_text('"role": "user"')
+    page.get_by_label("Dialect of the request").select_option("openai_chat")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert [each["role"] for each in copied["messages"]][-1] == "assistant"
+
+
+def test_two_policies_stand_side_by_side(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(10))
+    one = turn(api, "one", *(message for pair in pairs for message in pair))
+    page = opening(f"/context/{one}").page
+    page.get_by_role("button", name="Compare two").click()
+    first, second = (page.get_by_role("region", name=f"Policy {name}") for name in "AB")
+    expect(first.locator(".context-row.omitted")).to_have_count(0)
+    expect(second.locator(".context-row.omitted").first).to_be_visible()
+
+
+def test_an_answer_shows_the_request_that_was_sent(opening: Opening, api: httpx.Client) -> None:
+    page = opening().page
+    page.get_by_role("button", name="Start a conversation").click()
+    for text in ("Remember that I like leeks.", "What do I like?"):
+        page.get_by_role("textbox", name="Message").fill(text)
+        page.keyboard.press("Enter")
+        expect(page.locator(".streaming")).to_have_count(0)
+        expect(page.locator(".message.assistant", has_text="I like leeks").last).to_be_visible()
+    api.post("/v1/notes", json={"text": "I moved to Oslo"})
+    answer = page.locator(".message.assistant", has_text="From memory")
+    answer.hover()
+    answer.get_by_role("link", name="Why?").click()
+    expect(page.get_by_role("heading", name="Why this answer?")).to_be_visible()
+    expect(page.get_by_text("Sent to recall")).to_be_visible()
+    expect(page.locator(".context-row.made")).to_contain_text("I like leeks")
+    expect(page.locator(".context-row", has_text="I moved to Oslo")).to_have_count(0)
+    expect(page.locator(".context-row", has_text="From memory")).to_have_count(0)
+
+
+# Search
+
+
+def test_search_finds_words_and_says_why(opening: Opening, api: httpx.Client) -> None:
+    furnish(api)
+    page = opening("/search").page
+    expect(page.get_by_text("Everything that was said can be found")).to_be_visible()
+    page.get_by_role("searchbox").fill("lemon chicken")
+    first = page.locator(".passage").first
+    expect(first.locator("mark").first).to_be_visible()
+    expect(first).to_contain_text("Why: it contains")
+    expect(first.locator(".neighbour").first).to_be_visible()
+    first.get_by_text("Why:").click()
+    expect(first.get_by_text("Score", exact=True)).to_be_visible()
+    page.get_by_label("Said by").select_option("user")
+    expect(page.locator(".passage header strong").first).to_have_text("User")
+    page.get_by_label("From").fill("2099-01-01")
+    expect(page.get_by_text("Nothing was found")).to_be_visible()
+    page.get_by_label("From").fill("")
+    page.get_by_role("searchbox").fill("zyzzyva qwertz")
+    page.get_by_label("Said by").select_option("")
+    page.reload()
+    expect(page.get_by_role("searchbox")).to_have_value("zyzzyva qwertz")
+
+
+# Clients
+
+
+def test_clients_are_added_edited_imported_and_removed(
+    opening: Opening, api: httpx.Client, tmp_path: Path
+) -> None:
+    page = opening("/clients").page
+    page.get_by_role("button", name="Add a client").click()
+    page.get_by_label("Name", exact=True).fill("Ann Baker")
+    page.get_by_label("Nicknames").fill("Annie, Anna")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Ann Baker")).to_be_visible()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Email").fill("ann@example.org")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".facts").get_by_text("ann@example.org")).to_be_visible()
+    file = tmp_path / "clients.csv"
+    file.write_text("name,company\nJonas Berg,Berg Ltd\n,nobody\n")
+    page.get_by_role("link", name="Back").click()
+    page.set_input_files("input[type=file]", file)
+    expect(page.get_by_role("dialog")).to_contain_text("1 client added")
+    expect(page.get_by_role("dialog")).to_contain_text("Line")
+    page.get_by_role("button", name="Done").click()
+    page.get_by_label("Find a client").fill("jonnas")
+    expect(page.get_by_text("Jonas Berg")).to_be_visible()
+    expect(page.get_by_text("Ann Baker")).to_have_count(0)
+    page.get_by_text("Jonas Berg").click()
+    page.get_by_role("button", name="Remove").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    expect(page.get_by_text("Removed. Its conversations stay.")).to_be_visible()
+    assert [each["name"] for each in api.get("/v1/clients").json()["contacts"]] == ["Ann Baker"]
+
+
+def test_ambiguous_mentions_are_resolved_and_links_removed(opening: Opening, api: httpx.Client) -> None:
+    for name in ("Ann Baker", "Ann Miller"):
+        api.post("/v1/clients", json={"name": name})
+    one = turn(api, "one", say("user", "Ann wants the roof done"), say("assistant", "Which Ann?"))
+    page = opening("/clients").page
+    expect(page.get_by_text("1 mention to resolve")).to_be_visible()
+    page.get_by_role("button", name="Ann Miller").click()
+    expect(page.get_by_text("Linked to Ann Miller.")).to_be_visible()
+    expect(page.get_by_text("to resolve")).to_have_count(0)
+    assert api.get(f"/v1/conversations/{one}").json()["client_name"] == "Ann Miller"
+    page.locator(".client-card", has_text="Ann Miller").click()
+    page.get_by_role("link", name="Conversation of").click()
+    page.get_by_role("button", name="Unlink").click()
+    expect(page.get_by_text("Unlinked.")).to_be_visible()
+    page.get_by_role("button", name="Link", exact=True).click()
+    page.get_by_label("Find a client").fill("Baker")
+    page.locator(".picker-list").get_by_role("button", name="Ann Baker").click()
+    expect(page.get_by_text("Linked to Ann Baker.")).to_be_visible()
+
+
+# Memory
+
+
+def test_notes_are_added_changed_and_forgotten(opening: Opening, api: httpx.Client) -> None:
+    page = opening("/memory").page
+    page.get_by_role("button", name="Add a note").click()
+    page.get_by_label("Note", exact=True).fill("My favourite colour is green")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("My favourite colour is green")).to_be_visible()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Note", exact=True).fill("My favourite colour is blue")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("My favourite colour is blue")).to_be_visible()
+    expect(page.get_by_text("green")).to_have_count(0)
+    page.get_by_label("Show replaced notes").check()
+    expect(page.locator(".replaced")).to_contain_text("green")
+    page.get_by_label("Show replaced notes").uncheck()
+    expect(page.locator(".replaced")).to_have_count(0)
+    page.get_by_role("button", name="Forget").click()
+    expect(page.get_by_text("Nothing is noted yet")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("My favourite colour is blue")).to_be_visible()
+
+
+def test_a_summary_shows_its_range(opening: Opening, api: httpx.Client) -> None:
+    text = "The boiler in the cellar was repaired by Jonas. "
+    pairs = ((say("user", f"{n} {text * 3}"), say("assistant", f"Noted {n}.")) for n in range(20))
+    one = turn(api, "one", *(message for pair in pairs for message in pair))
+    made = api.post(f"/v1/conversations/{one}/summary", json={"policy": {"max_messages": 6}}).json()
+    page = opening("/memory").page
+    expect(page.get_by_text(f"Covers the first {made['summary']['messages']} of 40 messages")).to_be_visible()
+    page.get_by_text("Read the summary").click()
+    expect(page.locator(".fold-body")).to_contain_text("boiler")
+
+
+# Privacy
+
+
+def test_rules_are_tried_saved_and_undone(opening: Opening, api: httpx.Client) -> None:
+    turn(api, "one", say("user", "hello"), say("assistant", "Hi."))
+    page = opening("/privacy").page
+    page.get_by_label("Conversations stay").select_option("86400")
+    page.get_by_role("button", name="Save rules").click()
+    expect(page.get_by_text("1 conversations got another lifetime.")).to_be_visible()
+    page.get_by_label("Look ahead").select_option("604800")
+    expect(page.get_by_text("2 messages, last used")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_label("Conversations stay")).to_have_value("")
+    assert "owner" not in api.get("/v1/retention").json()
+
+
+def test_data_is_exported_archived_restored_and_erased(opening: Opening, starting: Starting) -> None:
+    served = starting(AFORESAID_ARCHIVES="archives", AFORESAID_AUDIT_FILE="audit.jsonl")
+    with served.api("erin") as api:
+        made = furnish(api)
+        console = opening(f"/thread/{made['Roof repair']}", address=served.address, whose="erin")
+        page = console.page
+        page.get_by_role("button", name="Archive").click()
+        expect(page.get_by_text("Archived. Restore it on the Privacy page.")).to_be_visible()
+        console.go("/privacy")
+        page.get_by_role("button", name="Restore").click()
+        expect(page.get_by_text("Restored.")).to_be_visible()
+        with page.expect_download() as downloading:
+            page.get_by_role("button", name="Export everything").click()
+        assert downloading.value.suggested_filename == "aforesaid-export.zip"
+        page.get_by_role("button", name="Verify").click()
+        expect(page.get_by_text("Sound:")).to_be_visible()
+        expect(page.get_by_role("cell", name="append").first).to_be_visible()
+        console.screenshot("audit-1280-light", full_page=True)
+        page.get_by_role("button", name="Erase everything").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Erase for good")).to_be_disabled()
+        dialog.get_by_label("Type “erin” to confirm").fill("erin")
+        dialog.get_by_role("button", name="Erase for good").click()
+        expect(page.get_by_text("Receipt of the erasure")).to_be_visible()
+        expect(page.get_by_role("row", name="Conversations 5")).to_be_visible()
+        console.screenshot("receipt-1280-light")
+        assert api.get("/v1/stats").json()["conversations"] == 0
+
+
+def test_one_conversation_is_erased_with_a_receipt(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "hello"), say("assistant", "Hi."))
+    console = opening(f"/thread/{one}")
+    page = console.page
+    page.get_by_role("button", name="Erase", exact=True).click()
+    page.get_by_role("dialog").get_by_label("Type “erase” to confirm").fill("erase")
+    page.get_by_role("dialog").get_by_role("button", name="Erase for good").click()
+    expect(page.get_by_text("Erased. The receipt is on the Privacy page.")).to_be_visible()
+    console.go("/privacy")
+    expect(page.get_by_role("row", name="Messages 2")).to_be_visible()
+    assert api.get(f"/v1/conversations/{one}").status_code == 404
+
+
+# Health
+
+
+def test_health_shows_state_charts_and_tables(opening: Opening, api: httpx.Client) -> None:
+    turn(api, "one", say("user", "hello"), say("assistant", "Hi."))
+    page = opening("/health").page
+    expect(page.get_by_text("Everything works")).to_be_visible()
+    expect(page.get_by_text("No alert would fire.")).to_be_visible()
+    expect(page.locator("figure.chart")).to_have_count(6)
+    expect(page.locator(".plot canvas")).to_have_count(6)
+    page.get_by_label("As tables").check()
+    expect(page.get_by_role("region", name="Latency of requests").get_by_role("columnheader")).to_have_count(
+        4
+    )
