@@ -62,6 +62,7 @@ def listening(playwright: Any, tmp_path_factory: pytest.TempPathFactory) -> Iter
     browser.close()
 
 
+@pytest.mark.timeout(600)
 def test_a_spoken_question_is_transcribed_answered_and_marked(
     listening: Any, starting: Starting, tmp_path: Path
 ) -> None:
@@ -75,7 +76,7 @@ def test_a_spoken_question_is_transcribed_answered_and_marked(
     page.wait_for_function(_SAID, polling=100, timeout=60_000)
     page.get_by_role("button", name="Done").click()
     question = page.locator(".message.user")
-    expect(question).to_contain_text("garden", timeout=60_000)
+    expect(question).to_contain_text("garden", timeout=240_000)
     expect(question).to_contain_text("spoken")
     expect(page.get_by_text("The end.")).to_be_visible()
     console.screenshot("voice-1280-light")

@@ -299,7 +299,7 @@ async def visible_context(
     if context.report.nothing_to_send is not None:
         raise NothingToSend(context.report.nothing_to_send)
     if _has_repeated_ids(context):
-        return replace(context, messages=_without_repeated(context.messages))
+        return Context(messages=_without_repeated(context.messages), report=context.report)
     return context
 
 

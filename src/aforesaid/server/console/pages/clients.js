@@ -85,7 +85,7 @@ function Import({ onDone }) {
     <${Button} icon="download" onClick=${() => field.current?.click()}>Import CSV<//>
     ${outcome && html`<${Dialog} title="Import" onClose=${() => setOutcome(null)}>
       <p>${plural(outcome.added.length, "client")} added, ${outcome.updated.length} changed, ${outcome.known} known already.</p>
-      ${outcome.bad.length > 0 && html`<p>${plural(outcome.bad.length, "line")} could not be read:</p><ul class="plain">${outcome.bad.slice(0, 20).map((/** @type {any} */ bad) => html`<li>Line ${bad.line}: ${bad.why ?? bad.reason}</li>`)}</ul>`}
+      ${outcome.bad.length > 0 && html`<p>${plural(outcome.bad.length, "line")} could not be read:</p><ul class="plain">${outcome.bad.slice(0, 20).map((/** @type {any} */ bad) => html`<li>Line ${bad.line}: ${bad.reason}</li>`)}</ul>`}
       <div class="dialog-actions"><${Button} kind="primary" onClick=${() => setOutcome(null)}>Done<//></div><//>`}`;
 }
 

@@ -7,7 +7,7 @@ import { linkTo } from "../lib/router.js";
 import { session } from "../lib/session.js";
 import { ContextView } from "../parts/context_view.js";
 import { SentRequest } from "../parts/sent_request.js";
-import { Button, Loading, PageHead, ProblemNote, SelectField, TextField } from "../parts/ui.js";
+import { Button, Loading, PageHead, ProblemNote, SelectField, TextField, useId } from "../parts/ui.js";
 
 const DIALECTS = /** @type {[string, string][]} */ ([["anthropic", "Anthropic"], ["openai_chat", "OpenAI chat"], ["openai_responses", "OpenAI responses"], ["plain", "Plain"]]);
 const DEFAULT = { max_turns: "", max_messages: "", max_tokens: "", agent_name: "", dialect: "anthropic", preserve_system: true };
@@ -51,10 +51,12 @@ function Policy({ id, record, name, first = {} }) {
 
 /** A limit as a slider; at its end there is none. @param {{ label: string, value: string, most: number, step?: number, onInput: (value: string) => void }} props */
 function Limit({ label, value, most, step = 1, onInput }) {
+  const id = useId();
   const none = most + step;
-  return html`<div class="field"><label>${label} <output>${value === "" ? "no limit" : Number(value).toLocaleString()}</output>
-    <input type="range" min=${step} max=${none} step=${step} value=${value === "" ? none : value}
-      onInput=${(/** @type {any} */ event) => onInput(Number(event.target.value) >= none ? "" : event.target.value)} /></label></div>`;
+  const shown = value === "" ? "no limit" : Number(value).toLocaleString();
+  return html`<div class="field"><div class="row spread"><label for=${id}>${label}</label><span class="limit" aria-hidden="true">${shown}</span></div>
+    <input id=${id} type="range" min=${step} max=${none} step=${step} value=${value === "" ? none : value} aria-valuetext=${shown}
+      onInput=${(/** @type {any} */ event) => onInput(Number(event.target.value) >= none ? "" : event.target.value)} /></div>`;
 }
 
 /** @param {string} id @param {typeof DEFAULT} policy @param {AbortSignal} signal */

@@ -86,7 +86,7 @@ function Retention() {
   const list = expiring.data?.expiring ?? [];
   return html`<section class="card"><h2>How long it stays</h2>
     <${ProblemNote} problem=${rules.problem} retry=${rules.reload} />
-    ${rules.data && html`<${RetentionEditor} rules=${rules.data} onSaved=${rules.reload} />`}
+    ${rules.data && html`<${RetentionEditor} key=${JSON.stringify(rules.data)} rules=${rules.data} onSaved=${rules.reload} />`}
     <h3>What would go</h3>
     <${SelectField} label="Look ahead" value=${within} options=${SPANS} onChange=${setWithin} hint="A dry run: nothing is removed by looking." />
     ${expiring.data && !list.length && html`<p class="muted">Nothing.</p>`}
@@ -107,7 +107,7 @@ function Archives() {
   }
   const list = found.data?.archives ?? [];
   return html`<section class="card"><h2>Archive</h2>
-    ${!session.access?.archives ? html`<p class="muted">This server has no archive. Start it with <code>AFORESAID_ARCHIVES=some/folder</code> to put away old conversations unchanged.</p>`
+    ${!session.access?.archives ? html`<p class="muted">This server has no archive. Start it with <code>AFORESAID_ARCHIVE_FOLDER=some/folder</code> to put away old conversations unchanged.</p>`
       : !list.length && html`<p class="muted">Nothing is archived. Archive a conversation in its details; it leaves the list and can be restored unchanged.</p>`}
     <ul class="plain lines">${list.map((/** @type {any} */ each) => html`<li key=${each.conversation_id}><span>${plural(each.messages, "message")}, last used ${shortDate(each.last_activity)} <span class="muted">${size(each.size)}</span></span>
       ${may("write") && html`<${Button} onClick=${() => restore(each.conversation_id)}>Restore<//>`}</li>`)}</ul>
