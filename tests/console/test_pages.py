@@ -175,7 +175,7 @@ def test_notes_are_added_changed_and_forgotten(opening: Opening, api: httpx.Clie
 def test_a_summary_shows_its_range(opening: Opening, starting: Starting) -> None:
     text = "The boiler in the cellar was repaired by Jonas. "
     pairs = ((say("user", f"{n} {text * 3}"), say("assistant", f"Noted {n}.")) for n in range(20))
-    served = starting(AFORESAID_SUMMARIZER="extract")
+    served = starting(CONVERSATION_SUMMARIES="extract")
     with served.api("erin") as api:
         one = turn(api, "one", *(message for pair in pairs for message in pair))
         made = api.post(f"/v1/conversations/{one}/summary", json={"policy": {"max_messages": 6}}).json()

@@ -99,6 +99,7 @@ class AssociationMethods:
         AssociationCalls.link_conversation_to_client, Association.link_conversation_to_client
     )
     unlink_conversation = CallMethod(AssociationCalls.unlink_conversation, Association.unlink_conversation)
+    ambiguous_mentions = CallMethod(AssociationCalls.ambiguous_mentions, Association.ambiguous_mentions)
 
 
 class RemoteAssociation(AsyncFace, AssociationMethods):
