@@ -1,4 +1,4 @@
-"""A store, open, and a fresh owner in it for every example: what the property tests are played on."""
+"""The memory that property tests run on, with a new owner for each example; URLs of stores; strategies."""
 
 import asyncio
 import secrets
@@ -20,10 +20,10 @@ from tests.servers.postgres import Databases
 from tests.servers.remote import BEHIND, open_at
 
 T = TypeVar("T")
-Play = Callable[[ConversationManager], Awaitable[T]]
+Scenario = Callable[[ConversationManager], Awaitable[T]]
 
 
-class World:
+class Target:
     """A memory that can be closed and opened again."""
 
     def __init__(self, url: str) -> None:
@@ -38,19 +38,18 @@ class World:
     async def _open(self) -> aforesaid.Memory:
         return await open_at(self.url, sweep_every=None, embedder=None)
 
-    def play(self, play: Play[T]) -> T:
-        """Play it for an owner that nobody else has, and clear up afterwards where that pays: a store that
-        rewrites everything stays small."""
+    def run(self, scenario: Scenario[T]) -> T:
+        """Run it for a new owner; then remove the data from a store that rewrites all data on each write."""
         owner = f"owner-{new_id()}"
         try:
-            return self.play_as(owner, play)
+            return self.run_as(owner, scenario)
         finally:
             if self.url.startswith("file:"):
-                self.play_as(owner, forget)
+                self.run_as(owner, forget)
 
-    def play_as(self, owner: str, play: Play[T]) -> T:
+    def run_as(self, owner: str, scenario: Scenario[T]) -> T:
         async def run() -> T:
-            return await play(self.memory.of(owner))
+            return await scenario(self.memory.of(owner))
 
         return self.runner.run(run())
 
@@ -75,9 +74,9 @@ async def forget(manager: ConversationManager) -> None:
 
 
 STORES = ("memory", "sqlite", "file", "redis", "postgres")
-PLACES = (*STORES, "server")
+TARGETS = (*STORES, "server")
 """Where a manager's conversations can be: in a store, or behind a server, which has one."""
-FEATURE_PLACES = PLACES if MATRIX else ("sqlite",)
+FEATURE_TARGETS = TARGETS if MATRIX else ("sqlite",)
 """Where the manager's features are tested: the contract proves that other stores behave as SQLite does."""
 FEATURE_STORES = STORES if MATRIX else ("sqlite",)
 LAYER_STORES = STORES if MATRIX else ("memory", "sqlite")
@@ -115,10 +114,10 @@ def local_url(store: str, folder: Path) -> str:
     }[store]
 
 
-def opened(store: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[World]:
-    world = World(url_for(store, folder, request))
-    yield world
-    world.close()
+def opened(store: str, folder: Path, request: pytest.FixtureRequest) -> Iterator[Target]:
+    target = Target(url_for(store, folder, request))
+    yield target
+    target.close()
 
 
 names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)

@@ -40,9 +40,9 @@ def examples(count: int = USUAL) -> settings:
 def for_all(
     count: int = USUAL, /, **strategies: st.SearchStrategy[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Test a property of a `world`: with `count` examples, or `THROUGH_SERVER` if the world is remote.
+    """Test a property of a `target`: with `count` examples, or `THROUGH_SERVER` if the target is remote.
 
-    Drawing an example takes longer than running it on an embedded store, so the first world draws them and
+    Drawing an example takes longer than running it on an embedded store, so the first target draws them and
     the others of the process run the same ones. The tests of one property run in one process.
     """
 
@@ -50,7 +50,7 @@ def for_all(
         shared = _SharedExamples(test, strategies, count)
 
         def run(**fixtures: Any) -> None:
-            shared.run(fixtures, is_remote=fixtures["world"].is_remote)
+            shared.run(fixtures, is_remote=fixtures["target"].is_remote)
 
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         run.__signature__ = inspect.signature(shared.drawing)  # type: ignore[attr-defined]

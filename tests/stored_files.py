@@ -46,7 +46,7 @@ MARKS = tuple(
 CONTENT, SUBJECT, TAG, CLIENT, NOTE, ARGUMENTS, RESULT, BLOB, SESSION, REMARK = MARKS
 
 
-class Place(Struct, kw_only=True):
+class StoreFiles(Struct, kw_only=True):
     """A store, by its URL; where its files are; and what makes the server write them."""
 
     url: str
@@ -78,17 +78,17 @@ def _files_under(*folders: Path, without: tuple[str, ...] = ()) -> Callable[[], 
 
 
 @contextlib.contextmanager
-def place_for(store: str, folder: Path, request: Any) -> Iterator[Place]:
+def store_files(store: str, folder: Path, request: Any) -> Iterator[StoreFiles]:
     """The store, with nothing in it yet."""
     home = folder / "store"
     home.mkdir(exist_ok=True)
     match store:
         case "memory":
-            yield Place(url="memory://", files=_files_under(folder))
+            yield StoreFiles(url="memory://", files=_files_under(folder))
         case "file":
-            yield Place(url=f"file://{home}/conversations.json", files=_files_under(folder))
+            yield StoreFiles(url=f"file://{home}/conversations.json", files=_files_under(folder))
         case "sqlite":
-            yield Place(url=f"sqlite:///{home}/memory.db", files=_files_under(folder))
+            yield StoreFiles(url=f"sqlite:///{home}/memory.db", files=_files_under(folder))
         case "redis":
             with running("--save", "3600 1", "--auto-aof-rewrite-percentage", "0", folder=home) as port:
 
@@ -96,7 +96,7 @@ def place_for(store: str, folder: Path, request: Any) -> Iterator[Place]:
                     with client(port) as probe:
                         probe.config_set("appendfsync", "always")
 
-                yield Place(url=f"redis://127.0.0.1:{port}/0", files=_files_under(folder), settle=settle)
+                yield StoreFiles(url=f"redis://127.0.0.1:{port}/0", files=_files_under(folder), settle=settle)
         case "postgres":
             databases: Databases = request.getfixturevalue("databases")
             url = databases.furnished()
@@ -107,7 +107,7 @@ def place_for(store: str, folder: Path, request: Any) -> Iterator[Place]:
                     connection.execute("ANALYZE")  # as the server does by itself now and then
                 databases.run("CHECKPOINT")
 
-            yield Place(
+            yield StoreFiles(
                 url=url,
                 # The write-ahead log is the server's, and documented as such; other databases are not ours.
                 files=lambda: [
@@ -129,14 +129,14 @@ def _data_folders(admin_url: str, url: str) -> tuple[Path, Path]:
 
 
 @contextlib.asynccontextmanager
-async def opened(place: Place, folder: Path, **options: Any) -> AsyncIterator[aforesaid.Memory]:
+async def opened(files: StoreFiles, folder: Path, **options: Any) -> AsyncIterator[aforesaid.Memory]:
     """The store with all layers that it gets by itself. Encrypted, pictures stay in the log."""
     if "encryption" not in options:
         options |= {"images": "blobs", "blobs": FolderBlobs(folder / "blobs")}
     options.setdefault("embedder", None)  # vectors come when they come, and receipts count them
-    spools = "127.0.0.1" in place.url
+    spools = "127.0.0.1" in files.url
     async with open_at(
-        place.url,
+        files.url,
         sweep_every=None,
         archives=folder / "archives",
         resilience=Resilience(folder=folder / "spool") if spools else "off",

@@ -6,29 +6,29 @@ from functools import cache
 
 import pytest
 
-from tests.builders import PLACES, STORES, World, opened
+from tests.builders import STORES, TARGETS, Target, opened
 
 
 @pytest.fixture(scope="session")
-def worlds(
+def targets(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], World]]:
+) -> Iterator[Callable[[str], Target]]:
     """Open a store when the first test asks for it; tests of one property use one after the other."""
     with ExitStack() as stack:
 
         @cache
-        def opened_once(store: str) -> World:
+        def opened_once(store: str) -> Target:
             return stack.enter_context(contextmanager(opened)(store, tmp_path_factory.mktemp(store), request))
 
         yield opened_once
 
 
-@pytest.fixture(params=PLACES)
-def world(request: pytest.FixtureRequest, worlds: Callable[[str], World]) -> World:
-    return worlds(request.param)
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest, targets: Callable[[str], Target]) -> Target:
+    return targets(request.param)
 
 
 @pytest.fixture(params=STORES)
-def stored_world(request: pytest.FixtureRequest, worlds: Callable[[str], World]) -> World:
+def stored_target(request: pytest.FixtureRequest, targets: Callable[[str], Target]) -> Target:
     """A memory in this process: some parts need the store itself."""
-    return worlds(request.param)
+    return targets(request.param)

@@ -8,7 +8,7 @@ from aforesaid.agents import AgenticLoop, RuleRouter, Specialist, SupervisorAgen
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AgentUnavailable
 from aforesaid.memory.manager import ConversationManager
-from tests.builders import World, spoken
+from tests.builders import Target, spoken
 from tests.doubles import Scripted
 from tests.examples import for_all
 
@@ -17,7 +17,7 @@ words = st.text("abc ", min_size=1, max_size=8).filter(str.strip)
 turns = st.lists(st.tuples(st.sampled_from(AGENTS), words, words | st.none()), min_size=1, max_size=6)
 
 
-class House:
+class AgentTeam:
     """A supervisor with three agents, each addressed by its name; an answer of None fails."""
 
     def __init__(self, erin: ConversationManager, view: Any) -> None:
@@ -42,72 +42,72 @@ async def log_of(erin: ConversationManager) -> list[Any]:
 # Feature: conversation-context, Property 14: Context provision to agents
 @for_all(played=turns, question=words)
 def test_the_agent_that_answers_gets_history_and_question(
-    world: World, played: list[Any], question: str
+    target: Target, played: list[Any], question: str
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
-        house = House(erin, "full")
-        answered = await house.play(played)
-        await house.play([("home", question, "yes")])
+    async def scenario(erin: ConversationManager) -> None:
+        team = AgentTeam(erin, "full")
+        answered = await team.play(played)
+        await team.play([("home", question, "yes")])
         expected = [text for name, asked, answer in answered for text in (f"{name}: {asked}", answer)]
-        last = house.agents["home"].asked[-1].messages
+        last = team.agents["home"].asked[-1].messages
         assert [meaning_of(message).text for message in last] == [*expected, f"home: {question}"]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
 @for_all(played=turns)
-def test_an_agent_with_its_own_view_gets_its_words_and_the_users(world: World, played: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
-        house = House(erin, "own")
-        answered = await house.play(played)
-        await house.play([("home", "what?", "yes")])
+def test_an_agent_with_its_own_view_gets_its_words_and_the_users(target: Target, played: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
+        team = AgentTeam(erin, "own")
+        answered = await team.play(played)
+        await team.play([("home", "what?", "yes")])
         expected: list[str] = []
         for name, asked, answer in answered:
             expected += [f"{name}: {asked}"] + [answer] * (name == "home")
-        last = house.agents["home"].asked[-1].messages
+        last = team.agents["home"].asked[-1].messages
         assert [meaning_of(message).text for message in last] == [*expected, "home: what?"]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 32: Agent tracking in messages
 @for_all(played=turns)
-def test_answers_carry_the_agents_name_and_questions_carry_none(world: World, played: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
-        answered = await House(erin, "full").play(played)
+def test_answers_carry_the_agents_name_and_questions_carry_none(target: Target, played: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
+        answered = await AgentTeam(erin, "full").play(played)
         expected: list[tuple[str, str, str | None]] = []
         for name, asked, answer in answered:
             expected += [("user", f"{name}: {asked}", None), ("assistant", answer, name)]
         stored = [(message.role, message.content, message.agent_name) for message in await log_of(erin)]
         assert stored == expected
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 3: Equal treatment of messages
 @for_all(said=spoken, view=st.sampled_from(["own", "narrated", "full"]))
-def test_an_agent_sees_spoken_and_typed_messages_alike(world: World, said: list[Any], view: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_an_agent_sees_spoken_and_typed_messages_alike(target: Target, said: list[Any], view: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         for role, content, content_type in said:
             agent = "home" if role == "assistant" else None
             await erin.add_message(
                 conversation.id, role, content, content_type=content_type, agent_name=agent
             )
-        house = House(erin, view)
-        await house.play([("home", "what?", "yes")])
-        seen = [(m.role, meaning_of(m).text) for m in house.agents["home"].asked[-1].messages]
+        team = AgentTeam(erin, view)
+        await team.play([("home", "what?", "yes")])
+        seen = [(m.role, meaning_of(m).text) for m in team.agents["home"].asked[-1].messages]
         assert seen == [(role, content) for role, content, _ in said] + [("user", "home: what?")]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 33: Dual context maintenance
 @for_all(played=turns, view=st.sampled_from(["own", "narrated", "full"]))
-def test_whatever_an_agent_sees_the_whole_history_stays(world: World, played: list[Any], view: str) -> None:
-    async def play(erin: ConversationManager) -> None:
-        answered = await House(erin, view).play(played)
+def test_whatever_an_agent_sees_the_whole_history_stays(target: Target, played: list[Any], view: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
+        answered = await AgentTeam(erin, view).play(played)
         assert len(await log_of(erin)) == 2 * len(answered)
         record = await erin.session("s")
         for agent in AGENTS if record is not None else ():
@@ -115,4 +115,4 @@ def test_whatever_an_agent_sees_the_whole_history_stays(world: World, played: li
             said = [message["content"] for message in own if message["role"] == "assistant"]
             assert said == [answer for name, _, answer in answered if name == agent]
 
-    world.play(play)
+    target.run(scenario)

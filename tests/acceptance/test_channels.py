@@ -8,27 +8,27 @@ from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
 from aforesaid.contracts import Audio, Transcript
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.voice import VoiceAssistant
-from tests.builders import World, contents, say, spoken
+from tests.builders import Target, contents, say, spoken
 from tests.doubles import Scripted
 from tests.examples import for_all
 
 
 # Feature: conversation-context, Property 1: Cross-channel message storage
 @for_all(said=spoken)
-def test_every_message_is_stored_with_its_content_type(world: World, said: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_every_message_is_stored_with_its_content_type(target: Target, said: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await say(erin, conversation.id, said)
         stored = await erin.messages(conversation.id)
         assert [(m.role, m.content, m.content_type) for m in stored] == said
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 2: Cross-channel context access
 @for_all(said=spoken)
-def test_a_session_of_either_channel_gets_all_that_was_said(world: World, said: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_session_of_either_channel_gets_all_that_was_said(target: Target, said: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("voice session", channel="voice")
         await erin.store.bind("text session", conversation.id)
         await say(erin, conversation.id, said)
@@ -39,12 +39,12 @@ def test_a_session_of_either_channel_gets_all_that_was_said(world: World, said: 
         context = await erin.load_context(by_text.id)
         assert [message["content"] for message in context] == [content for _, content, _ in said]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 3: Equal treatment of messages
 @for_all(said=spoken)
-def test_the_content_type_makes_no_difference_to_a_context(world: World, said: list[Any]) -> None:
+def test_the_content_type_makes_no_difference_to_a_context(target: Target, said: list[Any]) -> None:
     async def contexts(erin: ConversationManager) -> list[list[Any]]:
         loaded = []
         for session, swap in (("as said", False), ("the other way round", True)):
@@ -56,7 +56,7 @@ def test_the_content_type_makes_no_difference_to_a_context(world: World, said: l
             loaded.append([(message["role"], message["content"]) for message in context])
         return loaded
 
-    first, second = world.play(contexts)
+    first, second = target.run(contexts)
     assert first == second
     assert len(first) == len(said)
 
@@ -93,9 +93,9 @@ async def heard_of(erin: ConversationManager, session: str) -> list[tuple[str, A
 # Feature: conversation-context, Property 22: Voice transcription storage
 @for_all(transcript=words, answer=words)
 def test_a_spoken_question_is_stored_once_as_its_transcript_marked_audio(
-    world: World, transcript: str, answer: str
+    target: Target, transcript: str, answer: str
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         voice = VoiceAssistant(supervisor_of(erin, answer), Hears(transcript))
         await voice.handle_voice_input(SOUND, "s")
         assert await heard_of(erin, "s") == [
@@ -103,15 +103,15 @@ def test_a_spoken_question_is_stored_once_as_its_transcript_marked_audio(
             ("assistant", answer, "text"),
         ]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 23: Text message storage
 @for_all(text=words, answer=words, is_direct=st.booleans())
 def test_a_typed_question_is_stored_once_marked_text(
-    world: World, text: str, answer: str, is_direct: bool
+    target: Target, text: str, answer: str, is_direct: bool
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         if is_direct:
             conversation = await erin.get_or_create_conversation("s", channel="text")
             await erin.add_message(conversation.id, "user", text)
@@ -120,4 +120,4 @@ def test_a_typed_question_is_stored_once_marked_text(
             await supervisor_of(erin, answer).process_query(text, "s")
         assert await heard_of(erin, "s") == [("user", text, "text"), ("assistant", answer, "text")]
 
-    world.play(play)
+    target.run(scenario)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from aforesaid.contacts import ClientAssociationService, Contact
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
-from tests.builders import World, forget
+from tests.builders import Target, forget
 from tests.examples import for_all
 
 GIVEN = ("Robert", "Anna", "José", "Élodie", "Jürgen", "Siobhan", "Priya", "Willem")
@@ -34,7 +34,7 @@ async def add(erin: ConversationManager, names: list[tuple[str, str]]) -> list[C
 # Feature: conversation-context, Property 5: Client association storage
 @for_all(names=people, said=st.sampled_from(SAID), restart=st.integers(0, 9).map(lambda number: number == 5))
 def test_whoever_is_named_is_linked_and_stays_so(
-    world: World, names: list[tuple[str, str]], said: str, restart: bool
+    target: Target, names: list[tuple[str, str]], said: str, restart: bool
 ) -> None:
     owner = f"owner-{new_id()}"
 
@@ -54,20 +54,20 @@ def test_whoever_is_named_is_linked_and_stays_so(
         assert (left.client_id, left.client_name) == (None, contacts[0].name)
         await forget(erin)
 
-    conversation_id, contacts = world.play_as(owner, name_one)
+    conversation_id, contacts = target.run_as(owner, name_one)
     if restart:
-        world.restart()
-    world.play_as(owner, check)
+        target.restart()
+    target.run_as(owner, check)
 
 
 # Feature: conversation-context, Property 15: Client query retrieval
 @for_all(names=people, named=st.lists(st.none() | st.integers(0, 2), max_size=4))
 def test_all_conversations_that_name_a_client_are_found_by_it(
-    world: World, names: list[tuple[str, str]], named: list[int | None]
+    target: Target, names: list[tuple[str, str]], named: list[int | None]
 ) -> None:
     meant = [None if which is None else which % len(names) for which in named]
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         contacts = await add(erin, names)
         made: dict[int | None, set[str]] = {}
         for number, which in enumerate(meant):
@@ -80,15 +80,15 @@ def test_all_conversations_that_name_a_client_are_found_by_it(
             page = await erin.list(client_id=contact.id)
             assert {record.id for record in page.conversations} == made.get(which, set())
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
 @for_all(names=people, count=st.integers(2, 3))
 def test_conversations_that_name_one_client_stay_separate(
-    world: World, names: list[tuple[str, str]], count: int
+    target: Target, names: list[tuple[str, str]], count: int
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         contacts = await add(erin, names)
         service = ClientAssociationService(erin)
         records = [await erin.get_or_create_conversation(f"s{number}") for number in range(count)]
@@ -102,4 +102,4 @@ def test_conversations_that_name_one_client_stay_separate(
             (message,) = await erin.messages(record.id)
             assert message.content == f"{contacts[0].name} called about {number}"
 
-    world.play(play)
+    target.run(scenario)

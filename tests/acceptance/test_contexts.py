@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.windows import WindowPolicy
-from tests.builders import World, contents, names, say, spoken
+from tests.builders import Target, contents, names, say, spoken
 from tests.examples import for_all
 
 AGENTS = ("home", "music", "invoices")
@@ -32,11 +32,11 @@ def numbered(kind: str, number: int) -> dict[str, Any]:
 # Feature: conversation-context, Property 12: Context window limiting
 @for_all(said=st.lists(kinds, max_size=40), window=st.integers(1, 25), turns=st.integers(1, 4))
 def test_the_context_is_exactly_the_most_recent_messages(
-    world: World, said: list[str], window: int, turns: int
+    target: Target, said: list[str], window: int, turns: int
 ) -> None:
     """Of every role: leading system messages are not added, and tool results may be without their calls."""
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         messages = [numbered(kind, number) for number, kind in enumerate(said)]
         size = max(1, len(messages) // turns)
@@ -55,13 +55,13 @@ def test_the_context_is_exactly_the_most_recent_messages(
         asked = await erin.load_context(conversation.id, policy=policy, pending=pending)
         assert [message["content"] for message in asked] == [*numbers, "now"][-window:]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 14: Context provision to agents
 @for_all(said=spoken, question=contents)
-def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any], question: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_an_agent_gets_the_history_and_the_question(target: Target, said: list[Any], question: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await say(erin, conversation.id, said)
         async with erin.turn(conversation.id) as turn:
@@ -70,13 +70,13 @@ def test_an_agent_gets_the_history_and_the_question(world: World, said: list[Any
             turn.assistant("answer")
         assert given_to_agent == [content for _, content, _ in said] + [question]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 25: Pagination support
 @for_all(count=st.integers(0, 15), limit=st.integers(0, 20), offset=st.integers(0, 20))
-def test_pages_are_the_right_part_of_the_log(world: World, count: int, limit: int, offset: int) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_pages_are_the_right_part_of_the_log(target: Target, count: int, limit: int, offset: int) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         async with erin.turn(conversation.id) as turn:
             for number in range(count):
@@ -84,7 +84,7 @@ def test_pages_are_the_right_part_of_the_log(world: World, count: int, limit: in
         page = await erin.messages(conversation.id, limit=limit, offset=offset)
         assert [message.content for message in page] == list(range(count))[offset : offset + limit]
 
-    world.play(play)
+    target.run(scenario)
 
 
 exchanges = st.lists(st.tuples(contents, st.sampled_from(AGENTS), contents), min_size=1, max_size=8)
@@ -101,8 +101,10 @@ async def exchange(erin: ConversationManager, said: list[Any]) -> str:
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
 @for_all(said=exchanges, agent=st.sampled_from(AGENTS))
-def test_an_agents_view_is_its_own_messages_and_the_users(world: World, said: list[Any], agent: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_an_agents_view_is_its_own_messages_and_the_users(
+    target: Target, said: list[Any], agent: str
+) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation_id = await exchange(erin, said)
         context = await erin.load_context(conversation_id, agent_name=agent)
         expected = []
@@ -110,26 +112,26 @@ def test_an_agents_view_is_its_own_messages_and_the_users(world: World, said: li
             expected += [question] + [answer] * (name == agent)
         assert [message["content"] for message in context] == expected
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 32: Agent tracking in messages
 @for_all(said=st.lists(st.tuples(contents, names), min_size=1, max_size=8))
-def test_every_answer_says_which_agent_gave_it(world: World, said: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_every_answer_says_which_agent_gave_it(target: Target, said: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         for content, agent in said:
             await erin.add_message(conversation.id, "assistant", content, agent_name=agent)
         stored = await erin.messages(conversation.id)
         assert [(message.content, message.agent_name) for message in stored] == said
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 33: Dual context maintenance
 @for_all(said=exchanges)
-def test_the_whole_history_and_each_agents_own_are_both_there(world: World, said: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_the_whole_history_and_each_agents_own_are_both_there(target: Target, said: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation_id = await exchange(erin, said)
         whole = await erin.load_context(conversation_id)
         assert len(whole) == 2 * len(said)
@@ -142,4 +144,4 @@ def test_the_whole_history_and_each_agents_own_are_both_there(world: World, said
             by_agent += own
         assert sorted(m["message_id"] for m in by_agent) == sorted(m["message_id"] for m in answers)
 
-    world.play(play)
+    target.run(scenario)

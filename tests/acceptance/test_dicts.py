@@ -18,7 +18,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.conversations import Excerpt, FoundConversation
 from aforesaid.testing import FixedClock
-from tests.builders import World
+from tests.builders import Target
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -62,8 +62,8 @@ def test_every_method_of_a_mapping_is_there(kind: type) -> None:
 
 
 @pytest.mark.requirement("004-004", "004-012")
-def test_a_record_is_a_dict(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_record_is_a_dict(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         rec = await erin.get_or_create_conversation("s")
         assert rec["messages"] == []
         await erin.add_message(rec["id"], "user", "What's the status?", content_type="audio")
@@ -84,7 +84,7 @@ def test_a_record_is_a_dict(world: World) -> None:
             assert (changed["status"], changed["tags"]) == ("pending", ["house"])
             assert json.loads(json.dumps(changed)) == json.loads(json.dumps(changed, indent=1)) == changed
 
-    world.play(play)
+    target.run(scenario)
 
 
 def test_a_record_is_read_only() -> None:
@@ -119,8 +119,8 @@ def test_what_copies_the_memory_of_a_dict_or_list_misses_nothing() -> None:
 
 
 @pytest.mark.requirement("004-006")
-def test_a_context_is_a_list(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_context_is_a_list(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         rec = await erin.get_or_create_conversation("s")
         assert await erin.load_context(rec["id"]) == []
         for content in ("one", "two", "three"):
@@ -143,11 +143,11 @@ def test_a_context_is_a_list(world: World) -> None:
         assert copy.deepcopy(loaded) == copy.copy(loaded) == pickle.loads(pickle.dumps(loaded)) == loaded
         assert isinstance(loaded, MutableSequence)
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_a_changed_context_changes_no_other(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_changed_context_changes_no_other(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         rec = await erin.get_or_create_conversation("s")
         await erin.add_message(rec["id"], "user", "one")
         for _ in range(3):  # the second and third come from a cache, where the store has one
@@ -158,12 +158,12 @@ def test_a_changed_context_changes_no_other(world: World) -> None:
             assert [one["content"] for one in context] == ["changed", "more"]
             assert [one.content for one in context.messages] == ["one"]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-008")
-def test_adding_a_message_returns_the_record_with_the_latest_messages(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_adding_a_message_returns_the_record_with_the_latest_messages(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         rec = await erin.get_or_create_conversation("s")
         size = erin.config.context_window_size
         for number in range(size + 2):
@@ -175,12 +175,12 @@ def test_adding_a_message_returns_the_record_with_the_latest_messages(world: Wor
         assert await erin.add_message(rec["id"], "user", "twice", message_id="m") == again
         assert [message["content"] for message in again["messages"]].count("twice") == 1
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-011", "004-012")
-def test_conversations_are_searched_by_position(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_conversations_are_searched_by_position(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         client = (await erin.clients.add("Robert Johnson")).id
         rec = await erin.get_or_create_conversation("s", client)
         await erin.update_metadata(rec["id"], status="pending", subject="The Johnson house")
@@ -202,4 +202,4 @@ def test_conversations_are_searched_by_position(world: World) -> None:
             assert found["messages"] == rec["messages"]
         assert await erin.search_conversations("paint", client, "pending", late, timezone=BERLIN) == []
 
-    world.play(play)
+    target.run(scenario)

@@ -6,7 +6,7 @@ import pytest
 
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.telemetry.events import logging_words
-from tests.builders import World
+from tests.builders import Target
 
 SECRET = "the Zanzibar project"
 
@@ -22,9 +22,9 @@ async def search_and_identify(erin: ConversationManager) -> None:
     assert await erin.association.identify_client("a quote for Maria Johnson") is not None
 
 
-def test_attempts_are_logged_with_counts_and_hashes(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_attempts_are_logged_with_counts_and_hashes(target: Target, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "aforesaid.conversations"):
-        world.play(search_and_identify)
+        target.run(search_and_identify)
     searches = [vars(one) for one in caplog.records if vars(one).get("event") == "searched"]
     attempts = [vars(one) for one in caplog.records if vars(one).get("event") == "client_sought"]
     assert [one["results"] for one in searches] == [1, 0, 1]
@@ -37,10 +37,10 @@ def test_attempts_are_logged_with_counts_and_hashes(world: World, caplog: pytest
 
 
 def test_words_are_logged_where_the_operator_asks_for_them(
-    world: World, caplog: pytest.LogCaptureFixture
+    target: Target, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "aforesaid.conversations"), logging_words(enabled=True):
-        world.play(search_and_identify)
+        target.run(search_and_identify)
     events = [vars(one) for one in caplog.records]
     assert {one["query"] for one in events if one.get("event") == "searched"} == {SECRET}
     assert SECRET in {one["text"] for one in events if one.get("event") == "client_sought"}

@@ -10,7 +10,7 @@ from aforesaid.errors import InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import ROLES
 from tests.builders import (
-    World,
+    Target,
     content_types,
     contents,
     json_contents,
@@ -24,9 +24,9 @@ from tests.examples import for_all
 # Feature: conversation-context, Property 6: Message structure validation
 @for_all(role=st.sampled_from(ROLES), content=contents, invalid=names.filter(lambda name: name not in ROLES))
 def test_a_message_has_role_content_and_a_moment_with_its_zone(
-    world: World, role: Any, content: str, invalid: Any
+    target: Target, role: Any, content: str, invalid: Any
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, role, content)
         with pytest.raises(InvalidInput, match="role"):
@@ -36,7 +36,7 @@ def test_a_message_has_role_content_and_a_moment_with_its_zone(
         assert document["content"] == content
         assert datetime.fromisoformat(document["timestamp"]).tzinfo is not None
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 8: Optional metadata support
@@ -47,7 +47,7 @@ def test_a_message_has_role_content_and_a_moment_with_its_zone(
     tags=st.none() | st.lists(names, max_size=3, unique=True),
 )
 def test_metadata_are_stored_and_none_is_required(
-    world: World, agent_name: str | None, content_type: Any, message_id: str | None, tags: list[str] | None
+    target: Target, agent_name: str | None, content_type: Any, message_id: str | None, tags: list[str] | None
 ) -> None:
     given_fields = {
         "agent_name": agent_name,
@@ -57,7 +57,7 @@ def test_metadata_are_stored_and_none_is_required(
     }
     fields: dict[str, Any] = {name: value for name, value in given_fields.items() if value is not None}
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await erin.add_message(conversation.id, "assistant", "x", **fields)
         (message,) = await erin.messages(conversation.id)
@@ -66,13 +66,15 @@ def test_metadata_are_stored_and_none_is_required(
         assert list(message.tags) == (tags or [])
         assert message.message_id == message_id or (message_id is None and message.message_id)
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 9: Chronological message ordering
 @for_all(stamps=st.lists(st.tuples(moments, content_types), min_size=1, max_size=12))
-def test_messages_read_in_order_of_time_whatever_order_they_came_in(world: World, stamps: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> list[tuple[datetime, int]]:
+def test_messages_read_in_order_of_time_whatever_order_they_came_in(
+    target: Target, stamps: list[Any]
+) -> None:
+    async def scenario(erin: ConversationManager) -> list[tuple[datetime, int]]:
         conversation = await erin.get_or_create_conversation("s")
         for number, (stamp, content_type) in enumerate(stamps):
             await erin.add_message(
@@ -81,7 +83,7 @@ def test_messages_read_in_order_of_time_whatever_order_they_came_in(world: World
         stored = await erin.messages(conversation.id)
         return [(message.timestamp, message.content) for message in stored if message.timestamp]
 
-    read = world.play(play)
+    read = target.run(scenario)
     assert read == sorted(((stamp, number) for number, (stamp, _) in enumerate(stamps)))
 
 
@@ -100,10 +102,10 @@ long_texts = st.builds(
     content=json_contents | long_texts,
     extra=st.dictionaries(st.text(max_size=6), json_contents, max_size=3),
 )
-def test_content_comes_back_exactly(world: World, role: Any, content: Any, extra: dict[str, Any]) -> None:
+def test_content_comes_back_exactly(target: Target, role: Any, content: Any, extra: dict[str, Any]) -> None:
     from aforesaid.model.messages import Message
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await erin.append(conversation.id, [Message(role=role, content=content, extra=extra)])
         (message,) = await erin.messages(conversation.id)
@@ -111,4 +113,4 @@ def test_content_comes_back_exactly(world: World, role: Any, content: Any, extra
         assert repr(message.content) == repr(content)
         assert message.extra == extra
 
-    world.play(play)
+    target.run(scenario)

@@ -11,7 +11,7 @@ from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import is_uuid, new_id
 from aforesaid.model.messages import Message
-from tests.builders import World
+from tests.builders import Target
 
 NAMES = ("kitchen", "conv123", "01J9ZC3M8QK4T7V2XW5Y6B0NAD", "a/b ?#%&", "..", "Küche 🌷", "x" * 1024)
 
@@ -79,8 +79,8 @@ def test_every_method_with_a_conversation_id_is_tested() -> None:
     assert found == {*USES, "associate_client"}
 
 
-def test_a_name_works_in_every_method(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_name_works_in_every_method(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         for method, use in USES.items():
             await erin.add_message(method, "user", "hello", message_id="m")
             await erin.add_message(method, "assistant", "hello there", message_id="a")
@@ -96,11 +96,11 @@ def test_a_name_works_in_every_method(world: World) -> None:
             listed = {one.name for one in (await erin.list(limit=100)).conversations}
             assert (method in listed) != gone, method
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_writing_to_an_unknown_name_creates_the_conversation(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_writing_to_an_unknown_name_creates_the_conversation(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         for method in CREATING:
             await USES[method](erin, method)
             assert (await erin.get_conversation(method)).name == method
@@ -108,11 +108,11 @@ def test_writing_to_an_unknown_name_creates_the_conversation(world: World) -> No
                 await USES[method](erin, new_id())
         assert {one.name for one in (await erin.list()).conversations} == set(CREATING)
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_reading_an_unknown_name_creates_nothing(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_reading_an_unknown_name_creates_nothing(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         # A new name with a question is a request: that of the conversation's first turn.
         assert (await erin.load_request("nowhere", "openai_chat", pending=[SAID]))["messages"] != []
         for method in USES.keys() - {*CREATING, "load_request"}:
@@ -122,7 +122,7 @@ def test_reading_an_unknown_name_creates_nothing(world: World) -> None:
             await erin.get_conversation("nowhere")
         assert (await erin.list()).conversations == ()
 
-    world.play(play)
+    target.run(scenario)
 
 
 async def _outcome(use: Use, manager: ManagerProtocol, conversation_id: str) -> type | None:
@@ -134,39 +134,39 @@ async def _outcome(use: Use, manager: ManagerProtocol, conversation_id: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_text_is_a_name(world: World, name: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_any_text_is_a_name(target: Target, name: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         stored = await erin.add_message(name, "user", "hello")
         again = await erin.add_message(name, "user", "again")
         assert stored.name == again.name == name
         assert [message.content for message in await erin.messages(name)] == ["hello", "again"]
         assert (await erin.get_conversation(stored.id)).name == name
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.parametrize("wrong", ["", "x" * 1025, "a\0b", "\ud800", 7, None])
-def test_what_no_store_can_keep_is_refused(world: World, wrong: Any) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_what_no_store_can_keep_is_refused(target: Target, wrong: Any) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         with pytest.raises(InvalidId, match="conversation_id"):
             await erin.add_message(wrong, "user", "hello")
         assert (await erin.list()).conversations == ()
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_a_refused_write_creates_nothing(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_refused_write_creates_nothing(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         with pytest.raises(AforesaidError):
             await erin.add_message("kitchen", "nobody", "hello")  # type: ignore[arg-type]
         with pytest.raises(ConversationNotFound):
             await erin.append("kitchen", [SAID], expected_revision=3)
         assert (await erin.list()).conversations == ()
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_owners_with_the_same_name_have_different_conversations(world: World) -> None:
+def test_owners_with_the_same_name_have_different_conversations(target: Target) -> None:
     async def write(manager: ConversationManager) -> str:
         return (await manager.add_message("kitchen", "user", manager.owner)).id
 
@@ -174,12 +174,12 @@ def test_owners_with_the_same_name_have_different_conversations(world: World) ->
         return [message.content for message in await manager.messages("kitchen")]
 
     owners = [f"owner-{new_id()}" for _ in range(2)]
-    ids = [world.play_as(owner, write) for owner in owners]
+    ids = [target.run_as(owner, write) for owner in owners]
     assert ids[0] != ids[1]
-    assert [world.play_as(owner, read) for owner in owners] == [[owner] for owner in owners]
+    assert [target.run_as(owner, read) for owner in owners] == [[owner] for owner in owners]
 
 
-def test_a_name_survives_a_restart_and_is_gone_after_erasure(world: World) -> None:
+def test_a_name_survives_a_restart_and_is_gone_after_erasure(target: Target) -> None:
     owner = f"owner-{new_id()}"
 
     async def write(erin: ConversationManager) -> str:
@@ -190,7 +190,7 @@ def test_a_name_survives_a_restart_and_is_gone_after_erasure(world: World) -> No
         await erin.erase("kitchen")
         assert await erin.list() == type(await erin.list())(conversations=())
 
-    made = world.play_as(owner, write)
-    world.restart()
-    world.play_as(owner, erase)
-    assert world.play_as(owner, write) == made
+    made = target.run_as(owner, write)
+    target.restart()
+    target.run_as(owner, erase)
+    assert target.run_as(owner, write) == made

@@ -10,7 +10,7 @@ from aforesaid.errors import AgentUnavailable, ConversationNotFound, InvalidInpu
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from tests.builders import World
+from tests.builders import Target
 from tests.doubles import InTurn, Scripted
 
 
@@ -30,8 +30,8 @@ async def waiting(manager: ConversationManager, conversation_id: str) -> list[An
     return [turn.messages[0].content for turn in await manager.unanswered(conversation_id)]
 
 
-def test_the_words_are_stored_while_the_agent_works_and_stay_when_it_fails(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_the_words_are_stored_while_the_agent_works_and_stay_when_it_fails(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await erin.get_or_create_conversation("s")
 
         class Looking(Scripted):
@@ -54,11 +54,11 @@ def test_the_words_are_stored_while_the_agent_works_and_stay_when_it_fails(world
         assert await contents(erin, record.id) == ["Buy milk.", "Noted.", "Is it cold?", "Very."]
         assert await waiting(erin, record.id) == []
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_turns_that_overlap_read_whole(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_turns_that_overlap_read_whole(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await erin.get_or_create_conversation("s")
         agent = InTurn("one", "two")
         supervisor = supervisor_of(erin, agent)
@@ -74,11 +74,11 @@ def test_turns_that_overlap_read_whole(world: World) -> None:
         assert await contents(erin, record.id) == ["in between", "first?", "one", "second?", "two"]
         assert await waiting(erin, record.id) == []
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_a_question_that_is_delivered_again_is_stored_once(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_question_that_is_delivered_again_is_stored_once(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await erin.get_or_create_conversation("s")
         agent = Scripted(AgentUnavailable("503"), "Yes.", "Yes, again.")
         supervisor = supervisor_of(erin, agent)
@@ -88,11 +88,11 @@ def test_a_question_that_is_delivered_again_is_stored_once(world: World) -> None
         await erin.open_turn(record.id, [asked("Ready?", "q1")])
         assert await waiting(erin, record.id) == [], "the log has the answer"
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_a_turn_opens_extends_and_closes(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_turn_opens_extends_and_closes(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await erin.get_or_create_conversation("s")
         with pytest.raises(RuntimeError, match="the agent failed"):
             async with erin.turn(record.id) as turn:
@@ -110,11 +110,11 @@ def test_a_turn_opens_extends_and_closes(world: World) -> None:
         assert await contents(erin, record.id) == ["Book a table.", "For how many?", "Booked."]
         assert await erin.unanswered(record.id) == []
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_open_turns_are_discarded_and_cleared(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_open_turns_are_discarded_and_cleared(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await erin.get_or_create_conversation("s")
         await erin.open_turn(record.id, [asked("one", "q1")])
         await erin.open_turn(record.id, [asked("two", "q2")])
@@ -128,4 +128,4 @@ def test_open_turns_are_discarded_and_cleared(world: World) -> None:
         with pytest.raises(ConversationNotFound):
             await erin.open_turn(new_id(), [asked("three", "q3")])
 
-    world.play(play)
+    target.run(scenario)

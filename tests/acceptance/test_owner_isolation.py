@@ -35,7 +35,7 @@ from aforesaid.stores.memory import InMemoryStore
 from aforesaid.stores.postgres.backend import PostgresBackend
 from aforesaid.stores.redis.connections import Connections
 from aforesaid.transfer.folders import Manifest
-from tests.builders import PLACES, url_for
+from tests.builders import TARGETS, url_for
 from tests.examples import examples
 from tests.servers.remote import open_at
 from tests.unit.retention.test_archives import live
@@ -253,7 +253,7 @@ def facts(value: Any) -> Any:
     return type(value).__name__
 
 
-class Scene:
+class OwnerPair:
     """A victim with all that one can have, and an attacker."""
 
     def __init__(self, memory: aforesaid.Memory, folder: Path, victim: str, attacker: str) -> None:
@@ -310,7 +310,7 @@ def written_at_leisure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=TARGETS)
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     async with open_at(
         url_for(request.param, tmp_path, request),
@@ -330,13 +330,13 @@ async def test_not_yours_is_not_there(
     memory: aforesaid.Memory, tmp_path: Path, pair: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim, attacker = HOSTILE[pair]
-    scene = Scene(memory, tmp_path, victim, attacker)
-    await scene.furnish()
+    owners = OwnerPair(memory, tmp_path, victim, attacker)
+    await owners.furnish()
     calls = sorted(CASES.keys() - (set() if pair == 0 else SLOW))
     for name in calls:
-        await scene.attack(name, monkeypatch)
-    await scene.check_untouched(*calls)
-    await scene.clear()
+        await owners.attack(name, monkeypatch)
+    await owners.check_untouched(*calls)
+    await owners.clear()
 
 
 names = st.text(
@@ -349,25 +349,25 @@ names = st.text(
 @examples(10)
 @given(victim=names, attacker=names, calls=st.lists(st.sampled_from(sorted(CASES.keys() - SLOW)), max_size=5))
 def test_any_two_owners_and_any_calls(
-    world: Any, victim: str, attacker: str, calls: list[str], tmp_path: Path
+    opened_store: Any, victim: str, attacker: str, calls: list[str], tmp_path: Path
 ) -> None:
     assume(victim != attacker)
-    memory, run = world
+    memory, run = opened_store
 
     async def play() -> None:
-        scene = Scene(memory, tmp_path, victim, attacker)
-        await scene.furnish()
+        owners = OwnerPair(memory, tmp_path, victim, attacker)
+        await owners.furnish()
         with pytest.MonkeyPatch.context() as patch:
             for call in calls:
-                await scene.attack(call, patch)
-        await scene.check_untouched(*calls)
-        await scene.clear()
+                await owners.attack(call, patch)
+        await owners.check_untouched(*calls)
+        await owners.clear()
 
     run(play())
 
 
-@pytest.fixture(params=PLACES)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+@pytest.fixture(params=TARGETS)
+def opened_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     runner = asyncio.Runner()
     memory = open_at(
         url_for(request.param, tmp_path, request),

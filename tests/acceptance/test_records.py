@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import VALUE_SETS
-from tests.builders import World, client_ids, names, say, spoken, tags, value_of
+from tests.builders import Target, client_ids, names, say, spoken, tags, value_of
 from tests.examples import for_all
 
 FIELDS = (
@@ -19,14 +19,14 @@ FIELDS = (
 
 # Feature: conversation-context, Property 5: Client association storage
 @for_all(client_id=client_ids, client_name=names)
-def test_a_linked_client_is_stored(world: World, client_id: str, client_name: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_linked_client_is_stored(target: Target, client_id: str, client_name: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         linked = await erin.associate_client(conversation.id, client_id, client_name)
         assert (linked.client_id, linked.client_name) == (client_id, client_name)
         assert await erin.get_conversation(conversation.id) == linked
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 15: Client query retrieval
@@ -35,11 +35,11 @@ def test_a_linked_client_is_stored(world: World, client_id: str, client_name: st
     linked=st.lists(st.none() | st.integers(0, 2), max_size=8),
 )
 def test_all_conversations_of_a_client_are_found(
-    world: World, clients: list[str], linked: list[int | None]
+    target: Target, clients: list[str], linked: list[int | None]
 ) -> None:
     links = [None if which is None else clients[which % len(clients)] for which in linked]
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         made: dict[str | None, set[str]] = {}
         for number, client_id in enumerate(links):
             conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
@@ -48,13 +48,13 @@ def test_all_conversations_of_a_client_are_found(
             page = await erin.list(client_id=client_id)
             assert {record.id for record in page.conversations} == made.get(client_id, set())
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
 @for_all(client_id=client_ids, count=st.integers(2, 6))
-def test_conversations_of_one_client_are_separate(world: World, client_id: str, count: int) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_conversations_of_one_client_are_separate(target: Target, client_id: str, count: int) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         ids = []
         for number in range(count):
             conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
@@ -65,13 +65,13 @@ def test_conversations_of_one_client_are_separate(world: World, client_id: str, 
             (message,) = await erin.messages(conversation_id)
             assert message.content == f"about {number}"
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 17: Metadata initialization
 @for_all(channel=value_of("channel"), client_id=st.none() | client_ids)
-def test_every_field_is_initialised(world: World, channel: Any, client_id: str | None) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_every_field_is_initialised(target: Target, channel: Any, client_id: str | None) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         made = await erin.get_or_create_conversation("s", client_id=client_id, channel=channel)
         record = await erin.get_conversation(made.id)
         document = record.to_dict()
@@ -81,11 +81,11 @@ def test_every_field_is_initialised(world: World, channel: Any, client_id: str |
         assert (record.unread_count, record.tags, document["messages"]) == (0, (), [])
         assert record.created_at == record.updated_at or client_id is not None
 
-    world.play(play)
+    target.run(scenario)
 
 
-def check_set(world: World, field: str, valid: str, invalid: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def check_set(target: Target, field: str, valid: str, invalid: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         changed = await erin.update_metadata(conversation.id, **{field: valid})  # type: ignore[arg-type]
         assert changed[field] == valid
@@ -95,25 +95,25 @@ def check_set(world: World, field: str, valid: str, invalid: str) -> None:
             assert part in str(caught.value)
         assert await erin.get_conversation(conversation.id) == changed
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 18: Status value validation
 @for_all(valid=value_of("status"), invalid=names.filter(lambda name: name not in VALUE_SETS["status"]))
-def test_a_status_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
-    check_set(world, "status", valid, invalid)
+def test_a_status_is_one_of_its_set(target: Target, valid: str, invalid: str) -> None:
+    check_set(target, "status", valid, invalid)
 
 
 # Feature: conversation-context, Property 19: Priority value validation
 @for_all(valid=value_of("priority"), invalid=names.filter(lambda name: name not in VALUE_SETS["priority"]))
-def test_a_priority_is_one_of_its_set(world: World, valid: str, invalid: str) -> None:
-    check_set(world, "priority", valid, invalid)
+def test_a_priority_is_one_of_its_set(target: Target, valid: str, invalid: str) -> None:
+    check_set(target, "priority", valid, invalid)
 
 
 # Feature: conversation-context, Property 20: Metadata updates on message addition
 @for_all(said=spoken)
-def test_the_record_moves_with_every_message(world: World, said: list[Any]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_the_record_moves_with_every_message(target: Target, said: list[Any]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         before = conversation
         for number, one in enumerate(said, start=1):
@@ -126,13 +126,13 @@ def test_the_record_moves_with_every_message(world: World, said: list[Any]) -> N
             assert record.revision == before.revision + 1
             before = record
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 21: Tag array storage
 @for_all(first=tags, second=tags)
-def test_tags_are_stored_in_order(world: World, first: list[str], second: list[str]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_tags_are_stored_in_order(target: Target, first: list[str], second: list[str]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         for given_tags in (first, second):
             await erin.update_metadata(conversation.id, tags=given_tags)
@@ -142,4 +142,4 @@ def test_tags_are_stored_in_order(world: World, first: list[str], second: list[s
                 page = await erin.list(tags=[tag])
                 assert [found.id for found in page.conversations] == [conversation.id]
 
-    world.play(play)
+    target.run(scenario)

@@ -11,7 +11,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import terms_of
-from tests.builders import World, roles, value_of
+from tests.builders import Target, roles, value_of
 from tests.examples import for_all
 
 WORDS = ("topeka", "bicycle", "leek", "garage", "violin", "harbour", "pepper", "candle", "märz", "猫")
@@ -67,20 +67,20 @@ async def made(manager: ConversationManager, plan: Plan, number: int) -> Convers
 
 # Feature: conversation-context, Property 26: Search by multiple criteria
 @for_all(planned=st.lists(plans, max_size=3), word=words)
-def test_a_word_in_name_subject_or_content_is_found(world: World, planned: list[Plan], word: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_word_in_name_subject_or_content_is_found(target: Target, planned: list[Plan], word: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         ids = [(await made(erin, plan, number)).id for number, plan in enumerate(planned)]
         found = await erin.search_conversations(word)
         expected = {each for each, plan in zip(ids, planned, strict=True) if plan.holds(word)}
         assert {each.id for each in found} == expected
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 27: Search result structure
 @for_all(plan=plans, word=words)
-def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, word: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_result_has_metadata_and_marked_excerpts(target: Target, plan: Plan, word: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         record = await made(erin, plan, 1)
         for found in await erin.search_conversations(word):
             assert (found.id, found.subject, found.client_name) == (
@@ -95,7 +95,7 @@ def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, wor
             assert bool(found.excerpts) == any(word in text for text in said)
             assert found.to_dict()["id"] == record.id
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 28: JSONB content search
@@ -105,9 +105,9 @@ def test_a_result_has_metadata_and_marked_excerpts(world: World, plan: Plan, wor
     in_blocks=st.booleans(),
 )
 def test_a_word_in_any_message_finds_the_conversation(
-    world: World, planned: list[list[tuple[Any, str]]], word: str, in_blocks: bool
+    target: Target, planned: list[list[tuple[Any, str]]], word: str, in_blocks: bool
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         expected = set()
         for number, said in enumerate(planned):
             conversation = await erin.get_or_create_conversation(f"s{number}")
@@ -124,7 +124,7 @@ def test_a_word_in_any_message_finds_the_conversation(
         assert {each.id for each in found} == expected
         assert all(word in excerpt.text for each in found for excerpt in each.excerpts)
 
-    world.play(play)
+    target.run(scenario)
 
 
 FILLER = ("stone", "paper", "scissors", "window")
@@ -137,11 +137,11 @@ FILLER = ("stone", "paper", "scissors", "window")
     days=st.permutations(range(6)),
 )
 def test_more_of_the_question_ranks_higher_and_the_latest_comes_first_among_equals(
-    world: World, asked: list[str], shares: list[int], days: list[int]
+    target: Target, asked: list[str], shares: list[int], days: list[int]
 ) -> None:
     """Conversation n holds the first `shares[n]` words of the question, in as many words as all others."""
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         expected = []
         for number, (share, day) in enumerate(zip(shares, days, strict=False)):
             held = asked[:share]
@@ -161,7 +161,7 @@ def test_more_of_the_question_ranks_higher_and_the_latest_comes_first_among_equa
             record.id for record in (await erin.list()).conversations
         ]
 
-    world.play(play)
+    target.run(scenario)
 
 
 class Filters(Struct, frozen=True, kw_only=True):
@@ -208,8 +208,10 @@ filters = st.builds(
 
 # Feature: conversation-context, Property 30: Search filtering
 @for_all(planned=st.lists(plans, min_size=1, max_size=4), wanted=filters, query=st.none() | words)
-def test_every_filter_applies(world: World, planned: list[Plan], wanted: Filters, query: str | None) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_every_filter_applies(
+    target: Target, planned: list[Plan], wanted: Filters, query: str | None
+) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         records = [await made(erin, plan, number) for number, plan in enumerate(planned)]
         expected = {
             record.id
@@ -226,7 +228,7 @@ def test_every_filter_applies(world: World, planned: list[Plan], wanted: Filters
         limited = await erin.search_conversations(query, **wanted.arguments(), limit=1)
         assert len(limited) == min(1, len(found))
 
-    world.play(play)
+    target.run(scenario)
 
 
 hostile = (
@@ -251,10 +253,10 @@ hostile = (
 
 
 @for_all(query=hostile, secret=words)
-def test_no_query_raises_and_none_reaches_another_owner(world: World, query: str, secret: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_no_query_raises_and_none_reaches_another_owner(target: Target, query: str, secret: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         mine = await made(erin, Plan(client_name="Erin", subject=None, said=[("user", "my own words")]), 1)
-        theirs = world.memory.of(f"{mine.id}-other")
+        theirs = target.memory.of(f"{mine.id}-other")
         other = await made(theirs, Plan(client_name=secret, subject=secret, said=[("user", secret)]), 1)
         try:
             for asked in (query, f"{query} {secret}"):
@@ -266,12 +268,12 @@ def test_no_query_raises_and_none_reaches_another_owner(world: World, query: str
         finally:
             await theirs.delete_conversation(other.id)
 
-    world.play(play)
+    target.run(scenario)
 
 
 @for_all(said=st.lists(sentences, min_size=1, max_size=6), word=words)
-def test_every_message_with_a_word_is_found_and_quoted(world: World, said: list[str], word: str) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_every_message_with_a_word_is_found_and_quoted(target: Target, said: list[str], word: str) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
         await erin.append(conversation.id, [Message(role="user", content=text) for text in said])
         found = (await erin.search(word, 10)).passages
@@ -279,4 +281,4 @@ def test_every_message_with_a_word_is_found_and_quoted(world: World, said: list[
         assert sorted(passage.text for passage in found if word in passage.text) == sorted(holding)
         assert all(set(terms_of(word)) & set(terms_of(passage.text)) for passage in found[: len(holding)])
 
-    world.play(play)
+    target.run(scenario)

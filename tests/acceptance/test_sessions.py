@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import RESERVED, SessionManager
 from aforesaid.model.ids import new_id
-from tests.builders import World, forget, names, say, spoken
+from tests.builders import Target, forget, names, say, spoken
 from tests.examples import for_all
 
 
 # Feature: conversation-context, Property 4: Cross-session persistence
 @for_all(said=spoken)
-def test_a_new_session_finds_the_history_after_a_restart(world: World, said: list[Any]) -> None:
+def test_a_new_session_finds_the_history_after_a_restart(target: Target, said: list[Any]) -> None:
     owner = f"owner-{new_id()}"
 
     async def first(erin: ConversationManager) -> str:
@@ -27,18 +27,18 @@ def test_a_new_session_finds_the_history_after_a_restart(world: World, said: lis
         context = await erin.load_context(conversation.id)
         assert [(m["role"], m["content"], m["content_type"]) for m in context] == said
 
-    conversation_id = world.play_as(owner, first)
-    world.restart()
-    world.play_as(owner, second)
-    world.play_as(owner, forget)
+    conversation_id = target.run_as(owner, first)
+    target.restart()
+    target.run_as(owner, second)
+    target.run_as(owner, forget)
 
 
 # Feature: conversation-context, Property 11: Session initialization with history
 @for_all(said=spoken, session=names)
 def test_a_session_of_an_existing_conversation_starts_with_its_history(
-    world: World, said: list[Any], session: str
+    target: Target, said: list[Any], session: str
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("earlier: " + session)
         await say(erin, conversation.id, said)
         await erin.store.bind(session, conversation.id)
@@ -46,13 +46,13 @@ def test_a_session_of_an_existing_conversation_starts_with_its_history(
         assert resumed.id == conversation.id
         assert [message.content for message in resumed.messages] == [content for _, content, _ in said]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 13: Multi-session continuity
 @for_all(sessions=st.lists(spoken, min_size=2, max_size=4))
-def test_what_was_said_in_all_sessions_is_there(world: World, sessions: list[list[Any]]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_what_was_said_in_all_sessions_is_there(target: Target, sessions: list[list[Any]]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("session 0")
         for number, said in enumerate(sessions):
             await erin.store.bind(f"session {number}", conversation.id)
@@ -64,13 +64,13 @@ def test_what_was_said_in_all_sessions_is_there(world: World, sessions: list[lis
             content for said in sessions for _, content, _ in said
         ]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 24: Session-to-conversation mapping
 @for_all(sessions=st.lists(names, min_size=1, max_size=5, unique=True))
-def test_a_session_leads_to_its_conversation(world: World, sessions: list[str]) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_a_session_leads_to_its_conversation(target: Target, sessions: list[str]) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         made = {session: (await erin.get_or_create_conversation(session)).id for session in sessions}
         assert len(set(made.values())) == len(sessions)
         for session, conversation_id in made.items():
@@ -79,7 +79,7 @@ def test_a_session_leads_to_its_conversation(world: World, sessions: list[str]) 
             assert bound.id == conversation_id
             assert (await erin.get_or_create_conversation(session)).id == conversation_id
 
-    world.play(play)
+    target.run(scenario)
 
 
 sessions_ = names.filter(lambda name: not name.startswith(RESERVED))
@@ -89,9 +89,9 @@ channels = st.sampled_from(["voice", "text"])
 # Feature: conversation-context, Property 11: Session initialization with history
 @for_all(said=spoken, session=sessions_, channel=channels)
 def test_a_session_asked_into_a_conversation_begins_with_its_history(
-    world: World, said: list[Any], session: str, channel: Any
+    target: Target, said: list[Any], session: str, channel: Any
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("earlier: " + session)
         await say(erin, conversation.id, said)
         sessions = SessionManager(erin)
@@ -100,15 +100,15 @@ def test_a_session_asked_into_a_conversation_begins_with_its_history(
         context = await sessions.load_session_context(session)
         assert [message["content"] for message in context] == [text for _, text, _ in said]
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 13: Multi-session continuity
 @for_all(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
 def test_sessions_of_one_device_go_on_with_one_conversation(
-    world: World, turns: list[tuple[list[Any], Any]]
+    target: Target, turns: list[tuple[list[Any], Any]]
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         for number, (said, channel) in enumerate(turns):
             sessions = SessionManager(erin)  # as in another process: nothing is remembered but in the store
             begun = await sessions.create_session(f"session {number}", channel, device="kitchen")
@@ -118,15 +118,15 @@ def test_sessions_of_one_device_go_on_with_one_conversation(
         assert [message.content for message in stored] == [text for said, _ in turns for _, text, _ in said]
         assert len((await erin.list()).conversations) == 1
 
-    world.play(play)
+    target.run(scenario)
 
 
 # Feature: conversation-context, Property 24: Session-to-conversation mapping
 @for_all(sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3)))
 def test_an_active_session_has_its_conversation_and_an_ended_one_has_none(
-    world: World, sessions: list[str], ended: set[int]
+    target: Target, sessions: list[str], ended: set[int]
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         manager = SessionManager(erin)
         made = {}
         for name in sessions:
@@ -141,4 +141,4 @@ def test_an_active_session_has_its_conversation_and_an_ended_one_has_none(
         again = {name: (await SessionManager(erin).create_session(name)).conversation_id for name in over}
         assert again == {name: made[name] for name in over}
 
-    world.play(play)
+    target.run(scenario)

@@ -18,7 +18,7 @@ from aforesaid.testing import FixedClock
 from aforesaid.tokens import Estimator, counter_for
 from aforesaid.tokens.exact import ENCODINGS
 from aforesaid.tokens.messages import count_plain_text
-from tests.builders import World
+from tests.builders import Target
 
 STATS = {"exists", "message_count", "current_tokens", "max_tokens", "utilization", "tag_distribution"}
 
@@ -44,9 +44,9 @@ def window_of(manager: ConversationManager, most: int = 100, **options: bool) ->
 
 
 def test_the_documented_example_evicts_one_message_of_fifteen_tokens(
-    world: World, caplog: pytest.LogCaptureFixture
+    target: Target, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin)
         for tokens in (15, 20, 15, 20, 15):
             await memory.add_message("conv123", "user", words_of(tokens))
@@ -60,11 +60,11 @@ def test_the_documented_example_evicts_one_message_of_fifteen_tokens(
         kept = [message["content"] for message in await memory.get_messages("conv123")]
         assert kept == [words_of(tokens) for tokens in (20, 15, 20, 15, 20)]
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_five_of_six_messages_remain_where_five_fit(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_five_of_six_messages_remain_where_five_fit(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin, 50)
         for number in range(6):
             role: Role = "assistant" if number % 2 else "user"
@@ -77,11 +77,11 @@ def test_five_of_six_messages_remain_where_five_fit(world: World) -> None:
             "assistant",
         ]
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_statistics_are_a_plain_call(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_statistics_are_a_plain_call(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = ConversationMemoryManager(erin)
         assert memory.get_stats("conv123")["exists"] is False
         await memory.add_message("conv123", "user", "Hello", tags={"input", "greeting"})
@@ -96,13 +96,13 @@ def test_statistics_are_a_plain_call(world: World) -> None:
         assert memory.get_stats("conv123")["exists"] is False
         assert memory.get_stats("conv123")["current_tokens"] == 0
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_another_manager_finds_the_same_window_and_statistics(world: World) -> None:
+def test_another_manager_finds_the_same_window_and_statistics(target: Target) -> None:
     """After a restart, and when another process adds messages."""
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory, other = window_of(erin, 60), window_of(erin, 60)
         await memory.add_message("conv123", "system", "You are terse.")
         for number in range(8):
@@ -118,16 +118,16 @@ def test_another_manager_finds_the_same_window_and_statistics(world: World) -> N
         assert await fresh.get_messages("conv123") == messages
         assert fresh.get_stats("conv123") == memory.get_stats("conv123")
 
-    world.play(play)
+    target.run(scenario)
 
 
 def test_a_window_is_loaded_from_the_end_of_a_long_conversation(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FIRST_READ", 4)
     monkeypatch.setattr(module, "MARGIN", 1)
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin, 80)
         await memory.add_message("conv123", "system", "You are terse.")
         for number in range(30):
@@ -139,11 +139,11 @@ def test_a_window_is_loaded_from_the_end_of_a_long_conversation(
         assert len(await everything.get_messages("conv123")) == 31
         assert everything.get_stats("conv123")["utilization"] > 100
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_tool_messages_are_stored_like_any_other_role(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_tool_messages_are_stored_like_any_other_role(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = ConversationMemoryManager(erin)
         await memory.add_message("conv123", "user", "How warm is it?")
         await memory.add_message("conv123", "tool", "21 degrees", tags={"tool_call"})
@@ -166,10 +166,10 @@ def test_tool_messages_are_stored_like_any_other_role(world: World) -> None:
         assert (left_out.role, left_out.reason) == ("tool", "orphan")
         assert any("answers no call" in warning for warning in context.report.warnings)
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_a_call_and_its_result_are_evicted_together(world: World) -> None:
+def test_a_call_and_its_result_are_evicted_together(target: Target) -> None:
     call = {
         "role": "assistant",
         "content": None,
@@ -179,7 +179,7 @@ def test_a_call_and_its_result_are_evicted_together(world: World) -> None:
     }
     result = {"role": "tool", "tool_call_id": "call_1", "content": "done"}
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin, 60)
         await memory.add_message("conv123", "assistant", call)
         await memory.add_message("conv123", "tool", result)
@@ -189,11 +189,11 @@ def test_a_call_and_its_result_are_evicted_together(world: World) -> None:
             await memory.add_message("conv123", "user", words_of(10))
         assert set(roles) == {"user"}
 
-    world.play(play)
+    target.run(scenario)
 
 
-def test_ephemeral_messages_go_first_and_important_ones_last(world: World) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_ephemeral_messages_go_first_and_important_ones_last(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin, 40)
         for name, tags in (("a", {"important"}), ("b", set()), ("c", {"ephemeral"}), ("d", {"ephemeral"})):
             await memory.add_message("conv123", "user", f"{name} {words_of(9)}", tags=tags)
@@ -204,12 +204,12 @@ def test_ephemeral_messages_go_first_and_important_ones_last(world: World) -> No
             assert memory.get_stats("conv123")["current_tokens"] <= 40, number
         assert left == ["abdh", "abhh", "ahhh", "ahhh"]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.parametrize("preserve", [True, False])
-def test_system_messages_stay_if_they_are_preserved(world: World, preserve: bool) -> None:
-    async def play(erin: ConversationManager) -> None:
+def test_system_messages_stay_if_they_are_preserved(target: Target, preserve: bool) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         memory = window_of(erin, 50, preserve_system=preserve)
         await memory.add_message("conv123", "system", "You are terse.")
         for _ in range(6):
@@ -219,7 +219,7 @@ def test_system_messages_stay_if_they_are_preserved(world: World, preserve: bool
         assert memory.get_stats("conv123")["tag_distribution"].get("system", 0) == preserve
         assert len(messages) == 5
 
-    world.play(play)
+    target.run(scenario)
 
 
 async def test_an_expired_conversation_does_not_exist() -> None:

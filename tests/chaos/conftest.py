@@ -1,5 +1,5 @@
-"""The layer in a world of its own, as the tests of layers have it."""
+"""The fixture of the resilient layer."""
 
-from tests.unit.layers.conftest import world
+from tests.unit.layers.conftest import setup
 
-__all__ = ["world"]
+__all__ = ["setup"]

@@ -157,7 +157,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
         super()._run_once()  # type: ignore[misc]
 
 
-class Life(Struct, kw_only=True, frozen=True):
+class ProcessPlan(Struct, kw_only=True, frozen=True):
     """When a process is killed, and how chance decides in it."""
 
     seed: int
@@ -165,7 +165,7 @@ class Life(Struct, kw_only=True, frozen=True):
     boundaries: Boundaries | None = None
 
 
-class World:
+class CheckedStore:
     """One store of one owner, with its model."""
 
     def __init__(self, kind: str, folder: Path, *, sealed: bool, server: Server | None) -> None:
@@ -196,7 +196,7 @@ class World:
 
     # A process that works
 
-    def live(self, life: Life) -> tuple[bool, int, int]:
+    def live(self, life: ProcessPlan) -> tuple[bool, int, int]:
         """Run one process; return whether it was killed, its iterations and its boundaries."""
 
         def work(tell: Tell) -> None:
@@ -323,11 +323,11 @@ def _number(message: Message) -> int:
 class _Worker:
     """Works on a memory and reports it; its model is a copy of the parent's, in a fork."""
 
-    def __init__(self, memory: Memory, world: World, source: random.Random, tell: Tell) -> None:
+    def __init__(self, memory: Memory, checked: CheckedStore, source: random.Random, tell: Tell) -> None:
         self._memory = memory
-        self._manager = memory.of(world.owner)
-        self._folder = world.folder
-        self._model = world.model
+        self._manager = memory.of(checked.owner)
+        self._folder = checked.folder
+        self._model = checked.model
         self._model.doubtful.clear()
         self._source = source
         self._tell = tell
@@ -424,40 +424,40 @@ def run(
     for number in itertools.count():
         place = folder / f"{kind}-{number}"
         place.mkdir()
-        world = World(kind, place, sealed=number % 2 == 1, server=server)
+        checked = CheckedStore(kind, place, sealed=number % 2 == 1, server=server)
         iterations, boundaries = 0, 0
         for _ in range(LIVES):
             life = _life(source, iterations, boundaries, in_files=server is None)
-            killed, *seen = world.live(life)
+            killed, *seen = checked.live(life)
             if not killed:
                 iterations, boundaries = max(iterations, seen[0]), max(boundaries, seen[1])
             figures.kills[kind] += killed
-            figures.during.update(name for name, _, _ in world.model.doubtful)
-            wrong = world.check()
+            figures.during.update(name for name, _, _ in checked.model.doubtful)
+            wrong = checked.check()
             figures.wrong += [f"{kind} {place.name} {life.seed} {life.iteration}: {one}" for one in wrong]
-            world.forget_exports()
+            checked.forget_exports()
             if wrong:
                 shutil.copytree(place, folder.parent / f"{folder.name}-{place.name}", symlinks=True)
                 break  # the model does not fit any more
             yield figures
             if figures.kills[kind] >= kills:
                 break
-        figures.messages += 2 * world.model.number
-        figures.erased += len(world.model.erased)
+        figures.messages += 2 * checked.model.number
+        figures.erased += len(checked.model.erased)
         if figures.kills[kind] >= kills or figures.wrong:
             yield figures
             return
         shutil.rmtree(place)
 
 
-def _life(source: random.Random, iterations: int, boundaries: int, *, in_files: bool) -> Life:
+def _life(source: random.Random, iterations: int, boundaries: int, *, in_files: bool) -> ProcessPlan:
     seed = source.randrange(2**32)
     if not iterations:
-        return Life(seed=seed)  # the first one is not killed: it says how long a life is
+        return ProcessPlan(seed=seed)  # the first one is not killed: it says how long a life is
     if in_files and source.random() < 0.5:
         at = Boundaries(kill_at=source.randrange(boundaries), moment=source.choice(MOMENTS))
-        return Life(seed=seed, boundaries=at)
-    return Life(seed=seed, iteration=source.randrange(iterations))
+        return ProcessPlan(seed=seed, boundaries=at)
+    return ProcessPlan(seed=seed, iteration=source.randrange(iterations))
 
 
 @contextmanager

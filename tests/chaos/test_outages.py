@@ -1,4 +1,4 @@
-"""Outages of real servers while people go on speaking. The short run; `make chaos` plays the long one."""
+"""LayerSetup of real servers while people go on speaking. The short run; `make chaos` plays the long one."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ from aforesaid.model.messages import Message
 from tests.chaos.checking import judge
 from tests.chaos.outages import KINDS, run
 from tests.chaos.servers import SERVERS, Server
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 
 @pytest.fixture
@@ -84,23 +84,23 @@ async def test_a_search_while_the_server_is_away_finds_what_is_known_and_says_so
 
 @pytest.mark.parametrize("back", [timedelta(seconds=30), timedelta(hours=2)])
 async def test_a_clock_that_jumps_loses_nothing_and_small_jumps_reorder_nothing(
-    world: World, back: timedelta
+    setup: LayerSetup, back: timedelta
 ) -> None:
     """Forth by hours, back by seconds: in order. Back by hours: what is said then has an earlier time, as
     everywhere, and reads in that order; it is there, once and whole."""
-    store = world.layer.of("erin")
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now(), ttl=None))
     source = random.Random(7)
     for number in range(60):
-        world.clock.advance(source.choice([timedelta(hours=3), -back, timedelta(seconds=1)]))
+        setup.clock.advance(source.choice([timedelta(hours=3), -back, timedelta(seconds=1)]))
         if number % 15 == 5:
-            world.failing.down()
+            setup.failing.down()
         if number % 15 == 12:
-            assert await world.back()
+            assert await setup.back()
         turn = [Message(role="user", content=number), Message(role="assistant", content=number)]
         await store.append(record.id, turn)
-    assert await world.back()
-    entries = await world.memory.of("erin").page(record.id, limit=999)
+    assert await setup.back()
+    entries = await setup.memory.of("erin").page(record.id, limit=999)
     verdict = judge(set(range(60)), [entry.message.content for entry in entries])
     assert (verdict.lost, verdict.doubled, verdict.torn) == (0, 0, 0)
     if back < timedelta(minutes=1):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aforesaid.contracts import Reindexable
 from aforesaid.retention.erasure import erase
-from tests.stored_files import NOTE, Place, live, opened
+from tests.stored_files import NOTE, StoreFiles, live, opened
 
 # A fork of a process that has imported everything starts in a tenth of the time of a new process, and unlike
 # a fork of the test run it has neither its threads nor its event loop.
@@ -18,11 +18,11 @@ _processes.set_forkserver_preload([__name__])
 
 
 def killed_after(
-    step: str, place: Place, folder: Path, scope: str, *, owner: str = "erin"
+    step: str, files: StoreFiles, folder: Path, scope: str, *, owner: str = "erin"
 ) -> tuple[str, str]:
     """Return the ids of what a process erased until it was killed: a conversation, and an archived one."""
     receiver, sender = _processes.Pipe(duplex=False)
-    process = _processes.Process(target=_run, args=(place.url, folder, owner, scope, step, sender))
+    process = _processes.Process(target=_run, args=(files.url, folder, owner, scope, step, sender))
     process.start()
     sender.close()
     process.join()
@@ -42,7 +42,7 @@ async def _erase(url: str, folder: Path, owner: str, scope: str, last: str, ids:
         if step == last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async with opened(Place(url=url, files=list), folder) as memory:
+    async with opened(StoreFiles(url=url, files=list), folder) as memory:
         manager = memory.of(owner)
         archived = await live(manager)
         await manager.archive(archived)

@@ -8,7 +8,7 @@ from aforesaid.compat import AgenticLoop, ChatterboxConversationEntity, Conversa
 from aforesaid.dialects import meaning_of
 from aforesaid.memory.manager import ConversationManager
 from tests.acceptance.seeds.printed import printed, run
-from tests.builders import World
+from tests.builders import Target
 from tests.doubles import Scripted
 
 
@@ -18,8 +18,8 @@ def entity_of(block: str) -> str:
 
 
 @pytest.mark.requirement("000-001", "000-003", "000-011", "000-012")
-def test_the_last_twenty_turns_are_sent(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_the_last_twenty_turns_are_sent(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         agent = Scripted(*(f"answer {number}" for number in range(23)))
         names = await run(
             entity_of("000-01"),
@@ -37,12 +37,12 @@ def test_the_last_twenty_turns_are_sent(world: World) -> None:
         ]
         assert sent == [*turns, ("user", "question 22")]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("000-011", "000-015")
-def test_an_id_is_created_and_continues_the_session(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_an_id_is_created_and_continues_the_session(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         agent = Scripted("hello", "again")
         names = await run(
             entity_of("000-02"),
@@ -60,4 +60,4 @@ def test_an_id_is_created_and_continues_the_session(world: World) -> None:
             "and now?",
         ]
 
-    world.play(play)
+    target.run(scenario)

@@ -8,7 +8,7 @@ from aforesaid.compat import AgenticLoop, ChatterboxConversationEntity, Conversa
 from aforesaid.dialects import meaning_of
 from aforesaid.memory.manager import ConversationManager
 from tests.acceptance.seeds.printed import parameters, printed, run
-from tests.builders import World
+from tests.builders import Target
 from tests.doubles import Scripted
 
 
@@ -21,15 +21,15 @@ async def test_search_history_has_the_printed_signature() -> None:
 
 
 @pytest.mark.requirement("001-012", "001-015")
-def test_search_history_returns_texts(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_search_history_returns_texts(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         record = await manager.get_or_create_conversation("s")
         await manager.add_message(record.id, "user", "What is the weather in Topeka?")
         (found,) = await manager.search_history("Topeka", max_results=5)
         assert isinstance(found, str)
         assert "What is the weather in Topeka?" in found
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("001-019")

@@ -10,7 +10,7 @@ from aforesaid.compat import ConversationMemoryManager
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.settings import Settings, SlidingWindowConfig
 from tests.acceptance.seeds.printed import printed, run
-from tests.builders import World
+from tests.builders import Target
 
 
 @pytest.mark.requirement("002-010")
@@ -29,7 +29,7 @@ def words(tokens: int) -> str:
 
 
 @pytest.mark.requirement("002-001", "002-011", "002-018")
-def test_the_oldest_message_is_evicted_as_in_the_example(world: World) -> None:
+def test_the_oldest_message_is_evicted_as_in_the_example(target: Target) -> None:
     assert not iscoroutinefunction(ConversationMemoryManager.get_stats)
     lines = [line for line in printed("002-02").splitlines() if line]
     assert lines == [
@@ -41,7 +41,7 @@ def test_the_oldest_message_is_evicted_as_in_the_example(world: World) -> None:
         "Result: 90 tokens (5 messages) ✓",
     ]
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         config = SlidingWindowConfig(sliding_window_max_tokens=100)
         memory: Any = ConversationMemoryManager(manager, config=config)
         for number, tokens in enumerate((15, 17, 18, 18, 17)):
@@ -52,26 +52,26 @@ def test_the_oldest_message_is_evicted_as_in_the_example(world: World) -> None:
         stats = memory.get_stats("conv123")
         assert (stats["current_tokens"], stats["message_count"]) == (90, 5)
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("002-004", "002-015", "002-016")
-def test_messages_are_retrieved_by_custom_tag(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_messages_are_retrieved_by_custom_tag(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         memory = ConversationMemoryManager(manager)
         await memory.add_message("conv123", "user", "What's the weather?", {"context:weather"})
         names = await run(printed("002-03"), memory=memory)
         assert names["messages"] == [{"role": "user", "content": "Turn on the lights"}]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("002-013", "002-014")
 @pytest.mark.parametrize("block", ["002-04", "002-05", "002-06"])
-def test_every_printed_tag_marks_a_message(world: World, block: str) -> None:
+def test_every_printed_tag_marks_a_message(target: Target, block: str) -> None:
     lines = [line for line in printed(block).splitlines() if line]
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         memory = ConversationMemoryManager(manager)
         for number, line in enumerate(lines):
             tags = (await run(line))["tags"]
@@ -79,12 +79,12 @@ def test_every_printed_tag_marks_a_message(world: World, block: str) -> None:
             (found,) = await memory.get_messages("conv123", tag_filter=tags)
             assert found["content"] == f"message {number}"
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("002-015", "002-016", "002-017")
-def test_the_printed_methods_add_return_and_reset(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_the_printed_methods_add_return_and_reset(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         memory = ConversationMemoryManager(manager)
         await run(printed("002-07"), memory=memory)
         await memory.add_message("conv123", "assistant", "Hello!", {"important"})
@@ -98,7 +98,7 @@ def test_the_printed_methods_add_return_and_reset(world: World) -> None:
         await run(printed("002-12"), memory=memory, conv_id="conv123")
         assert await memory.get_messages("conv123") == []
 
-    world.play(play)
+    target.run(scenario)
 
 
 async def five_messages(manager: ConversationManager) -> ConversationMemoryManager:
@@ -109,10 +109,10 @@ async def five_messages(manager: ConversationManager) -> ConversationMemoryManag
 
 
 @pytest.mark.requirement("002-018")
-def test_statistics_have_the_printed_form(world: World) -> None:
+def test_statistics_have_the_printed_form(target: Target) -> None:
     assert not iscoroutinefunction(ConversationMemoryManager.get_stats)
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         stats = (await run(printed("002-10"), memory=await five_messages(manager)))["stats"]
         tokens = stats["current_tokens"]
         assert stats == {
@@ -124,17 +124,17 @@ def test_statistics_have_the_printed_form(world: World) -> None:
             "tag_distribution": {"input": 3, "output": 2},
         }
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("002-018", "002-023")
-def test_utilization_is_compared_with_ninety_percent(world: World) -> None:
+def test_utilization_is_compared_with_ninety_percent(target: Target) -> None:
     assert not iscoroutinefunction(ConversationMemoryManager.get_stats)
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         memory = await five_messages(manager)
         # The printed block contains only comments; Python requires a statement.
         names = await run(printed("002-11") + "    pass\n", memory=memory, conv_id="conv123")
         assert 0 < names["stats"]["utilization"] < 90
 
-    world.play(play)
+    target.run(scenario)

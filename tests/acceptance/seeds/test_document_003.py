@@ -7,7 +7,7 @@ import pytest
 from aforesaid.compat import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from tests.acceptance.seeds.printed import printed
-from tests.builders import World
+from tests.builders import Target
 
 STEPS: dict[str, Any] = {
     "user": {"role": "user", "content": "Find a recipe and save it."},
@@ -38,11 +38,11 @@ def printed_turn() -> list[dict[str, Any]]:
 
 
 @pytest.mark.requirement("003-006", "003-007", "003-008", "003-011")
-def test_tool_calls_and_results_are_part_of_one_turn(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_tool_calls_and_results_are_part_of_one_turn(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         history = ChatHistory(manager, max_turns=1)
         await history.save_turn("+15550100", [{"role": "user", "content": "Hi"}])
         await history.save_turn("+15550100", printed_turn())
         assert await history.get_history("+15550100") == printed_turn()
 
-    world.play(play)
+    target.run(scenario)

@@ -12,7 +12,7 @@ from aforesaid.agents import AgenticLoop, Specialist
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from tests.acceptance.seeds.printed import parameters, printed, run
-from tests.builders import World
+from tests.builders import Target
 from tests.doubles import Scripted
 
 IMPORTS: dict[str, Any] = {
@@ -71,8 +71,8 @@ async def test_every_printed_method_of_the_manager_is_compared() -> None:
     [True, False],
     ids=["printed", "face"],
 )
-def test_a_session_leads_to_its_conversation(world: World, is_printed: bool) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_a_session_leads_to_its_conversation(target: Target, is_printed: bool) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         names = await run(printed("004-03"), **IMPORTS)
         manages: Any = names["S2SSessionManager"] if is_printed else compat.S2SSessionManager
         sessions = manages(manager)
@@ -85,16 +85,16 @@ def test_a_session_leads_to_its_conversation(world: World, is_printed: bool) -> 
         assert await sessions.get_conversation_id("session 2") is None
         assert list(await sessions.load_session_context("session 2")) == []
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-006")
-def test_the_context_of_an_unknown_session_equals_an_empty_list(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_the_context_of_an_unknown_session_equals_an_empty_list(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         context: Any = await compat.S2SSessionManager(manager).load_session_context("session 2")
         assert context == []
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-018", "004-019", "004-020", "004-021", "004-022", "004-023")
@@ -103,10 +103,10 @@ def test_the_context_of_an_unknown_session_equals_an_empty_list(world: World) ->
     [True, False],
     ids=["printed", "face"],
 )
-def test_a_query_is_answered_with_its_context_and_stored(world: World, is_printed: bool) -> None:
+def test_a_query_is_answered_with_its_context_and_stored(target: Target, is_printed: bool) -> None:
     asked: list[tuple[str, list[str]]] = []
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         names = await run(printed("004-04"), **IMPORTS)
         supervises: Any = names["SupervisorAgent"] if is_printed else compat.SupervisorAgent
 
@@ -134,7 +134,7 @@ def test_a_query_is_answered_with_its_context_and_stored(world: World, is_printe
             ("assistant", "answer to two", "supervisor_agent", "text"),
         ]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-024", "004-025", "004-026")
@@ -148,8 +148,8 @@ async def test_the_client_association_has_the_printed_parameters(method: str) ->
 
 
 @pytest.mark.requirement("004-009", "004-026")
-def test_the_printed_association_links_a_client(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_the_printed_association_links_a_client(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         printed_class: Any = (await run(printed("004-05"), **IMPORTS))["ClientAssociationService"]
         contact = await manager.clients.add("Robert Johnson")
 
@@ -164,7 +164,7 @@ def test_the_printed_association_links_a_client(world: World) -> None:
         linked = await service.link_conversation_to_client(record["id"], "The Johnson house, please")
         assert (linked["client_id"], linked["client_name"]) == (contact.id, "Robert Johnson")
 
-    world.play(play)
+    target.run(scenario)
 
 
 def value_of(key: str, value: Any) -> Any:
@@ -173,10 +173,10 @@ def value_of(key: str, value: Any) -> Any:
 
 
 @pytest.mark.requirement("004-030")
-def test_messages_have_the_printed_structure(world: World) -> None:
+def test_messages_have_the_printed_structure(target: Target) -> None:
     messages = json.loads(printed("004-06"))
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         record = await manager.get_or_create_conversation("s")
         await manager.append(record["id"], [Message.from_dict(message) for message in messages])
         context = await manager.load_context(record["id"])
@@ -185,21 +185,21 @@ def test_messages_have_the_printed_structure(world: World) -> None:
                 key: value_of(key, value) for key, value in given.items()
             }
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-004", "004-031")
-def test_a_record_has_the_printed_fields(world: World) -> None:
+def test_a_record_has_the_printed_fields(target: Target) -> None:
     fields = eval(printed("004-07"))
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         record = await manager.get_or_create_conversation("s")
         assert {name for name in fields if name in record.to_dict()} == set(fields)
         for name in ("channel", "status", "priority"):
             assert record[name] in fields[name].split(" | ")
         assert (record["unread_count"], list(record["messages"])) == (0, [])
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-032")
@@ -213,8 +213,8 @@ async def test_a_context_window_returns_the_most_recent_messages(size: int, coun
 
 
 @pytest.mark.requirement("004-074", "004-075")
-def test_a_spoken_question_is_stored_once(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_a_spoken_question_is_stored_once(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         async def transcribe_audio(audio_data: bytes) -> str:
             assert audio_data == b"sound"
             return "What's the status?"
@@ -237,4 +237,4 @@ def test_a_spoken_question_is_stored_once(world: World) -> None:
             ("assistant", "text"),
         ]
 
-    world.play(play)
+    target.run(scenario)

@@ -15,7 +15,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager, SessionPolicy
 from aforesaid.voice import VoiceAssistant
 from tests.acceptance.seeds.printed import printed, run
-from tests.builders import World
+from tests.builders import Target
 from tests.doubles import Scripted
 
 SOUND = Audio(data=b"\x00\x40\x00\xc0" * 4000)
@@ -46,8 +46,8 @@ class Transcriber:
 
 
 @pytest.mark.requirement("004-104")
-def test_text_in_a_second_session_has_the_context_of_the_first(world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_text_in_a_second_session_has_the_context_of_the_first(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         agent = Scripted(*ANSWERS, name="supervisor_agent")
         sessions = compat.S2SSessionManager(manager)
         specialist = Specialist(loop=AgenticLoop(agent))
@@ -71,15 +71,15 @@ def test_text_in_a_second_session_has_the_context_of_the_first(world: World) -> 
         sent = [meaning_of(message).text for message in agent.asked[1].messages]
         assert sent == [content for _, content, _, _ in expected[:3]]
 
-    world.play(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-104")
-def test_the_printed_session_manager_continues_the_last_conversation(stored_world: World) -> None:
+def test_the_printed_session_manager_continues_the_last_conversation(stored_target: Target) -> None:
     """It ends no session, so the setting `continue_minutes` is needed."""
     blocks = printed("004-03")
 
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         names = await run(blocks, Optional=Optional, List=list, ConversationManager=ConversationManager)
         sessions = names["S2SSessionManager"](manager)
         await sessions.create_session("1")
@@ -88,9 +88,9 @@ def test_the_printed_session_manager_continues_the_last_conversation(stored_worl
         context = await sessions.load_session_context("2")
         assert [message["content"] for message in context] == [SPOKEN]
 
-    stored_world.play(lambda manager: play(with_settings(manager, continue_minutes=30)))
+    stored_target.run(lambda manager: scenario(with_settings(manager, continue_minutes=30)))
     with pytest.raises(AssertionError):
-        stored_world.play(play)
+        stored_target.run(scenario)
 
 
 def with_settings(manager: ConversationManager, **changes: int) -> ConversationManager:
@@ -99,8 +99,8 @@ def with_settings(manager: ConversationManager, **changes: int) -> ConversationM
 
 
 @pytest.mark.requirement("004-104")
-def test_what_a_new_session_continues(stored_world: World) -> None:
-    async def play(manager: ConversationManager) -> None:
+def test_what_a_new_session_continues(stored_target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         sessions = compat.S2SSessionManager(manager)
         first = await sessions.create_session("1")
         await manager.add_message(first.conversation_id, "user", SPOKEN)
@@ -115,4 +115,4 @@ def test_what_a_new_session_continues(stored_world: World) -> None:
         assert (continued.conversation_id, continued.resumed) == (first.conversation_id, "ended")
         assert sessions.session_to_conversation.keys() == {"2", "3", "5"}
 
-    stored_world.play(play)
+    stored_target.run(scenario)

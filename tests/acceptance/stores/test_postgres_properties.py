@@ -26,7 +26,7 @@ ANSWER = "ok"
 PROPERTY = examples(100)
 
 
-class Bench:
+class StoreAndConnection:
     """A store and a plain connection, both for the same fresh owner."""
 
     def __init__(self, url: str) -> None:
@@ -57,10 +57,10 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(postgres_url: str) -> Iterator[Bench]:
-    bench = Bench(postgres_url)
-    yield bench
-    bench.close()
+def both(postgres_url: str) -> Iterator[StoreAndConnection]:
+    both = StoreAndConnection(postgres_url)
+    yield both
+    both.close()
 
 
 def comparable(value: Any) -> Any:
@@ -120,16 +120,18 @@ def with_moment(document: dict[str, Any]) -> dict[str, Any]:
 # Feature: conversation-context, Property 7: JSONB array storage
 @PROPERTY
 @given(turn=st.lists(messages.filter(lambda m: m.message_id is None), max_size=5))
-def test_messages_are_a_jsonb_array_in_their_documented_form(bench: Bench, turn: list[Message]) -> None:
-    conversation_id = bench.conversation(turn)
-    found = bench.plain.execute(
+def test_messages_are_a_jsonb_array_in_their_documented_form(
+    both: StoreAndConnection, turn: list[Message]
+) -> None:
+    conversation_id = both.conversation(turn)
+    found = both.plain.execute(
         "SELECT messages, jsonb_typeof(messages), pg_typeof(messages)::text"
         " FROM api.conversations WHERE id = %s",
         (conversation_id,),
     ).fetchall()
     ((shown, kind, column),) = found
     assert (kind, column) == ("array", "jsonb")
-    expected = [message.to_dict() for message in bench.read(conversation_id)]
+    expected = [message.to_dict() for message in both.read(conversation_id)]
     assert [with_moment(comparable(d)) for d in shown] == [with_moment(comparable(d)) for d in expected]
 
 
@@ -153,11 +155,11 @@ def test_messages_are_a_jsonb_array_in_their_documented_form(bench: Bench, turn:
     )
 )
 def test_an_array_that_plain_sql_writes_reads_back_as_messages(
-    bench: Bench, documents: list[dict[str, Any]]
+    both: StoreAndConnection, documents: list[dict[str, Any]]
 ) -> None:
     sql = "INSERT INTO api.conversations (messages) VALUES (%s) RETURNING id::text"
-    ((conversation_id,),) = bench.plain.execute(sql, (Jsonb(documents),)).fetchall()
-    read = bench.read(conversation_id)
+    ((conversation_id,),) = both.plain.execute(sql, (Jsonb(documents),)).fetchall()
+    read = both.read(conversation_id)
     assert [message.with_(timestamp=None) for message in read] == [
         Message.from_dict(document) for document in documents
     ]
@@ -166,21 +168,23 @@ def test_an_array_that_plain_sql_writes_reads_back_as_messages(
 # Feature: conversation-context, Property 7: JSONB array storage
 @PROPERTY
 @given(said=st.lists(st.tuples(st.sampled_from(PATHS), words.filter(str.strip)), min_size=1, max_size=6))
-def test_messages_of_every_path_appear_in_the_array(bench: Bench, said: list[tuple[str, str]]) -> None:
+def test_messages_of_every_path_appear_in_the_array(
+    both: StoreAndConnection, said: list[tuple[str, str]]
+) -> None:
     """Plain SQL sees what every call stores, and what SQL itself appends."""
-    bench.begin()
-    erin = ConversationManager(bench.store)
-    conversation = bench.runner.run(erin.get_or_create_conversation("s"))
+    both.begin()
+    erin = ConversationManager(both.store)
+    conversation = both.runner.run(erin.get_or_create_conversation("s"))
     for path, text in said:
         if path == "sql":
             message = {"role": "user", "content": text}
-            bench.plain.execute(
+            both.plain.execute(
                 "UPDATE api.conversations SET messages = messages || %s WHERE id = %s",
                 (Jsonb([message]), conversation.id),
             )
         else:
-            bench.runner.run(WAYS[path](erin, conversation.id, text))
-    ((shown,),) = bench.plain.execute(
+            both.runner.run(WAYS[path](erin, conversation.id, text))
+    ((shown,),) = both.plain.execute(
         "SELECT messages FROM api.conversations WHERE id = %s", (conversation.id,)
     ).fetchall()
     asked = [document["content"] for document in shown if document["role"] == "user"]
@@ -193,10 +197,10 @@ def test_messages_of_every_path_appear_in_the_array(bench: Bench, said: list[tup
 # Feature: conversation-context, Property 28: JSONB content search
 @PROPERTY
 @given(wanted=words, others=st.lists(words, max_size=3))
-def test_content_is_found_inside_the_array(bench: Bench, wanted: str, others: list[str]) -> None:
-    bench.begin()
+def test_content_is_found_inside_the_array(both: StoreAndConnection, wanted: str, others: list[str]) -> None:
+    both.begin()
     spoken = {
-        bench.conversation(
+        both.conversation(
             [Message(role="user", content=content), Message(role="assistant", content=ANSWER)]
         ): {
             content,
@@ -204,11 +208,11 @@ def test_content_is_found_inside_the_array(bench: Bench, wanted: str, others: li
         }
         for content in (wanted, *others)
     }
-    contained = bench.plain.execute(
+    contained = both.plain.execute(
         "SELECT id::text FROM api.conversations WHERE messages @> %s", (Jsonb([{"content": wanted}]),)
     ).fetchall()
     assert {found for (found,) in contained} == {key for key, said in spoken.items() if wanted in said}
-    searched = bench.plain.execute(
+    searched = both.plain.execute(
         "SELECT id::text FROM api.conversations WHERE EXISTS ("
         " SELECT FROM jsonb_array_elements(messages) AS said WHERE strpos(said ->> 'content', %s) > 0)",
         (wanted,),

@@ -41,7 +41,7 @@ class TestCachedStore(StoreContract):
 class TestAroundWatchedMemory(StoreContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
-        backend = cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
+        backend = cached(WatchableBackend(InMemoryBackend(clock=clock)), metrics=Telemetry())
         await backend.open()
         yield backend
         await backend.close()
@@ -62,13 +62,13 @@ class TestReplacingAroundServers(ReplacingContract):
 
 TestMachine = store_machine(lambda clock: cached(InMemoryBackend(clock=clock), metrics=Telemetry())).TestCase
 TestWatchedMachine = store_machine(
-    lambda clock: cached(Told(InMemoryBackend(clock=clock)), metrics=Telemetry())
+    lambda clock: cached(WatchableBackend(InMemoryBackend(clock=clock)), metrics=Telemetry())
 ).TestCase
 
 TestMachine.settings = TestWatchedMachine.settings = examples(30)
 
 
-class Told(Failing):
+class WatchableBackend(Failing):
     """A store that can be watched: `tell` is what another process's write does."""
 
     def __init__(self, inner: Backend) -> None:
@@ -78,28 +78,28 @@ class Told(Failing):
         self.connected.set()
 
     def of(self, owner: str) -> ConversationStore:
-        return ToldStore(self, self.inner.of(owner), owner)  # type: ignore[abstract]
+        return WatchableStore(self, self.inner.of(owner), owner)  # type: ignore[abstract]
 
     def tell(self, owner: str, change: Change | None) -> None:
         if owner in self.watchers:
             self.watchers[owner].put_nowait(change)
 
 
-class ToldStore(FailingStore):
-    def __init__(self, backend: Told, inner: ConversationStore, owner: str) -> None:
+class WatchableStore(FailingStore):
+    def __init__(self, backend: WatchableBackend, inner: ConversationStore, owner: str) -> None:
         super().__init__(backend, inner)
-        self._told = backend
+        self._watchable = backend
         self._owner = owner
 
     @asynccontextmanager
     async def watch(self, conversation_id: str | None = None) -> AsyncIterator[AsyncIterator[Change]]:
-        await self._told.connected.wait()
+        await self._watchable.connected.wait()
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
-        self._told.watchers[self._owner] = queue
+        self._watchable.watchers[self._owner] = queue
         try:
             yield _changes(queue)
         finally:
-            self._told.watchers.pop(self._owner, None)
+            self._watchable.watchers.pop(self._owner, None)
 
 
 async def _changes(queue: "asyncio.Queue[Change | None]") -> AsyncIterator[Change]:
@@ -112,13 +112,13 @@ def user(content: object) -> Message:
     return Message(role="user", content=content)
 
 
-class Here:
+class CachedPair:
     """A cached store, and the same store as another process has it."""
 
     def __init__(self, *, watched: bool = False, **settings: Any) -> None:
         self.seconds = Seconds()
         self.memory = InMemoryBackend(clock=FixedClock())
-        self.failing = Told(self.memory) if watched else Failing(self.memory)
+        self.failing = WatchableBackend(self.memory) if watched else Failing(self.memory)
         self.layer: CachedBackend = cached(
             self.failing, Cache(**settings), clock=self.seconds, metrics=Telemetry()
         )
@@ -140,8 +140,8 @@ class Here:
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[Here]:
-    here = Here()
+async def here() -> AsyncIterator[CachedPair]:
+    here = CachedPair()
     await here.layer.open()
     here.calls()
     yield here
@@ -149,8 +149,8 @@ async def here() -> AsyncIterator[Here]:
 
 
 @pytest.fixture
-async def watched() -> AsyncIterator[Here]:
-    here = Here(watched=True)
+async def watched() -> AsyncIterator[CachedPair]:
+    here = CachedPair(watched=True)
     await here.layer.open()
     record = await here.conversation()
     await here.store.get(record.id)
@@ -160,7 +160,7 @@ async def watched() -> AsyncIterator[Here]:
     await here.layer.close()
 
 
-async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: Here) -> None:
+async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: CachedPair) -> None:
     """The cache's own watch hears of it later, or not at all."""
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
@@ -169,7 +169,7 @@ async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: Here
         assert await watched.said(record) == ["a"]
         appended = await watched.elsewhere.append(record.id, [user("b")])
         change = Change(conversation_id=record.id, revision=appended.conversation.revision)
-        assert isinstance(watched.failing, Told)
+        assert isinstance(watched.failing, WatchableBackend)
         watched.failing.tell("erin", change)
         assert await anext(changes) == change
         found = await watched.store.get(record.id)
@@ -178,7 +178,7 @@ async def test_a_caller_that_hears_of_a_change_reads_nothing_older(watched: Here
         assert await watched.said(record) == ["a", "b"]
 
 
-async def test_unwatched_only_the_record_is_read_again(here: Here) -> None:
+async def test_unwatched_only_the_record_is_read_again(here: CachedPair) -> None:
     record = await here.conversation("a", "b")
     assert await here.said(record) == ["a", "b"]
     assert here.calls() == ["get", "tail"]
@@ -188,7 +188,7 @@ async def test_unwatched_only_the_record_is_read_again(here: Here) -> None:
     assert await here.said(record) == ["a", "b", "from elsewhere"], "never served longer than not at all"
 
 
-async def test_watched_nothing_is_read_again(watched: Here) -> None:
+async def test_watched_nothing_is_read_again(watched: CachedPair) -> None:
     record = await watched.conversation("a", "b")
     assert await watched.said(record) == ["a", "b"]
     assert watched.calls() == ["get", "tail"]
@@ -197,11 +197,11 @@ async def test_watched_nothing_is_read_again(watched: Here) -> None:
     assert watched.calls() == []
 
 
-async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: Here) -> None:
+async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: CachedPair) -> None:
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
     done = await watched.elsewhere.append(record.id, [user("b")])
-    assert isinstance(watched.failing, Told)
+    assert isinstance(watched.failing, WatchableBackend)
     change = Change(conversation_id=record.id, revision=done.conversation.revision)
     watched.failing.tell("erin", change)
     await asyncio.sleep(0)
@@ -213,7 +213,9 @@ async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: Her
     assert watched.calls() == []
 
 
-async def test_watched_a_change_that_nobody_told_of_is_served_no_longer_than_the_bound(watched: Here) -> None:
+async def test_watched_a_change_that_nobody_told_of_is_served_no_longer_than_the_bound(
+    watched: CachedPair,
+) -> None:
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
     await watched.elsewhere.append(record.id, [user("b")])
@@ -223,11 +225,11 @@ async def test_watched_a_change_that_nobody_told_of_is_served_no_longer_than_the
     assert await watched.said(record) == ["a", "b"]
 
 
-async def test_when_the_watch_breaks_reads_are_checked(watched: Here) -> None:
+async def test_when_the_watch_breaks_reads_are_checked(watched: CachedPair) -> None:
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
     await watched.elsewhere.append(record.id, [user("b")])
-    assert isinstance(watched.failing, Told)
+    assert isinstance(watched.failing, WatchableBackend)
     watched.failing.tell("erin", None)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -235,10 +237,10 @@ async def test_when_the_watch_breaks_reads_are_checked(watched: Here) -> None:
 
 
 async def test_a_change_from_before_the_watch_was_up_is_seen() -> None:
-    here = Here(watched=True)
+    here = CachedPair(watched=True)
     await here.layer.open()
     record = await here.conversation("a")
-    assert isinstance(here.failing, Told)
+    assert isinstance(here.failing, WatchableBackend)
     here.failing.connected.clear()
     assert await here.said(record) == ["a"]
     await here.elsewhere.append(record.id, [user("b")])
@@ -254,7 +256,7 @@ async def test_a_change_from_before_the_watch_was_up_is_seen() -> None:
 
 
 @pytest.mark.parametrize("kind", ["append", "update", "rewrite", "delete", "clear", "restore"])
-async def test_what_this_process_writes_is_served_at_once(watched: Here, kind: str) -> None:
+async def test_what_this_process_writes_is_served_at_once(watched: CachedPair, kind: str) -> None:
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
     store = watched.store
@@ -293,7 +295,7 @@ READS: dict[str, Callable[[ConversationStore, str], Awaitable[list[Entry]]]] = {
 @pytest.mark.parametrize("is_watched", [False, True], ids=["checked", "watched"])
 @pytest.mark.parametrize("kind", ["at once", "one by one", "rewritten"])
 async def test_what_is_restored_elsewhere_in_parts_is_served_whole(
-    here: Here, watched: Here, read: str, is_watched: bool, kind: str
+    here: CachedPair, watched: CachedPair, read: str, is_watched: bool, kind: str
 ) -> None:
     here = watched if is_watched else here
     clock = FixedClock()
@@ -315,14 +317,14 @@ async def test_what_is_restored_elsewhere_in_parts_is_served_whole(
     assert not {"tail", "page"} & set(here.calls()), "once it is whole it is kept"
 
 
-async def test_who_misses_the_same_at_once_loads_it_once(here: Here) -> None:
+async def test_who_misses_the_same_at_once_loads_it_once(here: CachedPair) -> None:
     record = await here.conversation("a", "b")
     answers = await asyncio.gather(*(here.said(record) for _ in range(20)))
     assert answers == [["a", "b"]] * 20
     assert here.calls() == ["get", "tail"]
 
 
-async def test_a_caller_who_gives_up_leaves_the_others_theirs(here: Here) -> None:
+async def test_a_caller_who_gives_up_leaves_the_others_theirs(here: CachedPair) -> None:
     record = await here.conversation("a")
     gate = asyncio.Event()
     real = here.failing.go
@@ -342,7 +344,7 @@ async def test_a_caller_who_gives_up_leaves_the_others_theirs(here: Here) -> Non
     assert results[1:] == [["a"], ["a"]]
 
 
-async def test_when_all_give_up_the_load_ends(here: Here) -> None:
+async def test_when_all_give_up_the_load_ends(here: CachedPair) -> None:
     record = await here.conversation("a")
     here.failing.down("hang")
     tasks = [asyncio.create_task(here.store.get(record.id)) for _ in range(3)]
@@ -356,7 +358,7 @@ async def test_when_all_give_up_the_load_ends(here: Here) -> None:
     assert (await here.store.get(record.id)) is not None
 
 
-async def test_a_caller_who_comes_as_the_last_one_gives_up_is_served(here: Here) -> None:
+async def test_a_caller_who_comes_as_the_last_one_gives_up_is_served(here: CachedPair) -> None:
     record = await here.conversation("a")
     here.failing.down("hang")
     early = asyncio.create_task(here.store.get(record.id))
@@ -370,7 +372,7 @@ async def test_a_caller_who_comes_as_the_last_one_gives_up_is_served(here: Here)
     assert answers[1] == await here.elsewhere.get(record.id)
 
 
-async def test_what_was_read_before_a_write_is_not_kept_after_it(watched: Here) -> None:
+async def test_what_was_read_before_a_write_is_not_kept_after_it(watched: CachedPair) -> None:
     """The load takes off, a turn is stored, the load lands: it must not be what is served from then on."""
     record = await watched.conversation("a")
     gate, real = asyncio.Event(), watched.failing.go
@@ -396,7 +398,7 @@ async def test_what_was_read_before_a_write_is_not_kept_after_it(watched: Here) 
 
 
 async def test_memory_is_bounded() -> None:
-    here = Here(watched=True, max_bytes=20_000)
+    here = CachedPair(watched=True, max_bytes=20_000)
     await here.layer.open()
     for _ in range(50):
         record = await here.conversation("x" * 1000)
@@ -409,7 +411,7 @@ async def test_memory_is_bounded() -> None:
 
 
 async def test_an_expired_conversation_is_not_served() -> None:
-    here = Here(watched=True)
+    here = CachedPair(watched=True)
     await here.layer.open()
     clock = here.memory.clock
     assert isinstance(clock, FixedClock)
@@ -443,7 +445,7 @@ async def test_a_degraded_answer_is_not_kept(tmp_path: Path) -> None:
 
 
 async def test_powers_come_through(tmp_path: Path) -> None:
-    watched = Told(InMemoryBackend())
+    watched = WatchableBackend(InMemoryBackend())
     for layer in (
         cached(watched),
         resilient(watched, folder=tmp_path),

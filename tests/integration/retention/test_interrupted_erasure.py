@@ -17,45 +17,45 @@ from aforesaid.retention.receipts import Receipt
 from aforesaid.stores.sqlite import SQLiteBackend
 from tests.processes.erasing import killed_after
 from tests.report import MATRIX
-from tests.stored_files import ONE, STORES, Place, live, opened, place_for
+from tests.stored_files import ONE, STORES, StoreFiles, live, opened, store_files
 
 STEPS = ("noted", "held", "removed", "blobs", "held again", "unnamed", "scrubbed")
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with place_for(request.param, tmp_path, request) as place:
-        yield place
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFiles]:
+    with store_files(request.param, tmp_path, request) as files:
+        yield files
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
+@pytest.mark.parametrize("files", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_killed_erasure_of_an_owner_is_finished_on_opening(
-    place: Place, step: str, tmp_path: Path
+    files: StoreFiles, step: str, tmp_path: Path
 ) -> None:
-    killed_after(step, place, tmp_path, "owner")
-    async with opened(place, tmp_path) as memory:
-        assert place.found() == {}
+    killed_after(step, files, tmp_path, "owner")
+    async with opened(files, tmp_path) as memory:
+        assert files.found() == {}
         assert [owner async for owner in memory.owners()] == []
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
         assert await memory.of("erin").archives() == []
-    assert place.found() == {}
+    assert files.found() == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
+@pytest.mark.parametrize("files", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("step", ["noted", "removed", "scrubbed"])
 async def test_a_killed_erasure_of_a_conversation_is_finished_on_opening(
-    place: Place, step: str, tmp_path: Path
+    files: StoreFiles, step: str, tmp_path: Path
 ) -> None:
-    conversation_id, archived = killed_after(step, place, tmp_path, "conversation")
-    async with opened(place, tmp_path) as memory:
+    conversation_id, archived = killed_after(step, files, tmp_path, "conversation")
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         assert await erin.store.get(conversation_id) is None
         assert [one.conversation_id for one in await erin.archives()] == [archived]
         await erin.erase(archived)
-        assert place.found() == {}
+        assert files.found() == {}
 
 
 class Failing:
@@ -92,12 +92,12 @@ class _FailingStore:
         return getattr(self._inner, name)
 
 
-@pytest.mark.parametrize("place", ["redis", "postgres"], indirect=True)
+@pytest.mark.parametrize("files", ["redis", "postgres"], indirect=True)
 @pytest.mark.parametrize("call", ["clear", "scrub"] if MATRIX else ["scrub"])
 async def test_an_erasure_that_fails_is_finished_by_the_sweep(
-    place: Place, call: str, tmp_path: Path
+    files: StoreFiles, call: str, tmp_path: Path
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         await live(memory.of("erin"))
         failing = Memory(
             Failing(memory.backend, call),
@@ -107,15 +107,15 @@ async def test_an_erasure_that_fails_is_finished_by_the_sweep(
         )
         with pytest.raises(StoreUnavailable):
             await failing.of("erin").erase()
-        assert place.found() != {}
+        assert files.found() != {}
         await memory.sweep()
-        assert place.found() == {}
+        assert files.found() == {}
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
-async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+@pytest.mark.parametrize("files", ONE, indirect=True)
+async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         old = await live(erin)
         failing = Memory(
@@ -135,12 +135,12 @@ async def test_what_was_made_since_is_no_part_of_a_resumed_erasure(place: Place,
         assert await erin.store.get_document("notes", "new") is not None
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("whole", [True, False], ids=["owner", "conversation"])
 async def test_what_was_imported_since_is_no_part_of_a_resumed_erasure(
-    place: Place, whole: bool, tmp_path: Path
+    files: StoreFiles, whole: bool, tmp_path: Path
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         archived = await live(erin)
         await erin.archive(archived)
@@ -180,13 +180,13 @@ class Pausing:
         return remains
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("call", ["clear", "scrub"])
 async def test_an_erasure_that_ends_leaves_a_later_one_in_the_journal(
-    place: Place, call: str, tmp_path: Path
+    files: StoreFiles, call: str, tmp_path: Path
 ) -> None:
     """The later one begins after the first has scrubbed, and fails before the first is done."""
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
 
         def beside(backend: Any) -> Memory:
@@ -206,20 +206,20 @@ async def test_an_erasure_that_ends_leaves_a_later_one_in_the_journal(
         await beside(Pausing(memory.backend, fail_to_erase)).of("erin").erase()
         assert len(await memory.backend.of(JOURNAL).documents(KIND)) == 1
         await memory.sweep()
-        assert place.found() == {}
+        assert files.found() == {}
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("step", ["noted", "removed", "unnamed"])
 async def test_an_erasure_that_is_killed_beside_another_is_resumed(
-    place: Place, step: str, tmp_path: Path
+    files: StoreFiles, step: str, tmp_path: Path
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
 
         async def killed() -> None:
-            await asyncio.to_thread(killed_after, step, place, tmp_path, "owner")
+            await asyncio.to_thread(killed_after, step, files, tmp_path, "owner")
 
         await live(memory.of("erin"))
         pausing = Memory(
@@ -230,13 +230,13 @@ async def test_an_erasure_that_is_killed_beside_another_is_resumed(
         )
         await pausing.of("erin").erase()
         await memory.sweep()
-        assert place.found() == {}
+        assert files.found() == {}
         assert [owner async for owner in memory.owners()] == []
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
 
 
-async def test_concurrent_erasures_and_sweeps_leave_nothing(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+async def test_concurrent_erasures_and_sweeps_leave_nothing(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
         scopes = [None, None, conversation_id, conversation_id]
@@ -247,13 +247,13 @@ async def test_concurrent_erasures_and_sweeps_leave_nothing(place: Place, tmp_pa
         )
         assert [receipt.remains for receipt in receipts] == [()] * 4
         assert resumed == [[], []], "no running erasure was taken for an interrupted one"
-        assert place.found() == {}
+        assert files.found() == {}
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
 
 
-@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+@pytest.mark.parametrize("files", ["sqlite"], indirect=True)
+async def test_a_reader_of_an_old_state_is_waited_for_or_told(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         assert isinstance(memory.backend, SQLiteBackend)
         memory.backend.erasure_wait = 0.2
         erin = memory.of("erin")
@@ -264,8 +264,8 @@ async def test_a_reader_of_an_old_state_is_waited_for_or_told(place: Place, tmp_
         receipt: Receipt = await erin.erase()
         assert len(receipt.remains) == 1
         assert "in use by a reader" in receipt.remains[0]
-        assert place.found() != {}
+        assert files.found() != {}
         reader.execute("COMMIT")
         reader.close()
         await memory.sweep()
-        assert place.found() == {}
+        assert files.found() == {}

@@ -17,33 +17,33 @@ from aforesaid.retention.erasure import KIND, Intent, erase
 from aforesaid.telemetry import telemetry
 from tests.integration.retention.test_interrupted_erasure import STEPS, Failing
 from tests.processes.erasing import killed_after
-from tests.stored_files import EMBEDDED, END, ONE, STORES, Place, live, opened, place_for
+from tests.stored_files import EMBEDDED, END, ONE, STORES, StoreFiles, live, opened, store_files
 
 OWNER = f"somebody-{END}"
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with place_for(request.param, tmp_path, request) as place:
-        yield place
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFiles]:
+    with store_files(request.param, tmp_path, request) as files:
+        yield files
 
 
 @pytest.mark.parametrize(
-    ("place", "sealed"),
+    ("files", "sealed"),
     [*product(STORES, ["plain"]), *product(ONE, ["sealed"])],
-    indirect=["place"],
+    indirect=["files"],
 )
 async def test_an_erasure_leaves_no_name(
-    place: Place, tmp_path: Path, sealed: str, caplog: pytest.LogCaptureFixture
+    files: StoreFiles, tmp_path: Path, sealed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="aforesaid")
     options = {"encryption": MasterKeys(b"k" * 32)} if sealed == "sealed" else {}
-    async with opened(place, tmp_path, **options) as memory:
+    async with opened(files, tmp_path, **options) as memory:
         await live(memory.of(OWNER))
         receipt = await memory.of(OWNER).erase()
         assert receipt.remains == ()
-        assert place.found() == {}
-    assert place.found() == {}
+        assert files.found() == {}
+    assert files.found() == {}
     assert END not in str(receipt)
     assert END not in caplog.text
     assert END not in str(telemetry.samples())
@@ -51,25 +51,25 @@ async def test_an_erasure_leaves_no_name(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "step"),
+    ("files", "step"),
     [*product(EMBEDDED, STEPS), *product(sorted({"redis", "postgres"} - set(EMBEDDED)), ["removed"])],
-    indirect=["place"],
+    indirect=["files"],
 )
 async def test_a_killed_erasure_leaves_no_name_once_it_is_resumed(
-    place: Place, step: str, tmp_path: Path
+    files: StoreFiles, step: str, tmp_path: Path
 ) -> None:
-    killed_after(step, place, tmp_path, "owner", owner=OWNER)
-    async with opened(place, tmp_path) as memory:
+    killed_after(step, files, tmp_path, "owner", owner=OWNER)
+    async with opened(files, tmp_path) as memory:
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
         assert [owner async for owner in memory.owners()] == []
-        assert place.found() == {}
+        assert files.found() == {}
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
-    place: Place, tmp_path: Path
+    files: StoreFiles, tmp_path: Path
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         await live(memory.of(OWNER))
         failing = Memory(
             Failing(memory.backend, "scrub"),
@@ -84,13 +84,15 @@ async def test_the_journal_forgets_the_name_before_the_files_are_scrubbed(
         (receipt,) = await memory.resume_erasures()
         assert receipt.erased["conversations"] == 1
         assert receipt.remains == ()
-        assert place.found() == {}
+        assert files.found() == {}
         assert await memory.resume_erasures() == []
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
-async def test_the_receipt_of_a_resumed_erasure_names_the_same_digest(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+@pytest.mark.parametrize("files", ONE, indirect=True)
+async def test_the_receipt_of_a_resumed_erasure_names_the_same_digest(
+    files: StoreFiles, tmp_path: Path
+) -> None:
+    async with opened(files, tmp_path) as memory:
         await live(memory.of(OWNER))
         journal = memory.backend.of(JOURNAL)
         receipt = await erase(memory.scope(OWNER))

@@ -32,15 +32,15 @@ from aforesaid.summaries.service import KIND as SUMMARIES
 from tests.integration.retention.test_interrupted_erasure import Failing
 from tests.processes.erasing import killed_after
 from tests.report import MATRIX
-from tests.stored_files import ONE, STORES, Place, live, opened, place_for
+from tests.stored_files import ONE, STORES, StoreFiles, live, opened, store_files
 
 KEYS = MasterKeys(b"k" * 32)
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with place_for(request.param, tmp_path, request) as place:
-        yield place
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFiles]:
+    with store_files(request.param, tmp_path, request) as files:
+        yield files
 
 
 async def lived(erin: ConversationManager) -> str:
@@ -106,8 +106,8 @@ def kept(receipt: Receipt) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
-async def test_an_owner_is_counted_kind_by_kind(place: Place, tmp_path: Path, sealed: bool) -> None:
-    async with opened(place, tmp_path, **options(sealed)) as memory:
+async def test_an_owner_is_counted_kind_by_kind(files: StoreFiles, tmp_path: Path, sealed: bool) -> None:
+    async with opened(files, tmp_path, **options(sealed)) as memory:
         erin = memory.of("erin")
         await lived(erin)
         receipt = await erin.erase()
@@ -118,8 +118,10 @@ async def test_an_owner_is_counted_kind_by_kind(place: Place, tmp_path: Path, se
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
-async def test_a_conversation_is_counted_kind_by_kind(place: Place, tmp_path: Path, sealed: bool) -> None:
-    async with opened(place, tmp_path, **options(sealed)) as memory:
+async def test_a_conversation_is_counted_kind_by_kind(
+    files: StoreFiles, tmp_path: Path, sealed: bool
+) -> None:
+    async with opened(files, tmp_path, **options(sealed)) as memory:
         erin = memory.of("erin")
         conversation_id = await lived(erin)
         receipt = await erin.erase(conversation_id)
@@ -130,9 +132,9 @@ async def test_a_conversation_is_counted_kind_by_kind(place: Place, tmp_path: Pa
 
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
-async def test_copies_are_counted(place: Place, tmp_path: Path, sealed: bool) -> None:
+async def test_copies_are_counted(files: StoreFiles, tmp_path: Path, sealed: bool) -> None:
     async with opened(
-        place, tmp_path, cache=Cache(), audit=tmp_path / "audit.log", **options(sealed)
+        files, tmp_path, cache=Cache(), audit=tmp_path / "audit.log", **options(sealed)
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await lived(erin)
@@ -143,13 +145,13 @@ async def test_copies_are_counted(place: Place, tmp_path: Path, sealed: bool) ->
         assert kept(receipt) == OF_A_CONVERSATION | besides(sealed, whole=False)
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
 @pytest.mark.parametrize("call", ["clear", "scrub"])
 async def test_who_finishes_an_erasure_of_an_owner_counts_all_of_it(
-    place: Place, tmp_path: Path, call: str, sealed: bool
+    files: StoreFiles, tmp_path: Path, call: str, sealed: bool
 ) -> None:
-    async with opened(place, tmp_path, **options(sealed)) as memory:
+    async with opened(files, tmp_path, **options(sealed)) as memory:
         if call == "scrub" and not hasattr(memory.backend, "scrub"):
             call = "clear"  # in memory there is nothing to scrub
         await lived(memory.of("erin"))
@@ -173,12 +175,12 @@ async def damaged(erin: ConversationManager, inner: Any) -> None:
     await inner.put_document(NOTES, note.id, b"damaged")
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("since", [False, True], ids=["nothing since", "something since"])
 async def test_who_finishes_an_erasure_does_not_count_what_stays(
-    place: Place, tmp_path: Path, since: bool
+    files: StoreFiles, tmp_path: Path, since: bool
 ) -> None:
-    async with opened(place, tmp_path, encryption=Encryption(master=KEYS, records=True)) as memory:
+    async with opened(files, tmp_path, encryption=Encryption(master=KEYS, records=True)) as memory:
         erin, inner = memory.of("erin"), innermost(memory.backend).of("erin")
         await damaged(erin, inner)
         with pytest.raises(StoreUnavailable):
@@ -199,9 +201,9 @@ async def test_who_finishes_an_erasure_does_not_count_what_stays(
 
 
 async def test_what_went_is_counted_although_the_journal_could_not_be_told(
-    place: Place, tmp_path: Path
+    files: StoreFiles, tmp_path: Path
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         await lived(memory.of("erin"))
         forgetful = Forgetful(memory.backend)
         with pytest.raises(StoreUnavailable):
@@ -212,20 +214,20 @@ async def test_what_went_is_counted_although_the_journal_could_not_be_told(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["file", "sqlite"] if MATRIX else ["sqlite"], indirect=True)
+@pytest.mark.parametrize("files", ["file", "sqlite"] if MATRIX else ["sqlite"], indirect=True)
 @pytest.mark.parametrize("step", ["noted", "held", "removed", "blobs", "scrubbed"])
 async def test_who_finishes_what_a_killed_process_began_counts_all_of_it(
-    place: Place, step: str, tmp_path: Path
+    files: StoreFiles, step: str, tmp_path: Path
 ) -> None:
-    killed_after(step, place, tmp_path, "owner")
-    memory = reopened(place, tmp_path)
+    killed_after(step, files, tmp_path, "owner")
+    memory = reopened(files, tmp_path)
     await memory.backend.open()
     try:
         (receipt,) = await memory.resume_erasures()
     finally:
         await memory.backend.close()
     # The index of a JSON file is in memory: it is gone with a process that was killed before it counted.
-    index = {} if step == "noted" and place.url.startswith("file:") else {"index_entries": 5}
+    index = {} if step == "noted" and files.url.startswith("file:") else {"index_entries": 5}
     assert kept(receipt) == index | {
         "conversations": 1,
         "messages": 5,
@@ -240,18 +242,18 @@ async def test_who_finishes_what_a_killed_process_began_counts_all_of_it(
 async def test_what_cannot_be_read_is_erased_and_counted(tmp_path: Path, request: Any) -> None:
     from redis.asyncio import Redis
 
-    with place_for("redis", tmp_path, request) as place:
-        async with opened(place, tmp_path) as memory:
+    with store_files("redis", tmp_path, request) as files:
+        async with opened(files, tmp_path) as memory:
             erin = memory.of("erin")
             await live(erin)
-            async with Redis.from_url(place.url) as server:
+            async with Redis.from_url(files.url) as server:
                 (record,) = [key async for key in server.scan_iter(match="*:record")]
                 await server.hset(record, "unread_count", "many")
                 receipt = await erin.erase()
                 assert receipt.erased["conversations"] == 1
                 assert receipt.erased["messages"] == 5
                 assert [key async for key in server.scan_iter(match="*:record")] == []
-            assert place.found() == {}
+            assert files.found() == {}
 
 
 def test_every_kind_of_document_of_our_own_is_counted_apart() -> None:
@@ -327,9 +329,9 @@ def beside(memory: Memory, backend: Any) -> Memory:
     )
 
 
-def reopened(place: Place, folder: Path) -> Memory:
+def reopened(files: StoreFiles, folder: Path) -> Memory:
     return aforesaid.open(
-        place.url,
+        files.url,
         retention=aforesaid.Retention(sweep_every=None, archives=folder / "archives"),
         layers=aforesaid.Layers(resilience="off"),
         images=aforesaid.ImageOptions(policy="blobs", blobs=FolderBlobs(folder / "blobs")),

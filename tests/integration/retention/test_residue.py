@@ -27,17 +27,17 @@ from tests.stored_files import (
     STORES,
     SUBJECT,
     TAG,
-    Place,
+    StoreFiles,
     live,
     opened,
-    place_for,
+    store_files,
 )
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with place_for(request.param, tmp_path, request) as place:
-        yield place
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFiles]:
+    with store_files(request.param, tmp_path, request) as files:
+        yield files
 
 
 def counted(receipt: Receipt) -> dict[str, int]:
@@ -49,23 +49,23 @@ def counted(receipt: Receipt) -> dict[str, int]:
 ON_DISK = [store for store in STORES if store != "memory"]
 
 
-@pytest.mark.parametrize("place", ON_DISK, indirect=True)
-async def test_what_is_stored_can_be_found_in_the_files(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", ON_DISK, indirect=True)
+async def test_what_is_stored_can_be_found_in_the_files(files: StoreFiles, tmp_path: Path) -> None:
     """Else the tests below would prove nothing."""
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         await live(memory.of("erin"))
-        assert set(place.found()) >= set(MARKS)
+        assert set(files.found()) >= set(MARKS)
 
 
-async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+async def test_an_owner_is_erased_without_residue(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         erin, bob = memory.of("erin"), memory.of("bob")
         first = await live(erin)
         await erin.archive(first)
         second = await live(erin, session="kitchen")
         kept = await bob.get_or_create_conversation("kitchen")
         await bob.add_message(kept.id, "user", "mine")
-        place.settle()
+        files.settle()
         receipt = await erin.erase()
         assert counted(receipt) == {
             "archives": 1,
@@ -79,16 +79,16 @@ async def test_an_owner_is_erased_without_residue(place: Place, tmp_path: Path) 
         assert receipt.remains == ()
         assert receipt.digest == digest_of(receipt)
         assert not any(mark in str(receipt) for mark in (*MARKS, "erin"))
-        assert place.found() == {}
+        assert files.found() == {}
         assert await erin.store.get(second) is None
         assert [owner async for owner in memory.owners()] == ["bob"]
         assert await memory.backend.of(JOURNAL).documents(KIND) == []
         assert len(await bob.messages(kept.id)) == 1
-    assert place.found() == {}
+    assert files.found() == {}
 
 
-async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+async def test_a_conversation_is_erased_without_residue(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         gone = await live(erin)
         kept = await erin.get_or_create_conversation("kitchen")
@@ -103,14 +103,16 @@ async def test_a_conversation_is_erased_without_residue(place: Place, tmp_path: 
             "summaries": 1,
         }
         assert receipt.conversation_id == gone
-        assert place.found() == {}
+        assert files.found() == {}
         assert [message.content for message in await erin.messages(kept.id)] == ["this stays"]
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
+@pytest.mark.parametrize("files", ONE, indirect=True)
 @pytest.mark.parametrize("scope", ["owner", "conversation"])
-async def test_what_is_encrypted_is_erased_without_residue(place: Place, tmp_path: Path, scope: str) -> None:
-    async with opened(place, tmp_path, encryption=MasterKeys(b"k" * 32)) as memory:
+async def test_what_is_encrypted_is_erased_without_residue(
+    files: StoreFiles, tmp_path: Path, scope: str
+) -> None:
+    async with opened(files, tmp_path, encryption=MasterKeys(b"k" * 32)) as memory:
         erin = memory.of("erin")
         archived = await live(erin)
         await erin.archive(archived)
@@ -121,15 +123,15 @@ async def test_what_is_encrypted_is_erased_without_residue(place: Place, tmp_pat
             await erin.store.delete_document("notes", NOTE)
             await erin.erase(archived)
             await erin.erase(conversation_id)
-        assert place.found() == {}
+        assert files.found() == {}
         assert await erin.archives() == []
         fresh = await erin.get_or_create_conversation("a new beginning")
         await erin.add_message(fresh.id, "user", "hello again")
         assert [message.content for message in await erin.messages(fresh.id)] == ["hello again"]
 
 
-async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path, cache=Cache(), audit=tmp_path / "audit.log") as memory:
+async def test_copies_in_a_cache_and_a_spool_go_too(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path, cache=Cache(), audit=tmp_path / "audit.log") as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
         assert len(await erin.messages(conversation_id)) == 5
@@ -141,53 +143,53 @@ async def test_copies_in_a_cache_and_a_spool_go_too(place: Place, tmp_path: Path
         assert b'"erase"' in trail, "what was done stays known; what was said does not"
         with pytest.raises(ConversationNotFound):
             await erin.messages(conversation_id)
-        assert place.found() == {}
+        assert files.found() == {}
 
 
-@pytest.mark.parametrize("place", ["file", "sqlite"], indirect=True)
+@pytest.mark.parametrize("files", ["file", "sqlite"], indirect=True)
 @pytest.mark.parametrize("how", ["delete", "clear", "purge", "redact"])
 async def test_embedded_stores_leave_no_text_after_any_deletion(
-    place: Place, tmp_path: Path, how: str
+    files: StoreFiles, tmp_path: Path, how: str
 ) -> None:
-    async with opened(place, tmp_path) as memory:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         gone = await live(erin)
         await erin.store.delete_document("notes", NOTE)
         match how:
             case "delete":
                 await erin.delete_conversation(gone)
-                assert place.found() == {}
+                assert files.found() == {}
             case "clear":
                 await erin.clear_history(gone)
                 said = {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE}
-                assert not said & set(place.found())
+                assert not said & set(files.found())
             case "purge":
                 await memory.backend.purge_expired(erin.store.now() + timedelta(days=40))
                 await memory.purge_expired()
-                assert place.found() == {}
+                assert files.found() == {}
             case "redact":
                 for message in await erin.messages(gone):
                     assert message.message_id is not None
                     await erin.redact(gone, message.message_id)
-                assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(place.found())
-                assert {SUBJECT, CLIENT, REMARK, SESSION, TAG} <= set(place.found())
+                assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(files.found())
+                assert {SUBJECT, CLIENT, REMARK, SESSION, TAG} <= set(files.found())
 
 
-@pytest.mark.parametrize("place", ["redis", "postgres"], indirect=True)
-async def test_a_redaction_can_reach_the_files_of_a_server(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+@pytest.mark.parametrize("files", ["redis", "postgres"], indirect=True)
+async def test_a_redaction_can_reach_the_files_of_a_server(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         erin = memory.of("erin")
         conversation_id = await live(erin)
         await erin.store.delete_document("notes", NOTE)
         for message in await erin.messages(conversation_id):
             assert message.message_id is not None
             await erin.redact(conversation_id, message.message_id, scrub=True)
-        assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(place.found())
+        assert not {CONTENT, ARGUMENTS, RESULT, BLOB, NOTE} & set(files.found())
 
 
-@pytest.mark.parametrize("place", ONE, indirect=True)
-async def test_an_erasure_of_what_is_not_there_says_so(place: Place, tmp_path: Path) -> None:
-    async with opened(place, tmp_path) as memory:
+@pytest.mark.parametrize("files", ONE, indirect=True)
+async def test_an_erasure_of_what_is_not_there_says_so(files: StoreFiles, tmp_path: Path) -> None:
+    async with opened(files, tmp_path) as memory:
         receipt: Any = await memory.of("nobody").erase()
         assert receipt.erased == {}
         receipt = await memory.of("nobody").erase("0193b0f0-0000-7000-8000-00000000000f")

@@ -15,18 +15,18 @@ from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.stores.memory import InMemoryBackend
 from tests.integration.server.running import Running, serving_memory
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 OWNERS = [f"owner {number}" for number in range(5)]
 LONG = 600
 HEADER = "aforesaid-degraded"
 
 
-class Away:
+class DisconnectedServer:
     """A server with five owners, of whom it knows one, and of that one the end of a long conversation."""
 
-    def __init__(self, world: World, server: Running, long: str, short: str) -> None:
-        self.world = world
+    def __init__(self, setup: LayerSetup, server: Running, long: str, short: str) -> None:
+        self.setup = setup
         self.server = server
         self.long = long
         self.short = short
@@ -37,11 +37,11 @@ class Away:
 
 
 @pytest.fixture
-async def away(tmp_path: Path) -> AsyncIterator[Away]:
-    world = World(tmp_path / "spool")
-    await world.layer.open()
+async def away(tmp_path: Path) -> AsyncIterator[DisconnectedServer]:
+    setup = LayerSetup(tmp_path / "spool")
+    await setup.layer.open()
     before = Memory(
-        world.layer,
+        setup.layer,
         retention=aforesaid.Retention(sweep_every=None),
         models=aforesaid.Models(preload=False, embedder=None),
     )
@@ -52,11 +52,11 @@ async def away(tmp_path: Path) -> AsyncIterator[Away]:
     short = (await first.get_or_create_conversation("kitchen")).id
     long = (await first.get_or_create_conversation("long")).id
     await first.append(long, [Message(role="user", content=str(number)) for number in range(LONG)])
-    await world.layer.close()
-    await world.memory.open()
-    world.layer = world.make()
+    await setup.layer.close()
+    await setup.memory.open()
+    setup.layer = setup.make()
     memory = Memory(
-        world.layer,
+        setup.layer,
         retention=aforesaid.Retention(sweep_every=None),
         models=aforesaid.Models(preload=False, embedder=None),
     )
@@ -66,37 +66,37 @@ async def away(tmp_path: Path) -> AsyncIterator[Away]:
     async with serving_memory(
         memory, authenticator=Authenticator(ApiKeys(keys), open_for=OWNERS[0])
     ) as server:
-        found = Away(world, server, long, short)
+        found = DisconnectedServer(setup, server, long, short)
         await memory.of(OWNERS[0]).load_context(long)
         await memory.of(OWNERS[0]).messages(short)
         await memory.of(OWNERS[0]).get_conversation(short)
         await memory.of(OWNERS[0]).load_context(short)
-        world.failing.down()
+        setup.failing.down()
         yield found
-        world.failing.up()
+        setup.failing.up()
     await memory.close()
 
 
-async def test_a_log_that_is_not_known_is_refused(away: Away) -> None:
+async def test_a_log_that_is_not_known_is_refused(away: DisconnectedServer) -> None:
     for query in ("", "?offset=0&limit=20", "?before=latest&limit=500"):
         status, problem, _ = await away.get(f"/conversations/{away.long}/messages{query}")
         assert status == 503, problem
         assert "entries" not in problem
 
 
-async def test_a_log_that_is_known_is_marked(away: Away) -> None:
+async def test_a_log_that_is_known_is_marked(away: DisconnectedServer) -> None:
     status, page, marked = await away.get(f"/conversations/{away.short}/messages")
     assert (status, marked, page["degraded"]) == (200, True, True)
     assert len(page["entries"]) == 1  # type: ignore[arg-type]
 
 
-async def test_records_and_lists_are_marked(away: Away) -> None:
+async def test_records_and_lists_are_marked(away: DisconnectedServer) -> None:
     for path in ("/conversations", f"/conversations/{away.short}"):
         status, document, marked = await away.get(path)
         assert (status, marked, document["degraded"]) == (200, True, True)
 
 
-async def test_a_turn_that_is_accepted_into_the_spool_is_marked(away: Away) -> None:
+async def test_a_turn_that_is_accepted_into_the_spool_is_marked(away: DisconnectedServer) -> None:
     answer = await away.server.client.post(
         f"/v1/conversations/{away.short}/turns",
         headers={"aforesaid-owner": OWNERS[0]},
@@ -105,13 +105,13 @@ async def test_a_turn_that_is_accepted_into_the_spool_is_marked(away: Away) -> N
     assert (answer.status_code, answer.json()["degraded"], HEADER in answer.headers) == (201, True, True)
 
 
-async def test_numbers_and_owners_are_complete_or_refused(away: Away) -> None:
+async def test_numbers_and_owners_are_complete_or_refused(away: DisconnectedServer) -> None:
     for path in ("/stats", "/owners"):
         status, problem, _ = await away.get(path)
         assert status == 503, problem
 
 
-async def test_a_server_that_catches_up_counts_everything(away: Away) -> None:
+async def test_a_server_that_catches_up_counts_everything(away: DisconnectedServer) -> None:
     client = away.server.client
     for _ in range(3):
         await client.post(
@@ -119,24 +119,24 @@ async def test_a_server_that_catches_up_counts_everything(away: Away) -> None:
             headers={"aforesaid-owner": OWNERS[0]},
             json={"messages": [{"role": "user", "content": "in the outage"}]},
         )
-    away.world.failing.up()
-    away.world.seconds.now += 60
-    assert await away.world.layer.connection.probe()
+    away.setup.failing.up()
+    away.setup.seconds.now += 60
+    assert await away.setup.layer.connection.probe()
     status, found, marked = await away.get("/stats")
     assert (status, found["messages"], marked) == (200, LONG + 4, False)
     _, found, _ = await away.get("/owners")
     assert found["owners"] == OWNERS
 
 
-async def test_an_answer_from_the_store_is_not_marked(away: Away) -> None:
-    away.world.failing.up()
-    away.world.seconds.now += 60
-    assert await away.world.layer.recover()
+async def test_an_answer_from_the_store_is_not_marked(away: DisconnectedServer) -> None:
+    away.setup.failing.up()
+    away.setup.seconds.now += 60
+    assert await away.setup.layer.recover()
     status, page, marked = await away.get(f"/conversations/{away.long}/messages?limit=100")
     assert (status, marked, len(page["entries"])) == (200, False, 100)  # type: ignore[arg-type]
 
 
-async def test_a_remote_manager_sees_the_marks(away: Away) -> None:
+async def test_a_remote_manager_sees_the_marks(away: DisconnectedServer) -> None:
     async with aforesaid.connect(away.server.url) as remote:
         erin = remote.of(OWNERS[0])
         with noting_freshness() as seen:

@@ -25,7 +25,7 @@ from tests.servers.postgres import Databases
 SECRET = "the spare key is under the blue pot"
 
 
-class House(Struct, frozen=True, kw_only=True):
+class OwnerDatabase(Struct, frozen=True, kw_only=True):
     """A database with two owners, and logins of every kind."""
 
     url: str
@@ -44,7 +44,7 @@ class House(Struct, frozen=True, kw_only=True):
 
 
 @pytest.fixture(scope="module")
-def empty_house(databases: Databases) -> House:
+def empty_database(databases: Databases) -> OwnerDatabase:
     url = databases.new()
     database = str(conninfo_to_dict(url)["dbname"])
     admin = conninfo_to_dict(databases.admin_url) | {"dbname": database}
@@ -53,13 +53,13 @@ def empty_house(databases: Databases) -> House:
     admin_url = psycopg.conninfo.make_conninfo("", **admin)
     with psycopg.connect(admin_url, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
-    return House(url=url, database=database, admin_url=admin_url, ids={})
+    return OwnerDatabase(url=url, database=database, admin_url=admin_url, ids={})
 
 
 @pytest.fixture
-async def house(empty_house: House) -> AsyncIterator[House]:
+async def two_owners(empty_database: OwnerDatabase) -> AsyncIterator[OwnerDatabase]:
     """Ann and Bob each have a conversation; Bob's holds a secret."""
-    backend = PostgresBackend(empty_house.url)
+    backend = PostgresBackend(empty_database.url)
     await backend.open()
     ids = {}
     for name, words in (("ann", "nothing to hide"), ("bob", SECRET)):
@@ -72,12 +72,14 @@ async def house(empty_house: House) -> AsyncIterator[House]:
         await store.put_document("note", "k", words.encode())
         await store.put_document("note", "k", words.encode(), conversation_id=record.id)
         ids[name] = record.id
-    database = empty_house.database
-    with psycopg.connect(empty_house.url, autocommit=True) as connection:
+    database = empty_database.database
+    with psycopg.connect(empty_database.url, autocommit=True) as connection:
         connection.execute("SELECT aforesaid.admit(%s, 'ann')", (f"{database}_ann_login",))
         connection.execute("SELECT aforesaid.admit(%s)", (f"{database}_gateway",))
         connection.execute("SELECT aforesaid.admit(%s, p_service => true)", (f"{database}_service",))
-    yield House(url=empty_house.url, database=database, admin_url=empty_house.admin_url, ids=ids)
+    yield OwnerDatabase(
+        url=empty_database.url, database=database, admin_url=empty_database.admin_url, ids=ids
+    )
     for name, conversation_id in ids.items():
         await backend.of(name).delete(conversation_id)
         await backend.of(name).delete_document("note", "k")
@@ -85,8 +87,8 @@ async def house(empty_house: House) -> AsyncIterator[House]:
 
 
 @pytest.fixture
-async def backend(house: House) -> AsyncIterator[PostgresBackend]:
-    backend = PostgresBackend(house.url)
+async def backend(two_owners: OwnerDatabase) -> AsyncIterator[PostgresBackend]:
+    backend = PostgresBackend(two_owners.url)
     await backend.open()
     yield backend
     await backend.close()
@@ -248,12 +250,12 @@ ATTACKS: dict[str, list[str]] = {
 }
 
 
-def attack(connection: psycopg.Connection[Any], house: House, statements: list[str]) -> str:
+def attack(connection: psycopg.Connection[Any], two_owners: OwnerDatabase, statements: list[str]) -> str:
     """Everything that an attacker gets to see: rows, notices, errors."""
     seen: list[str] = []
     connection.add_notice_handler(lambda notice: seen.append(str(notice.message_primary)))
     for statement in statements:
-        sql = statement.replace("{bob}", house.ids["bob"]).replace("{database}", house.database)
+        sql = statement.replace("{bob}", two_owners.ids["bob"]).replace("{database}", two_owners.database)
         try:
             cursor = connection.execute(sql.replace("{{", "{").replace("}}", "}").encode())
             seen.append(repr(cursor.fetchall()) if cursor.description else str(cursor.rowcount))
@@ -264,28 +266,28 @@ def attack(connection: psycopg.Connection[Any], house: House, statements: list[s
 
 @pytest.mark.parametrize("statements", ATTACKS.values(), ids=ATTACKS)
 async def test_a_login_that_is_held_to_ann_gets_nothing_of_bob(
-    house: House, backend: PostgresBackend, statements: list[str]
+    two_owners: OwnerDatabase, backend: PostgresBackend, statements: list[str]
 ) -> None:
     bob = backend.of("bob")
-    before = await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)
-    with house.connection(f"{house.database}_ann_login") as connection:
+    before = await bob.get(two_owners.ids["bob"]), await bob.page(two_owners.ids["bob"], limit=10)
+    with two_owners.connection(f"{two_owners.database}_ann_login") as connection:
         connection.execute("SET aforesaid.owner = 'ann'")
-        seen = attack(connection, house, statements)
+        seen = attack(connection, two_owners, statements)
     assert SECRET not in seen
     assert "'bob'" not in seen.replace("owner = 'bob'", "")
-    assert (await bob.get(house.ids["bob"]), await bob.page(house.ids["bob"], limit=10)) == before
+    assert (await bob.get(two_owners.ids["bob"]), await bob.page(two_owners.ids["bob"], limit=10)) == before
     assert (await bob.find(Query())).conversations == (before[0],)
     assert await bob.session("kitchen") == before[0]
-    for holder in (None, house.ids["bob"]):
+    for holder in (None, two_owners.ids["bob"]):
         (note,) = await bob.documents("note", conversation_id=holder)
         assert note.data == SECRET.encode()
 
 
 async def test_a_login_lets_go_what_was_derived_from_a_history_that_it_replaces_and_nothing_else(
-    house: House, backend: PostgresBackend
+    two_owners: OwnerDatabase, backend: PostgresBackend
 ) -> None:
     ann = backend.of("ann")
-    with house.connection(f"{house.database}_ann_login") as connection:
+    with two_owners.connection(f"{two_owners.database}_ann_login") as connection:
         connection.execute("SET aforesaid.owner = 'ann'")
         for refused in (b"TABLE aforesaid.documents", b"UPDATE aforesaid.documents SET version = 9"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -293,15 +295,15 @@ async def test_a_login_lets_go_what_was_derived_from_a_history_that_it_replaces_
         connection.execute("DELETE FROM aforesaid.documents WHERE conversation_id IS NULL")
         assert len(await ann.documents("note")) == 1
         connection.execute("""UPDATE api.conversations SET messages = '[{"role": "user", "content": "x"}]'""")
-    assert await ann.document_kinds(conversation_id=house.ids["ann"]) == []
+    assert await ann.document_kinds(conversation_id=two_owners.ids["ann"]) == []
     assert len(await ann.documents("note")) == 1
 
 
-async def test_a_service_keeps_documents(house: House) -> None:
-    backend = PostgresBackend(house.as_role(f"{house.database}_service"))
+async def test_a_service_keeps_documents(two_owners: OwnerDatabase) -> None:
+    backend = PostgresBackend(two_owners.as_role(f"{two_owners.database}_service"))
     await backend.open()
     ann = backend.of("ann")
-    for holder in (None, house.ids["ann"]):
+    for holder in (None, two_owners.ids["ann"]):
         put = await ann.put_document("note", "k", b"new", conversation_id=holder, expected_version=1)
         assert await ann.documents("note", conversation_id=holder) == [put]
     await backend.close()
@@ -329,19 +331,21 @@ EXPLAIN = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
 @pytest.mark.parametrize("service", [False, True], ids=["login", "service"])
 @pytest.mark.parametrize("owner", ["ann", "bob"])
 def test_nobody_finds_out_which_words_bob_has_said(
-    house: House, databases: Databases, service: bool, owner: str
+    two_owners: OwnerDatabase, databases: Databases, service: bool, owner: str
 ) -> None:
     """Neither a login nor a service that is held to ann."""
-    role = f"{house.database}_asks_{owner}_{service:d}"
+    role = f"{two_owners.database}_asks_{owner}_{service:d}"
     databases.role(role)
-    with psycopg.connect(house.url, autocommit=True) as connection:
+    with psycopg.connect(two_owners.url, autocommit=True) as connection:
         connection.execute("SELECT aforesaid.admit(%s, 'ann', %s)", (role, service))
         ((part,),) = connection.execute("SELECT aforesaid.partition_of('bob')").fetchall()
     seen = []
     for word in ("spare", "zebra"):
         given = {"word": word, "owner": owner, "part": part, "mark": term_prefix("bob"), "explain": EXPLAIN}
-        with house.connection(role) as connection:
-            seen.append(attack(connection, house, [sql.format(**given) for sql in ASKED]).replace(word, "…"))
+        with two_owners.connection(role) as connection:
+            seen.append(
+                attack(connection, two_owners, [sql.format(**given) for sql in ASKED]).replace(word, "…")
+            )
     assert seen[0] == seen[1]
     assert ("permission denied for table messages_" in seen[0]) is not service
 
@@ -349,9 +353,9 @@ def test_nobody_finds_out_which_words_bob_has_said(
 @pytest.mark.parametrize(
     "terms", ["x' | '{bob}spare", "{bob}spare", "' {bob}spare", "\\' | {bob}spare", "!x :* & ("]
 )
-def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: str) -> None:
+def test_whatever_is_sought_is_sought_among_ones_own_words(two_owners: OwnerDatabase, terms: str) -> None:
     """The index is only ever asked for terms with the mark of the owner in the policy."""
-    with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection, connection.transaction():
         connection.execute(
             "SELECT set_config('aforesaid.terms', %s, true)", (terms.replace("{bob}", term_prefix("bob")),)
         )
@@ -361,15 +365,15 @@ def test_whatever_is_sought_is_sought_among_ones_own_words(house: House, terms: 
     assert all(lexeme.startswith(term_prefix("ann")) for lexeme in lexemes)
 
 
-def test_the_same_questions_show_bob_what_is_his(house: House) -> None:
-    with house.connection(f"{house.database}_gateway") as connection:
+def test_the_same_questions_show_bob_what_is_his(two_owners: OwnerDatabase) -> None:
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection:
         connection.execute("SET aforesaid.owner = 'bob'")
         for name in ("asks", "looks below the view", "makes the filter talk", "makes the filter fail"):
-            assert SECRET in attack(connection, house, ATTACKS[name]), name
+            assert SECRET in attack(connection, two_owners, ATTACKS[name]), name
 
 
-def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(house: House) -> None:
-    with house.connection(f"{house.database}_ann_login") as connection:
+def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(two_owners: OwnerDatabase) -> None:
+    with two_owners.connection(f"{two_owners.database}_ann_login") as connection:
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == []
         connection.execute("SET aforesaid.owner = 'ann'")
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
@@ -385,8 +389,8 @@ def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(house: House) -> No
         connection.execute("DELETE FROM api.conversations WHERE id = %s", made[0])
 
 
-def test_a_login_that_nobody_admitted_may_not_even_ask(house: House) -> None:
-    with house.connection(f"{house.database}_stranger") as connection:
+def test_a_login_that_nobody_admitted_may_not_even_ask(two_owners: OwnerDatabase) -> None:
+    with two_owners.connection(f"{two_owners.database}_stranger") as connection:
         connection.execute("SET aforesaid.owner = 'bob'")
         for table in (b"api.conversations", b"api.contacts", b"aforesaid.messages", b"aforesaid.messages_00"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -411,9 +415,9 @@ def test_a_login_that_nobody_admitted_may_not_even_ask(house: House) -> None:
     ids=str,
 )
 def test_a_gateway_shows_each_what_is_theirs(
-    house: House, settings: dict[str, str], subjects: list[str]
+    two_owners: OwnerDatabase, settings: dict[str, str], subjects: list[str]
 ) -> None:
-    with house.connection(f"{house.database}_gateway") as connection, connection.transaction():
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection, connection.transaction():
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, true)", (name, value))
         found = connection.execute("SELECT subject FROM api.conversations").fetchall()
@@ -421,23 +425,23 @@ def test_a_gateway_shows_each_what_is_theirs(
         assert connection.execute("SELECT count(*) FROM aforesaid.messages").fetchone() == (len(subjects),)
 
 
-def test_a_token_that_is_none_shows_nothing(house: House) -> None:
-    with house.connection(f"{house.database}_gateway") as connection:
+def test_a_token_that_is_none_shows_nothing(two_owners: OwnerDatabase) -> None:
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection:
         connection.execute("SET request.jwt.claims = 'not json'")
         with pytest.raises(psycopg.errors.InvalidTextRepresentation):
             connection.execute("TABLE api.conversations")
 
 
-def test_nobody_writes_for_nobody(house: House) -> None:
+def test_nobody_writes_for_nobody(two_owners: OwnerDatabase) -> None:
     with (
-        house.connection(f"{house.database}_gateway") as connection,
+        two_owners.connection(f"{two_owners.database}_gateway") as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege, match="this session has no owner"),
     ):
         connection.execute("INSERT INTO api.conversations DEFAULT VALUES")
 
 
-def test_the_role_that_made_the_schema_sees_no_more_than_others(house: House) -> None:
-    with psycopg.connect(house.url, autocommit=True) as connection:
+def test_the_role_that_made_the_schema_sees_no_more_than_others(two_owners: OwnerDatabase) -> None:
+    with psycopg.connect(two_owners.url, autocommit=True) as connection:
         for table in (
             b"aforesaid.conversations",
             b"aforesaid.messages",
@@ -449,8 +453,8 @@ def test_the_role_that_made_the_schema_sees_no_more_than_others(house: House) ->
         assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (2,)
 
 
-def test_the_view_is_one_owners_also_for_a_superuser(house: House) -> None:
-    with psycopg.connect(house.admin_url, autocommit=True) as connection:
+def test_the_view_is_one_owners_also_for_a_superuser(two_owners: OwnerDatabase) -> None:
+    with psycopg.connect(two_owners.admin_url, autocommit=True) as connection:
         assert connection.execute("TABLE api.conversations").fetchall() == []
         connection.execute("SET aforesaid.owner = 'ann'")
         assert connection.execute("SELECT subject FROM api.conversations").fetchall() == [
@@ -458,8 +462,8 @@ def test_the_view_is_one_owners_also_for_a_superuser(house: House) -> None:
         ]
 
 
-def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(house: House) -> None:
-    with psycopg.connect(house.url) as connection:
+def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(two_owners: OwnerDatabase) -> None:
+    with psycopg.connect(two_owners.url) as connection:
         unguarded = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'aforesaid'::regnamespace"
             " AND relkind IN ('r', 'p') AND NOT (relrowsecurity AND relforcerowsecurity)"
@@ -478,8 +482,8 @@ def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(house
         assert open_to_all == []
 
 
-async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(house: House) -> None:
-    backend = PostgresBackend(house.as_role(f"{house.database}_service"))
+async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(two_owners: OwnerDatabase) -> None:
+    backend = PostgresBackend(two_owners.as_role(f"{two_owners.database}_service"))
     await backend.open()
     store = backend.of("carl")
     record = await store.resume("hall", started(new_id(), now=store.now(), ttl=timedelta(days=1)))
@@ -491,14 +495,14 @@ async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(house:
     await backend.close()
 
 
-async def test_a_role_without_any_rights_is_told_what_it_needs(house: House) -> None:
-    backend = PostgresBackend(house.as_role(f"{house.database}_stranger"))
+async def test_a_role_without_any_rights_is_told_what_it_needs(two_owners: OwnerDatabase) -> None:
+    backend = PostgresBackend(two_owners.as_role(f"{two_owners.database}_stranger"))
     with pytest.raises(StoreError, match=r"aforesaid\.admit"):
         await backend.open()
 
 
-async def test_operators_functions_leave_no_door_open(house: House) -> None:
-    with house.connection(f"{house.database}_service") as connection, connection.transaction():
+async def test_operators_functions_leave_no_door_open(two_owners: OwnerDatabase) -> None:
+    with two_owners.connection(f"{two_owners.database}_service") as connection, connection.transaction():
         assert len(connection.execute("SELECT * FROM aforesaid.owners_after('', 10, '{}')").fetchall()) == 2
         assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (0,)
         assert connection.execute("SELECT current_setting('aforesaid.operator', true)").fetchone() == ("",)
@@ -519,7 +523,7 @@ async def written(store: ConversationStore, session: str, message_id: str) -> Co
 
 
 async def test_names_too_long_for_an_index_are_names_like_any_other(
-    house: House, backend: PostgresBackend
+    two_owners: OwnerDatabase, backend: PostgresBackend
 ) -> None:
     one, two = long_name(1), long_name(2)
     first = await written(backend.of(one), long_name(3), long_name(4))
@@ -529,7 +533,7 @@ async def test_names_too_long_for_an_index_are_names_like_any_other(
     assert bound.id == first.id
     assert first.id != second.id
     assert {one, two} <= {owner async for owner in backend.owners()}
-    with house.connection(f"{house.database}_gateway") as connection:
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection:
         connection.execute("SELECT set_config('aforesaid.owner', %s, false)", (one,))
         found = connection.execute("SELECT id::text FROM api.conversations").fetchall()
         assert found == [(first.id,)]
@@ -553,8 +557,8 @@ async def test_nobody_can_take_the_name_of_a_digest(backend: PostgresBackend) ->
 @pytest.mark.parametrize(
     "name", ["a", "x" * 512, "x" * 513, "é" * 256, "é" * 257, "sha256/", "sha256/abc", "漢" * 900]
 )
-def test_python_and_sql_agree_on_keys(house: House, name: str) -> None:
-    with psycopg.connect(house.url) as connection:
+def test_python_and_sql_agree_on_keys(two_owners: OwnerDatabase, name: str) -> None:
+    with psycopg.connect(two_owners.url) as connection:
         assert connection.execute("SELECT aforesaid.key_of(%s)", (name,)).fetchone() == (key_of(name),)
         tag = connection.execute("SELECT aforesaid.tag('secret', 'owner', %s)", (name,))
         assert tag.fetchone() == (Tags(b"secret").owner(name),)

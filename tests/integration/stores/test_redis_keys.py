@@ -417,7 +417,7 @@ class TestListingDuringATurn:
     ) -> None:
         first, second = [await new(store) for _ in range(2)]
         clock.advance(timedelta(seconds=1))
-        with Meanwhile(backend, first.id, listed(store), before=True):
+        with InterruptedWriter(backend, first.id, listed(store), before=True):
             await store.append(first.id, [said("hello")])
         assert observer.client.zrevrange(store._keys.index, 0, -1) == [
             first.id.encode(),
@@ -459,11 +459,11 @@ async def test_a_session_of_a_conversation_that_is_deleted_meanwhile_leaves_no_n
 ) -> None:
     before = observer.all_keys()
     record = await new(store)
-    with Meanwhile(backend, record.id, store.delete(record.id)), pytest.raises(ConversationNotFound):
+    with InterruptedWriter(backend, record.id, store.delete(record.id)), pytest.raises(ConversationNotFound):
         await store.bind("kitchen", record.id)
     assert observer.all_keys() - before <= {b"aforesaid:owners"}
     fresh = started(new_id(), now=store.now())
-    with Meanwhile(backend, fresh.id, store.clear()):
+    with InterruptedWriter(backend, fresh.id, store.clear()):
         assert await store.resume("kitchen", fresh) == fresh
     assert observer.client.hlen(store._keys.sessions) == 0
 
@@ -481,12 +481,12 @@ async def test_an_attempt_to_resume_that_arrives_late_leaves_the_next_one_its_co
     """Both mean the same one: neither removes it as the one that was too slow."""
     record = await store.resume("chat", started(new_id(), now=store.now()))
     await store.unbind("chat")
-    with Meanwhile(backend, record.id, store.bind("chat", record.id)):
+    with InterruptedWriter(backend, record.id, store.bind("chat", record.id)):
         assert await store.resume("chat", record) == record
     assert await store.session("chat") == record
 
 
-class Meanwhile:
+class InterruptedWriter:
     """Lets somebody else do something after, or before, a writer's first command to a conversation."""
 
     def __init__(
@@ -537,7 +537,7 @@ class TestComparing:
         await store.append(record.id, self.TURN[:1])
         async with self.somebody_else(any_redis_url, store) as other:
             rewriting = other.rewrite(record.id, [said("HELLO", message_id="m1")])
-            with Meanwhile(backend, record.id, rewriting), pytest.raises(MessageConflict):
+            with InterruptedWriter(backend, record.id, rewriting), pytest.raises(MessageConflict):
                 await store.append(record.id, self.TURN)
         assert [e.message.content for e in await store.page(record.id, limit=9)] == ["HELLO"]
 
@@ -547,7 +547,7 @@ class TestComparing:
         record = await new(store)
         await store.append(record.id, self.TURN[:1])
         async with self.somebody_else(any_redis_url, store) as other:
-            with Meanwhile(backend, record.id, other.rewrite(record.id, [])):
+            with InterruptedWriter(backend, record.id, other.rewrite(record.id, [])):
                 appended = await store.append(record.id, self.TURN)
         assert [entry.sequence for entry in appended.new] == [2, 3]
         assert appended.known == ()
@@ -560,7 +560,7 @@ class TestComparing:
         await store.append(record.id, self.TURN[:1])
         async with self.somebody_else(any_redis_url, store) as other:
             deleting = other.delete(record.id)
-            with Meanwhile(backend, record.id, deleting), pytest.raises(ConversationNotFound):
+            with InterruptedWriter(backend, record.id, deleting), pytest.raises(ConversationNotFound):
                 await store.append(record.id, self.TURN)
         assert await listed(store) == []
 

@@ -28,7 +28,7 @@ class Seconds:
         self.now += seconds
 
 
-class World:
+class LayerSetup:
     """The layer, what it wraps, and the times of both."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,8 +60,8 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path / "spool")
-    await world.layer.open()
-    yield world
-    await world.layer.close()
+async def setup(tmp_path: Path) -> AsyncIterator[LayerSetup]:
+    setup = LayerSetup(tmp_path / "spool")
+    await setup.layer.open()
+    yield setup
+    await setup.layer.close()

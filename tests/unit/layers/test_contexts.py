@@ -8,14 +8,14 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.windows import WindowPolicy
 from tests.faults import Failing
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 
-async def test_a_context_is_made_from_the_last_known_state_and_the_spool(world: World) -> None:
-    erin = ConversationManager(world.layer.of("erin"))
+async def test_a_context_is_made_from_the_last_known_state_and_the_spool(setup: LayerSetup) -> None:
+    erin = ConversationManager(setup.layer.of("erin"))
     conversation = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(conversation.id, "user", "before")
-    world.failing.down()
+    setup.failing.down()
     async with erin.turn(conversation.id) as turn:
         turn.user("during")
         context = await turn.load_context()
@@ -28,22 +28,22 @@ async def test_a_context_is_made_from_the_last_known_state_and_the_spool(world: 
     assert again.id == conversation.id
     context = await erin.load_context(conversation.id)
     assert [message["content"] for message in context] == ["before", "during", "answer"]
-    assert await world.back()
+    assert await setup.back()
     context = await erin.load_context(conversation.id)
     assert [message["content"] for message in context] == ["before", "during", "answer"]
     assert not context.report.degraded
     assert not erin.degraded
 
 
-async def test_a_system_prompt_at_the_front_of_a_long_log_is_still_there(world: World) -> None:
-    erin = ConversationManager(world.layer.of("erin"))
+async def test_a_system_prompt_at_the_front_of_a_long_log_is_still_there(setup: LayerSetup) -> None:
+    erin = ConversationManager(setup.layer.of("erin"))
     conversation = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(conversation.id, "system", "be kind")
     for number in range(120):
         await erin.add_message(conversation.id, "user" if number % 2 == 0 else "assistant", str(number))
     policy = WindowPolicy(max_messages=20)
     await erin.load_context(conversation.id, policy=policy, for_request=True)
-    world.failing.down()
+    setup.failing.down()
     await erin.add_message(conversation.id, "user", "during")
     context = await erin.load_context(conversation.id, policy=policy, for_request=True)
     messages = [message["content"] for message in context]
@@ -79,11 +79,11 @@ async def test_a_store_that_hangs_does_not_hang_the_agent(monkeypatch: pytest.Mo
     assert "did not answer within" in context.report.warnings[0]
 
 
-async def test_an_unknown_conversation_in_an_outage_says_so(world: World) -> None:
-    erin = ConversationManager(world.memory.of("erin"))
+async def test_an_unknown_conversation_in_an_outage_says_so(setup: LayerSetup) -> None:
+    erin = ConversationManager(setup.memory.of("erin"))
     conversation = await erin.get_or_create_conversation("kitchen")
-    world.failing.down()
-    here = ConversationManager(world.layer.of("erin"))
+    setup.failing.down()
+    here = ConversationManager(setup.layer.of("erin"))
     context = await here.load_context(conversation.id)
     assert len(context) == 0
     assert context.report.degraded

@@ -22,7 +22,7 @@ from aforesaid.layers.resilient.spool.frames import DONE, MAGIC, OPERATION, fram
 from aforesaid.model.conversations import Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 LIMIT = 10**6
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -170,19 +170,19 @@ def test_a_frame_of_a_kind_that_is_not_known_is_kept(tmp_path: Path) -> None:
 WORDS = [f"sentence number {number}" for number in range(3)]
 
 
-async def spooled(world: World) -> tuple[Conversation, Path]:
+async def spooled(setup: LayerSetup) -> tuple[Conversation, Path]:
     """A conversation that the store has, three turns for it in the spool, and the file of the spool."""
-    store = world.layer.of("erin")
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
-    world.failing.down()
+    setup.failing.down()
     for place, words in enumerate(WORDS):
         await store.append(record.id, [Message(role="user", content=words, message_id=f"m{place}")])
-    (path,) = await asyncio.to_thread(lambda: list(world.folder.glob("*.spool")))
+    (path,) = await asyncio.to_thread(lambda: list(setup.folder.glob("*.spool")))
     return record, path
 
 
-async def stored(world: World, record: Conversation) -> list[object]:
-    return [entry.message.content for entry in await world.memory.of("erin").page(record.id, limit=99)]
+async def stored(setup: LayerSetup, record: Conversation) -> list[object]:
+    return [entry.message.content for entry in await setup.memory.of("erin").page(record.id, limit=99)]
 
 
 def put(path: Path, content: bytes) -> None:
@@ -200,57 +200,57 @@ def kept_aside(folder: Path) -> bytes:
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "adopting"])
 @pytest.mark.slow
 async def test_a_flip_in_any_byte_costs_at_most_one_turn_which_is_set_aside(
-    world: World, restarted: bool, caplog: pytest.LogCaptureFixture
+    setup: LayerSetup, restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The lane goes on behind a damaged frame, in order, and the turn that is lost is counted and kept."""
     caplog.set_level(logging.CRITICAL)
-    record, path = await spooled(world)
+    record, path = await spooled(setup)
     content = await asyncio.to_thread(path.read_bytes)
-    await world.layer.close()
+    await setup.layer.close()
     for place in range(len(content)):
         damaged = flipped(content, place * 8 + place % 8)
         await asyncio.to_thread(path.write_bytes, content if not restarted else damaged)
-        world.failing.down()
-        world.layer = world.make()
-        counted = world.layer.damaged.value
-        await world.layer.open()
+        setup.failing.down()
+        setup.layer = setup.make()
+        counted = setup.layer.damaged.value
+        await setup.layer.open()
         if not restarted:
             await asyncio.to_thread(put, path, damaged)
-        assert await world.back(), place
-        found = await stored(world, record)
+        assert await setup.back(), place
+        found = await stored(setup, record)
         lost = [words for words in WORDS if words not in found]
         assert len(lost) <= 1, place
         assert found == [words for words in WORDS if words in found], place
-        aside = await asyncio.to_thread(kept_aside, world.folder)
+        aside = await asyncio.to_thread(kept_aside, setup.folder)
         for words in lost:
             start = content.index(words.encode())
             assert damaged[start : start + len(words)] in aside, place
-            assert world.layer.damaged.value == counted + 1, place
-            assert (await asyncio.to_thread(spool_state, world.folder)).damaged == 1, place
-        assert not await asyncio.to_thread(lambda: list(world.folder.glob("*.spool")))
-        await world.memory.of("erin").rewrite(record.id, [])
-        await world.layer.close()
-        for left in await asyncio.to_thread(lambda: list(world.folder.iterdir())):
+            assert setup.layer.damaged.value == counted + 1, place
+            assert (await asyncio.to_thread(spool_state, setup.folder)).damaged == 1, place
+        assert not await asyncio.to_thread(lambda: list(setup.folder.glob("*.spool")))
+        await setup.memory.of("erin").rewrite(record.id, [])
+        await setup.layer.close()
+        for left in await asyncio.to_thread(lambda: list(setup.folder.iterdir())):
             await asyncio.to_thread(left.unlink)
 
 
-async def test_erasing_finds_what_is_intact_and_names_what_is_damaged(world: World) -> None:
+async def test_erasing_finds_what_is_intact_and_names_what_is_damaged(setup: LayerSetup) -> None:
     """A frame is damaged while the process runs; erasing removes the other turns and names the file."""
-    record, path = await spooled(world)
+    record, path = await spooled(setup)
     content = await asyncio.to_thread(path.read_bytes)
     await asyncio.to_thread(put, path, content.replace(b"sentence number 1", b"sentEnce number 1"))
-    world.failing.up()
-    assert (await forget(world.layer, "erin"))["spool_entries"] == 2
-    (remains,) = await world.layer.scrub("erin")
+    setup.failing.up()
+    assert (await forget(setup.layer, "erin"))["spool_entries"] == 2
+    (remains,) = await setup.layer.scrub("erin")
     assert ".damaged" in remains
-    assert await world.back()
-    assert await stored(world, record) == []
+    assert await setup.back()
+    assert await stored(setup, record) == []
 
 
 async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_disk_has_room(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    setup: LayerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = SpoolFiles(world.folder, limit=LIMIT)
+    left = SpoolFiles(setup.folder, limit=LIMIT)
     await asyncio.to_thread(left.append, [b'{"of": "a newer release"}', b'{"and": "another"}'])
     await asyncio.to_thread(left.close)
 
@@ -260,16 +260,16 @@ async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_d
     with monkeypatch.context() as patched:
         patched.setattr(dead_letters, "add", full)
         with pytest.raises(SpoolFull):
-            await adopt(world.layer)
-    await adopt(world.layer)
-    assert (await world.layer.health()).dead_letters == 2
-    assert not await asyncio.to_thread(lambda: list(world.folder.glob("*.spool")))
+            await adopt(setup.layer)
+    await adopt(setup.layer)
+    assert (await setup.layer.health()).dead_letters == 2
+    assert not await asyncio.to_thread(lambda: list(setup.folder.glob("*.spool")))
 
 
-async def test_a_letter_without_an_owner_is_named_when_somebody_is_erased(world: World) -> None:
-    left = SpoolFiles(world.folder, limit=LIMIT)
+async def test_a_letter_without_an_owner_is_named_when_somebody_is_erased(setup: LayerSetup) -> None:
+    left = SpoolFiles(setup.folder, limit=LIMIT)
     await asyncio.to_thread(left.append, [b"not even \xff JSON"])
     await asyncio.to_thread(left.close)
-    await adopt(world.layer)
-    (remains,) = await world.layer.scrub("erin")
+    await adopt(setup.layer)
+    (remains,) = await setup.layer.scrub("erin")
     assert dead_letters.NAME in remains

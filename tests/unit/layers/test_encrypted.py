@@ -64,7 +64,7 @@ SECRETS = [
 ]
 
 
-class World:
+class EncryptedConversation:
     """An encrypted conversation of two turns, over one of the stores."""
 
     def __init__(self, backend: EncryptedBackend, name: str) -> None:
@@ -100,10 +100,12 @@ class World:
 
 
 @pytest.fixture(params=LAYER_STORES)
-async def world(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> AsyncIterator[World]:
+async def encrypted(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
+) -> AsyncIterator[EncryptedConversation]:
     inner = inner_for(request.param, tmp_path, request, clock)
     async with opened(sealed_backend(inner)) as backend:
-        one = World(backend, request.param)
+        one = EncryptedConversation(backend, request.param)
         await one.fill()
         yield one
         await one.store.clear()
@@ -112,29 +114,29 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedCloc
 # What is seen from outside
 
 
-async def test_what_is_stored_says_nothing(world: World) -> None:
-    for body in (await world.bodies()).values():
+async def test_what_is_stored_says_nothing(encrypted: EncryptedConversation) -> None:
+    for body in (await encrypted.bodies()).values():
         assert not [secret for secret in SECRETS if secret in body]
         stored = json.loads(body)
         assert set(stored) <= {"role", "content", "timestamp", "message_id", "dialect"}
         assert stored["dialect"] == SEALED
-    assert [entry.message for entry in await world.entries()][:3] == [
-        replace(message, timestamp=world.store.now()) for message in TURN
+    assert [entry.message for entry in await encrypted.entries()][:3] == [
+        replace(message, timestamp=encrypted.store.now()) for message in TURN
     ]
-    assert (await world.entries())[1].message.tokens == {"secret-counter": 12}
+    assert (await encrypted.entries())[1].message.tokens == {"secret-counter": 12}
 
 
-async def test_the_same_words_never_look_the_same(world: World) -> None:
+async def test_the_same_words_never_look_the_same(encrypted: EncryptedConversation) -> None:
     same = [Message(role="user", content="yes") for _ in range(3)]
-    await world.store.append(world.id, same)
-    bodies = list((await world.bodies()).values())[-3:]
+    await encrypted.store.append(encrypted.id, same)
+    bodies = list((await encrypted.bodies()).values())[-3:]
     assert len({json.loads(body)["content"] for body in bodies}) == 3
 
 
-async def test_what_is_stored_is_no_larger_than_it_must_be(world: World) -> None:
+async def test_what_is_stored_is_no_larger_than_it_must_be(encrypted: EncryptedConversation) -> None:
     words = "x" * 3000
-    await world.store.append(world.id, [Message(role="user", content=words, message_id=new_id())])
-    assert len((await world.bodies())[5]) < 3000 * 4 / 3 + 350
+    await encrypted.store.append(encrypted.id, [Message(role="user", content=words, message_id=new_id())])
+    assert len((await encrypted.bodies())[5]) < 3000 * 4 / 3 + 350
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file"])
@@ -199,27 +201,27 @@ async def test_records_are_sealed_where_that_is_asked_for_and_still_found_by_tag
 # What is refused
 
 
-async def refused(world: World, sequences: set[int], *, words: str) -> None:
+async def refused(encrypted: EncryptedConversation, sequences: set[int], *, words: str) -> None:
     """These entries are refused with these words, and all the others load."""
-    entries = await world.entries()
+    entries = await encrypted.entries()
     assert {entry.sequence for entry in entries if entry.unreadable} == sequences
     assert all(words in str(entry.unreadable) for entry in entries if entry.unreadable)
     assert len([entry for entry in entries if not entry.unreadable]) == len(entries) - len(sequences)
 
 
-async def test_a_plain_row_is_refused(world: World) -> None:
+async def test_a_plain_row_is_refused(encrypted: EncryptedConversation) -> None:
     plain = b'{"role":"assistant","content":"believe me","timestamp":"2026-03-01T09:30:00Z"}'
-    await world.put({2: plain})
-    await refused(world, {2}, words="not encrypted")
+    await encrypted.put({2: plain})
+    await refused(encrypted, {2}, words="not encrypted")
 
 
-async def test_an_altered_row_is_refused(world: World) -> None:
+async def test_an_altered_row_is_refused(encrypted: EncryptedConversation) -> None:
     for change in (_flip_a_bit, _cut_short, _other_key, _no_parts):
-        before = await world.bodies()
-        await world.put({2: _sealed_as(before[2], change)})
-        assert await world.readable() == [True, False, True, True]
-        await world.put(before)
-    assert await world.readable() == [True] * 4
+        before = await encrypted.bodies()
+        await encrypted.put({2: _sealed_as(before[2], change)})
+        assert await encrypted.readable() == [True, False, True, True]
+        await encrypted.put(before)
+    assert await encrypted.readable() == [True] * 4
 
 
 def _sealed_as(body: bytes, change: Callable[[str], str]) -> bytes:
@@ -248,8 +250,8 @@ def _no_parts(content: str) -> str:
     return content.replace(".", "")
 
 
-async def test_every_bit_of_the_ciphertext_counts(world: World) -> None:
-    before = await world.bodies()
+async def test_every_bit_of_the_ciphertext_counts(encrypted: EncryptedConversation) -> None:
+    before = await encrypted.bodies()
     whole = json.loads(before[4])["content"].rpartition(".")[2]
     for bit in range(0, len(base64.b64decode(whole)) * 8, 37):
 
@@ -259,145 +261,155 @@ async def test_every_bit_of_the_ciphertext_counts(world: World) -> None:
             data[bit // 8] ^= 1 << bit % 8
             return f"{head}.{base64.b64encode(data).decode()}"
 
-        await world.put({4: _sealed_as(before[4], flip)})
-        assert await world.readable() == [True, True, True, False]
-        await world.put(before)
+        await encrypted.put({4: _sealed_as(before[4], flip)})
+        assert await encrypted.readable() == [True, True, True, False]
+        await encrypted.put(before)
 
 
-async def test_rows_that_were_swapped_are_refused(world: World) -> None:
+async def test_rows_that_were_swapped_are_refused(encrypted: EncryptedConversation) -> None:
     def swap(bodies: Bodies) -> None:
         contents = {number: json.loads(body)["content"] for number, body in bodies.items()}
         bodies[1] = _sealed_as(bodies[1], lambda _: contents[2])
         bodies[2] = _sealed_as(bodies[2], lambda _: contents[1])
 
-    await world.edit(swap)
-    await refused(world, {1, 2}, words="belongs in another place")
+    await encrypted.edit(swap)
+    await refused(encrypted, {1, 2}, words="belongs in another place")
 
 
-async def test_a_row_that_took_its_labels_along_to_another_place_is_refused(world: World) -> None:
+async def test_a_row_that_took_its_labels_along_to_another_place_is_refused(
+    encrypted: EncryptedConversation,
+) -> None:
     """Messages of one turn have one moment. Exchanged whole, id and role included, both are out of place."""
     turn = [Message(role="user", content=str(number)) for number in range(4)]
-    await world.store.append(world.id, turn)
+    await encrypted.store.append(encrypted.id, turn)
 
     def swap(bodies: Bodies) -> None:
         bodies[6], bodies[7] = bodies[7], bodies[6]
 
-    await world.edit(swap)
-    entries = await world.entries()
+    await encrypted.edit(swap)
+    entries = await encrypted.entries()
     assert [entry.message.content for entry in entries if not entry.unreadable][-2:] == ["0", "3"]
     assert [entry.sequence for entry in entries if entry.unreadable] == [6, 7]
     # Also where a page begins between the two.
-    (alone,) = await world.store.page(world.id, limit=1, offset=6)
+    (alone,) = await encrypted.store.page(encrypted.id, limit=1, offset=6)
     assert alone.unreadable
-    (last, *_) = await world.store.tail(world.id, limit=2)
+    (last, *_) = await encrypted.store.tail(encrypted.id, limit=2)
     assert last.unreadable
 
 
-async def test_a_row_of_an_earlier_turn_cannot_be_played_again_later(world: World) -> None:
+async def test_a_row_of_an_earlier_turn_cannot_be_played_again_later(
+    encrypted: EncryptedConversation,
+) -> None:
     def replay(bodies: Bodies) -> None:
         said = json.loads(bodies[1])["content"]
         bodies[4] = _sealed_as(bodies[4], lambda _: said)
 
-    await world.edit(replay)
-    assert await world.readable() == [True, True, True, False]
+    await encrypted.edit(replay)
+    assert await encrypted.readable() == [True, True, True, False]
 
 
-async def test_a_row_that_is_played_again_with_all_its_labels_is_refused(world: World) -> None:
+async def test_a_row_that_is_played_again_with_all_its_labels_is_refused(
+    encrypted: EncryptedConversation,
+) -> None:
     """A message without an id, copied to a row behind it: of the same turn, or of a later one."""
     turn = [Message(role="tool", content="first"), Message(role="tool", content="second")]
-    await world.store.append(world.id, turn)
-    await world.store.append(world.id, turn[:1])
+    await encrypted.store.append(encrypted.id, turn)
+    await encrypted.store.append(encrypted.id, turn[:1])
     for later in (6, 7):
-        before = await world.bodies()
-        await world.put({later: before[5]})
-        assert [e.sequence for e in await world.entries() if e.unreadable] == [later]
-        await world.put(before)
+        before = await encrypted.bodies()
+        await encrypted.put({later: before[5]})
+        assert [e.sequence for e in await encrypted.entries() if e.unreadable] == [later]
+        await encrypted.put(before)
 
 
-async def test_a_row_that_was_moved_to_an_earlier_place_is_refused(world: World, clock: FixedClock) -> None:
+async def test_a_row_that_was_moved_to_an_earlier_place_is_refused(
+    encrypted: EncryptedConversation, clock: FixedClock
+) -> None:
     """Without an id, with the same role and at the same moment: only its number tells."""
-    first = await world.store.append(world.id, [Message(role="tool", content="first")])
-    await world.store.append(world.id, [Message(role="tool", content="second")])
+    first = await encrypted.store.append(encrypted.id, [Message(role="tool", content="first")])
+    await encrypted.store.append(encrypted.id, [Message(role="tool", content="second")])
     earlier, later = first.new[0].sequence, first.new[0].sequence + 1
 
     def move(bodies: Bodies) -> None:
         bodies[earlier] = bodies[later]
 
-    await world.edit(move)
-    entries = {entry.sequence: entry for entry in await world.entries()}
+    await encrypted.edit(move)
+    entries = {entry.sequence: entry for entry in await encrypted.entries()}
     assert entries[earlier].unreadable
     assert "belongs in another place" in str(entries[earlier].unreadable)
     assert not entries[later].unreadable
 
 
-async def test_a_row_of_another_conversation_or_owner_is_refused(world: World) -> None:
-    other = World(world.backend, world.name)
+async def test_a_row_of_another_conversation_or_owner_is_refused(encrypted: EncryptedConversation) -> None:
+    other = EncryptedConversation(encrypted.backend, encrypted.name)
     await other.fill()
     theirs = await other.bodies()
     second = new_id()
-    await world.store.create(started(second, now=world.store.now()))
-    await world.store.append(second, TURN)
-    for strange in (theirs, await world.bodies(second)):
-        before = await world.bodies()
-        await world.put({1: strange[1]})
-        assert await world.readable() == [False, True, True, True]
-        await world.put(before)
+    await encrypted.store.create(started(second, now=encrypted.store.now()))
+    await encrypted.store.append(second, TURN)
+    for strange in (theirs, await encrypted.bodies(second)):
+        before = await encrypted.bodies()
+        await encrypted.put({1: strange[1]})
+        assert await encrypted.readable() == [False, True, True, True]
+        await encrypted.put(before)
     await other.store.clear()
 
 
-async def test_another_role_time_or_id_is_refused(world: World) -> None:
+async def test_another_role_time_or_id_is_refused(encrypted: EncryptedConversation) -> None:
     changes: list[dict[str, object]] = [
         {"role": "system"},
-        {"timestamp": (world.store.now() + timedelta(seconds=1)).isoformat()},
+        {"timestamp": (encrypted.store.now() + timedelta(seconds=1)).isoformat()},
         {"message_id": None},
     ]
     for change in changes:
-        before = await world.bodies()
+        before = await encrypted.bodies()
 
         stored = {k: v for k, v in (json.loads(before[1]) | change).items() if v is not None}
-        await world.put({1: json.dumps(stored).encode()})
-        entries = await world.entries()
+        await encrypted.put({1: json.dumps(stored).encode()})
+        entries = await encrypted.entries()
         # A row that another time moved shows where it stands, and as missing where it was written.
         assert {entry.sequence for entry in entries if entry.unreadable} == {1}, change
-        await world.put(before)
+        await encrypted.put(before)
 
 
-async def test_a_window_goes_on_without_what_is_refused(world: World) -> None:
+async def test_a_window_goes_on_without_what_is_refused(encrypted: EncryptedConversation) -> None:
     from aforesaid.memory.manager import ConversationManager
 
     forged = b'{"role":"user","content":"forged","timestamp":"2026-03-01T09:30:00Z"}'
-    await world.put({1: forged})
-    context = await ConversationManager(world.store).load_context(world.id)
+    await encrypted.put({1: forged})
+    context = await ConversationManager(encrypted.store).load_context(encrypted.id)
     assert "forged" not in str(context.messages)
     assert any("not encrypted" in warning for warning in context.report.warnings)
 
 
-async def test_without_a_key_ciphertext_is_not_taken_for_words(world: World) -> None:
+async def test_without_a_key_ciphertext_is_not_taken_for_words(encrypted: EncryptedConversation) -> None:
     from aforesaid.memory.manager import ConversationManager
 
-    bare = ConversationManager(world.backend.inner.of(world.owner))
-    context = await bare.load_context(world.id)
+    bare = ConversationManager(encrypted.backend.inner.of(encrypted.owner))
+    context = await bare.load_context(encrypted.id)
     assert context.messages == ()
     assert any("encrypted" in warning for warning in context.report.warnings)
-    assert await bare.messages(world.id) == []
-    assert await bare.store.load(world.id) == []
+    assert await bare.messages(encrypted.id) == []
+    assert await bare.store.load(encrypted.id) == []
 
 
 # Idempotency
 
 
-async def test_a_retry_is_known_and_other_words_under_the_id_conflict(world: World) -> None:
-    before = await world.entries()
-    again = await world.store.append(world.id, TURN[:2])
+async def test_a_retry_is_known_and_other_words_under_the_id_conflict(
+    encrypted: EncryptedConversation,
+) -> None:
+    before = await encrypted.entries()
+    again = await encrypted.store.append(encrypted.id, TURN[:2])
     assert (again.new, list(again.known)) == ((), before[:2])
     with pytest.raises(MessageConflict):
-        await world.store.append(world.id, [Message(role="user", content="other", message_id="m1")])
-    mixed = await world.store.append(
-        world.id, [TURN[0], Message(role="user", content="new", message_id="m9"), TURN[1]]
+        await encrypted.store.append(encrypted.id, [Message(role="user", content="other", message_id="m1")])
+    mixed = await encrypted.store.append(
+        encrypted.id, [TURN[0], Message(role="user", content="new", message_id="m9"), TURN[1]]
     )
     assert [entry.message.content for entry in mixed.new] == ["new"]
     assert len(mixed.known) == 2
-    assert await world.readable() == [True] * 5
+    assert await encrypted.readable() == [True] * 5
 
 
 async def test_two_processes_write_to_one_conversation(
@@ -431,8 +443,8 @@ async def test_two_processes_write_to_one_conversation(
 # Documents
 
 
-async def test_documents_are_sealed_and_bound_to_their_place(world: World) -> None:
-    store, inner = world.store, world.store.inner
+async def test_documents_are_sealed_and_bound_to_their_place(encrypted: EncryptedConversation) -> None:
+    store, inner = encrypted.store, encrypted.store.inner
     kept = await store.put_document("notes", "n1", b"likes tea")
     assert (kept.data, kept.version) == (b"likes tea", 1)
     raw = await inner.get_document("notes", "n1")
@@ -447,8 +459,10 @@ async def test_documents_are_sealed_and_bound_to_their_place(world: World) -> No
     assert await store.document_kinds() == ["notes"]
 
 
-async def test_a_page_of_documents_is_full_although_some_cannot_be_read(world: World) -> None:
-    store, inner = world.store, world.store.inner
+async def test_a_page_of_documents_is_full_although_some_cannot_be_read(
+    encrypted: EncryptedConversation,
+) -> None:
+    store, inner = encrypted.store, encrypted.store.inner
     for number in range(9):
         target = inner if number % 3 == 1 else store
         await target.put_document("notes", f"n{number}", b"words")
@@ -458,72 +472,80 @@ async def test_a_page_of_documents_is_full_although_some_cannot_be_read(world: W
     assert [document.key for document in rest] == ["n6", "n8"]
 
 
-async def test_the_documents_with_the_keys_are_not_for_callers(world: World) -> None:
-    assert await world.store.get_document("keys", "data") is None
-    assert await world.store.documents("keys") == []
+async def test_the_documents_with_the_keys_are_not_for_callers(encrypted: EncryptedConversation) -> None:
+    assert await encrypted.store.get_document("keys", "data") is None
+    assert await encrypted.store.documents("keys") == []
     with pytest.raises(InvalidInput, match="keys"):
-        await world.store.put_document("keys", "data", b"mine")
+        await encrypted.store.put_document("keys", "data", b"mine")
     with pytest.raises(InvalidInput, match="keys"):
-        await world.store.delete_document("keys", "data")
+        await encrypted.store.delete_document("keys", "data")
 
 
 # Keys
 
 
-async def test_the_wrong_master_key_is_an_error_that_names_the_right_one(world: World) -> None:
-    wrong = sealed_backend(world.backend.inner, OTHER_MASTER)
+async def test_the_wrong_master_key_is_an_error_that_names_the_right_one(
+    encrypted: EncryptedConversation,
+) -> None:
+    wrong = sealed_backend(encrypted.backend.inner, OTHER_MASTER)
     with pytest.raises(KeyUnavailable, match=master_key_id(MASTER)) as caught:
-        await wrong.of(world.owner).page(world.id, limit=9)
+        await wrong.of(encrypted.owner).page(encrypted.id, limit=9)
     assert caught.value.key_id == master_key_id(MASTER)
-    before = await world.entries()
+    before = await encrypted.entries()
     with pytest.raises(KeyUnavailable):
-        await wrong.of(world.owner).append(world.id, TURN)
-    assert await world.entries() == before
+        await wrong.of(encrypted.owner).append(encrypted.id, TURN)
+    assert await encrypted.entries() == before
 
 
-async def test_the_key_of_another_owner_is_refused(world: World) -> None:
-    other = World(world.backend, world.name)
+async def test_the_key_of_another_owner_is_refused(encrypted: EncryptedConversation) -> None:
+    other = EncryptedConversation(encrypted.backend, encrypted.name)
     await other.fill()
     theirs = await other.store.inner.get_document("keys", "data")
     assert theirs is not None
-    await world.store.inner.put_document("keys", "data", theirs.data)
-    fresh = sealed_backend(world.backend.inner)
+    await encrypted.store.inner.put_document("keys", "data", theirs.data)
+    fresh = sealed_backend(encrypted.backend.inner)
     with pytest.raises(KeyUnavailable, match="another owner"):
-        await fresh.of(world.owner).page(world.id, limit=9)
+        await fresh.of(encrypted.owner).page(encrypted.id, limit=9)
     await other.store.clear()
 
 
-async def test_without_its_data_key_nothing_can_be_read_and_the_key_is_named(world: World) -> None:
-    key_id = json.loads((await world.bodies())[1])["content"].split(".")[1]
-    await world.store.inner.delete_document("keys", "data")
-    fresh = sealed_backend(world.backend.inner).of(world.owner)
-    entries = await fresh.page(world.id, limit=9)
+async def test_without_its_data_key_nothing_can_be_read_and_the_key_is_named(
+    encrypted: EncryptedConversation,
+) -> None:
+    key_id = json.loads((await encrypted.bodies())[1])["content"].split(".")[1]
+    await encrypted.store.inner.delete_document("keys", "data")
+    fresh = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
+    entries = await fresh.page(encrypted.id, limit=9)
     assert all(key_id in str(entry.unreadable) for entry in entries)
     await fresh.create(started(new_id(), now=fresh.now()))  # which makes another key
-    entries = await fresh.page(world.id, limit=9)
+    entries = await fresh.page(encrypted.id, limit=9)
     assert all(f"data key {key_id}, which is not at hand" in str(entry.unreadable) for entry in entries)
 
 
-async def test_without_its_data_key_a_conversation_is_not_written_to(world: World) -> None:
+async def test_without_its_data_key_a_conversation_is_not_written_to(
+    encrypted: EncryptedConversation,
+) -> None:
     """The keyring may be another one: with the right one it must be readable as a whole."""
-    elsewhere = sealed_backend(world.backend.inner, keyring=InMemoryBackend()).of(world.owner)
-    before = await world.bodies()
+    elsewhere = sealed_backend(encrypted.backend.inner, keyring=InMemoryBackend()).of(encrypted.owner)
+    before = await encrypted.bodies()
     key_id = _key_in(before[1])
     with pytest.raises(KeyUnavailable, match=key_id) as caught:
-        await elsewhere.append(world.id, [Message(role="user", content="from now on")])
+        await elsewhere.append(encrypted.id, [Message(role="user", content="from now on")])
     assert caught.value.key_id == key_id
     with pytest.raises(KeyUnavailable, match=key_id):
-        await elsewhere.replace(world.id, Message(role="user", content="other words", message_id="m4"))
+        await elsewhere.replace(encrypted.id, Message(role="user", content="other words", message_id="m4"))
     with pytest.raises(KeyUnavailable, match=key_id):
-        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=world.id)
-    assert await world.bodies() == before
-    assert await elsewhere.document_kinds(conversation_id=world.id) == []
+        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=encrypted.id)
+    assert await encrypted.bodies() == before
+    assert await elsewhere.document_kinds(conversation_id=encrypted.id) == []
 
 
-async def test_without_its_data_key_a_record_is_refused_or_set_aside(world: World) -> None:
+async def test_without_its_data_key_a_record_is_refused_or_set_aside(
+    encrypted: EncryptedConversation,
+) -> None:
     keyring = InMemoryBackend()
-    store = sealed_backend(world.backend.inner, records=True).of(world.owner)
-    lost = sealed_backend(world.backend.inner, records=True, keyring=keyring).of(world.owner)
+    store = sealed_backend(encrypted.backend.inner, records=True).of(encrypted.owner)
+    lost = sealed_backend(encrypted.backend.inner, records=True, keyring=keyring).of(encrypted.owner)
     sealed = started(new_id(), now=store.now(), tags=("kitchen",), subject="dinner")
     await store.create(sealed)
     await store.bind("tablet", sealed.id)
@@ -531,9 +553,9 @@ async def test_without_its_data_key_a_record_is_refused_or_set_aside(world: Worl
         await lost.get(sealed.id)
     with pytest.raises(KeyUnavailable, match="data key"):
         await lost.session("tablet")
-    await store.inner.update(world.id, Changes(subject="in plain words"))
+    await store.inner.update(encrypted.id, Changes(subject="in plain words"))
     with pytest.raises(StoreDamaged, match="not encrypted"):
-        await lost.get(world.id)
+        await lost.get(encrypted.id)
     bare = await store.create(started(new_id(), now=store.now()))
     assert [record.id for record in (await lost.find(Query())).conversations] == [bare.id]
     assert (await lost.find(Query(tags=("kitchen",)))).conversations == ()
@@ -556,60 +578,60 @@ async def test_dropping_an_owners_key_makes_backups_unreadable(tmp_path: Path, c
         assert [entry.unreadable is None for entry in entries] == [False] * 3
 
 
-async def test_after_an_owner_was_cleared_a_new_key_is_made(world: World) -> None:
+async def test_after_an_owner_was_cleared_a_new_key_is_made(encrypted: EncryptedConversation) -> None:
     """Also in a process that still holds the old one: what it seals from then on must stay readable."""
-    elsewhere = sealed_backend(world.backend.inner)
-    await elsewhere.of(world.owner).page(world.id, limit=9)
-    await world.store.clear()
-    store = elsewhere.of(world.owner)
+    elsewhere = sealed_backend(encrypted.backend.inner)
+    await elsewhere.of(encrypted.owner).page(encrypted.id, limit=9)
+    await encrypted.store.clear()
+    store = elsewhere.of(encrypted.owner)
     record = await store.create(started(new_id(), now=store.now()))
     await store.append(record.id, TURN)
-    fresh = sealed_backend(world.backend.inner).of(world.owner)
+    fresh = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
     assert [entry.unreadable for entry in await fresh.page(record.id, limit=9)] == [None] * 3
 
 
 async def test_after_an_owner_was_cleared_and_begun_anew_elsewhere_the_key_made_there_is_used(
-    world: World,
+    encrypted: EncryptedConversation,
 ) -> None:
-    elsewhere = sealed_backend(world.backend.inner).of(world.owner)
-    await elsewhere.page(world.id, limit=9)
-    await world.store.clear()
-    await world.fill()
+    elsewhere = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
+    await elsewhere.page(encrypted.id, limit=9)
+    await encrypted.store.clear()
+    await encrypted.fill()
     record = await elsewhere.create(started(new_id(), now=elsewhere.now()))
     await elsewhere.append(record.id, TURN)
-    fresh = sealed_backend(world.backend.inner).of(world.owner)
+    fresh = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
     assert [entry.unreadable for entry in await fresh.page(record.id, limit=9)] == [None] * 3
 
 
 @pytest.mark.parametrize("what", ["append", "put_document", "update", "replace"])
 async def test_what_is_changed_in_a_conversation_that_began_there_is_sealed_with_that_key(
-    world: World, what: str
+    encrypted: EncryptedConversation, what: str
 ) -> None:
-    elsewhere = sealed_backend(world.backend.inner, records=True).of(world.owner)
+    elsewhere = sealed_backend(encrypted.backend.inner, records=True).of(encrypted.owner)
     await elsewhere.create(started(new_id(), now=elsewhere.now()))
-    await world.store.clear()
-    await world.fill()
+    await encrypted.store.clear()
+    await encrypted.fill()
     if what == "append":
-        await elsewhere.append(world.id, [Message(role="user", content="and more")])
+        await elsewhere.append(encrypted.id, [Message(role="user", content="and more")])
     elif what == "put_document":
-        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=world.id)
+        await elsewhere.put_document("vectors/m", "1", b"numbers", conversation_id=encrypted.id)
     elif what == "update":
-        await elsewhere.update(world.id, Changes(subject="dinner"))
+        await elsewhere.update(encrypted.id, Changes(subject="dinner"))
     else:
-        await elsewhere.replace(world.id, Message(role="user", content="other words", message_id="m4"))
-    fresh = sealed_backend(world.backend.inner, records=True).of(world.owner)
-    assert not [entry for entry in await fresh.page(world.id, limit=9) if entry.unreadable]
-    await fresh.get(world.id)
-    for kind in await fresh.document_kinds(conversation_id=world.id):
-        assert await fresh.documents(kind, conversation_id=world.id)
+        await elsewhere.replace(encrypted.id, Message(role="user", content="other words", message_id="m4"))
+    fresh = sealed_backend(encrypted.backend.inner, records=True).of(encrypted.owner)
+    assert not [entry for entry in await fresh.page(encrypted.id, limit=9) if entry.unreadable]
+    await fresh.get(encrypted.id)
+    for kind in await fresh.document_kinds(conversation_id=encrypted.id):
+        assert await fresh.documents(kind, conversation_id=encrypted.id)
 
 
 @pytest.mark.parametrize("apart", [False, True])
 async def test_a_conversation_that_begins_while_its_owner_is_cleared_stays_readable(
-    world: World, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, apart: bool
+    encrypted: EncryptedConversation, clock: FixedClock, monkeypatch: pytest.MonkeyPatch, *, apart: bool
 ) -> None:
     keyring = InMemoryBackend(clock=clock) if apart else None
-    clearing, elsewhere = (sealed_backend(world.backend.inner, keyring=keyring) for _ in range(2))
+    clearing, elsewhere = (sealed_backend(encrypted.backend.inner, keyring=keyring) for _ in range(2))
     owner, begun = f"owner-{new_id()}", new_id()
     store, other = clearing.of(owner), elsewhere.of(owner)
     await store.create(started(new_id(), now=store.now()))
@@ -623,7 +645,7 @@ async def test_a_conversation_that_begins_while_its_owner_is_cleared_stays_reada
 
     monkeypatch.setattr(store.inner, "clear", clear_and_be_overtaken)
     assert (await store.clear()).keys == 1
-    fresh = sealed_backend(world.backend.inner, keyring=keyring).of(owner)
+    fresh = sealed_backend(encrypted.backend.inner, keyring=keyring).of(owner)
     assert [entry.unreadable for entry in await fresh.page(begun, limit=9)] == [None] * 3
     await fresh.clear()
 
@@ -631,88 +653,92 @@ async def test_a_conversation_that_begins_while_its_owner_is_cleared_stays_reada
 # Rotation
 
 
-async def test_a_new_master_key_rewraps_and_touches_no_message(world: World) -> None:
-    before = await world.bodies()
-    both = sealed_backend(world.backend.inner, OTHER_MASTER, MASTER)
-    done = await rotate(both, owner=world.owner)
+async def test_a_new_master_key_rewraps_and_touches_no_message(encrypted: EncryptedConversation) -> None:
+    before = await encrypted.bodies()
+    both = sealed_backend(encrypted.backend.inner, OTHER_MASTER, MASTER)
+    done = await rotate(both, owner=encrypted.owner)
     assert (done.owners, done.rewrapped, done.messages) == (1, 1, 0)
-    assert (await rotate(both, owner=world.owner)).rewrapped == 0
-    assert await world.bodies() == before
-    new = sealed_backend(world.backend.inner, OTHER_MASTER).of(world.owner)
-    assert [entry.message for entry in await new.page(world.id, limit=9)] == [
-        entry.message for entry in await world.entries()
+    assert (await rotate(both, owner=encrypted.owner)).rewrapped == 0
+    assert await encrypted.bodies() == before
+    new = sealed_backend(encrypted.backend.inner, OTHER_MASTER).of(encrypted.owner)
+    assert [entry.message for entry in await new.page(encrypted.id, limit=9)] == [
+        entry.message for entry in await encrypted.entries()
     ]
     with pytest.raises(KeyUnavailable):
-        await sealed_backend(world.backend.inner, MASTER).of(world.owner).page(world.id, limit=9)
+        await sealed_backend(encrypted.backend.inner, MASTER).of(encrypted.owner).page(encrypted.id, limit=9)
 
 
 async def test_a_deep_rotation_seals_everything_anew_and_drops_the_old_key(
-    world: World, clock: FixedClock
+    encrypted: EncryptedConversation, clock: FixedClock
 ) -> None:
-    store = world.store
+    store = encrypted.store
     await store.put_document("notes", "n1", b"likes tea")
-    await store.put_document("vectors/m", "1", b"numbers", conversation_id=world.id)
-    before, record, raw = await world.entries(), await store.get(world.id), await world.bodies()
-    first = await rotate(world.backend, owner=world.owner, deep=True)
+    await store.put_document("vectors/m", "1", b"numbers", conversation_id=encrypted.id)
+    before, record, raw = await encrypted.entries(), await store.get(encrypted.id), await encrypted.bodies()
+    first = await rotate(encrypted.backend, owner=encrypted.owner, deep=True)
     assert (first.messages, first.documents, first.retired, first.waiting) == (4, 2, 0, 1)
-    assert await world.entries() == before
-    assert await store.get(world.id) == record
-    after = await world.bodies()
+    assert await encrypted.entries() == before
+    assert await store.get(encrypted.id) == record
+    after = await encrypted.bodies()
     assert {_key_in(body) for body in after.values()}.isdisjoint({_key_in(body) for body in raw.values()})
     # A process that has not heard of it yet still writes with the old key, and everything is readable.
     clock.advance(timedelta(minutes=6))
-    second = await rotate(world.backend, owner=world.owner, deep=True)
+    second = await rotate(encrypted.backend, owner=encrypted.owner, deep=True)
     assert (second.messages, second.retired, second.waiting) == (0, 1, 0)
-    fresh = sealed_backend(world.backend.inner).of(world.owner)
-    assert await fresh.page(world.id, limit=9) == before
-    assert (await fresh.append(world.id, TURN[:2])).new == ()
+    fresh = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
+    assert await fresh.page(encrypted.id, limit=9) == before
+    assert (await fresh.append(encrypted.id, TURN[:2])).new == ()
     document = await fresh.get_document("notes", "n1")
     assert document is not None
     assert document.data == b"likes tea"
     # What was sealed with the old key, and kept elsewhere, is lost for good.
-    await world.put({1: raw[1]})
-    assert f"data key {_key_in(raw[1])}" in str((await fresh.page(world.id, limit=9))[0].unreadable)
+    await encrypted.put({1: raw[1]})
+    assert f"data key {_key_in(raw[1])}" in str((await fresh.page(encrypted.id, limit=9))[0].unreadable)
 
 
 def _key_in(body: bytes) -> str:
     return str(json.loads(body)["content"]).split(".")[1]
 
 
-async def test_a_deep_rotation_that_was_broken_off_goes_on(world: World, clock: FixedClock) -> None:
+async def test_a_deep_rotation_that_was_broken_off_goes_on(
+    encrypted: EncryptedConversation, clock: FixedClock
+) -> None:
     """Readable in between with both keys; a retry is known whichever key sealed it."""
-    other = sealed_backend(world.backend.inner)
-    before = await other.of(world.owner).page(world.id, limit=9)
-    await world.backend.keyring.add(world.owner)  # and then the process ended
-    assert await world.entries() == before
-    again = await world.store.append(world.id, [TURN[0], Message(role="user", content="in between")])
+    other = sealed_backend(encrypted.backend.inner)
+    before = await other.of(encrypted.owner).page(encrypted.id, limit=9)
+    await encrypted.backend.keyring.add(encrypted.owner)  # and then the process ended
+    assert await encrypted.entries() == before
+    again = await encrypted.store.append(encrypted.id, [TURN[0], Message(role="user", content="in between")])
     assert (len(again.new), len(again.known)) == (1, 1)
     with pytest.raises(MessageConflict):
-        await world.store.append(world.id, [Message(role="user", content="other", message_id="m1")])
-    assert len({_key_in(body) for body in (await world.bodies()).values()}) == 2
+        await encrypted.store.append(encrypted.id, [Message(role="user", content="other", message_id="m1")])
+    assert len({_key_in(body) for body in (await encrypted.bodies()).values()}) == 2
     # The other process holds the old key only: it looks again when it meets the new one.
-    assert len([e for e in await other.of(world.owner).page(world.id, limit=9) if not e.unreadable]) == 5
+    assert (
+        len([e for e in await other.of(encrypted.owner).page(encrypted.id, limit=9) if not e.unreadable]) == 5
+    )
     clock.advance(timedelta(minutes=6))
-    done = await rotate(world.backend, owner=world.owner, deep=True)
+    done = await rotate(encrypted.backend, owner=encrypted.owner, deep=True)
     assert (done.messages, done.retired) == (4, 1)
-    assert await world.readable() == [True] * 5
+    assert await encrypted.readable() == [True] * 5
 
 
 async def test_a_deep_rotation_that_another_has_overtaken_drops_no_key_that_is_in_use(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    encrypted: EncryptedConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = sealed_backend(world.backend.inner)
-    retire = world.backend.keyring.retire
+    other = sealed_backend(encrypted.backend.inner)
+    retire = encrypted.backend.keyring.retire
 
     async def be_overtaken(owner: str, held: OpenKeys) -> bool:
         assert (await rotate(other, owner=owner, deep=True, grace=timedelta(0))).retired == 1
         await other.keyring.add(owner)  # the next one has begun, and sealed nothing anew so far
         return await retire(owner, held)
 
-    monkeypatch.setattr(world.backend.keyring, "retire", be_overtaken)
-    done = await rotate(world.backend, owner=world.owner, deep=True, grace=timedelta(0))
+    monkeypatch.setattr(encrypted.backend.keyring, "retire", be_overtaken)
+    done = await rotate(encrypted.backend, owner=encrypted.owner, deep=True, grace=timedelta(0))
     assert (done.retired, done.waiting) == (0, 1)
-    fresh = sealed_backend(world.backend.inner).of(world.owner)
-    assert [entry.unreadable for entry in await fresh.page(world.id, limit=9)] == [None] * 4
+    fresh = sealed_backend(encrypted.backend.inner).of(encrypted.owner)
+    assert [entry.unreadable for entry in await fresh.page(encrypted.id, limit=9)] == [None] * 4
 
 
 async def test_a_deep_rotation_seals_records_too(tmp_path: Path, clock: FixedClock) -> None:

@@ -5,32 +5,34 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from tests.encrypted_stores import sealed_backend
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 
 def said(number: int, **fields: object) -> Message:
     return Message(role="user", content=f"secret {number}", **fields)  # type: ignore[arg-type]
 
 
-async def test_turns_during_an_outage_are_sealed_in_the_spool_and_readable_afterwards(world: World) -> None:
-    backend = sealed_backend(world.layer)
+async def test_turns_during_an_outage_are_sealed_in_the_spool_and_readable_afterwards(
+    setup: LayerSetup,
+) -> None:
+    backend = sealed_backend(setup.layer)
     store = backend.of("erin")
     assert capability(store.inner, Sealable) is not None
-    record = await store.create(started(new_id(), now=world.clock()))
+    record = await store.create(started(new_id(), now=setup.clock()))
     await store.append(record.id, [said(1, message_id="m1")])
-    world.failing.down()
+    setup.failing.down()
     for number in (2, 3):
         await store.append(record.id, [said(number, message_id=f"m{number}"), said(10 + number)])
     assert store.degraded
     assert await contents(store, record.id) == ["secret 1", "secret 2", "secret 12", "secret 3", "secret 13"]
-    spooled = b"".join(file.read_bytes() for file in world.folder.rglob("*") if file.is_file())
+    spooled = b"".join(file.read_bytes() for file in setup.folder.rglob("*") if file.is_file())
     assert b"aforesaid/sealed" in spooled
     assert b"secret" not in spooled
     # Meanwhile another process, which reaches the store, wrote as well.
-    other = sealed_backend(world.memory).of("erin")
+    other = sealed_backend(setup.memory).of("erin")
     await other.append(record.id, [said(9)])
-    assert await world.back()
-    fresh = sealed_backend(world.memory).of("erin")
+    assert await setup.back()
+    fresh = sealed_backend(setup.memory).of("erin")
     entries = await fresh.page(record.id, limit=99)
     assert sorted(str(entry.message.content) for entry in entries if not entry.unreadable) == sorted(
         ["secret 1", "secret 2", "secret 12", "secret 3", "secret 13", "secret 9"]
@@ -45,7 +47,7 @@ async def contents(store: object, conversation_id: str) -> list[object]:
     return [entry.message.content for entry in entries]
 
 
-async def test_scrubbing_reaches_the_store_through_every_layer(tmp_path: object, world: World) -> None:
+async def test_scrubbing_reaches_the_store_through_every_layer(tmp_path: object, setup: LayerSetup) -> None:
     from aforesaid.layers.cached import Cache, cached
     from aforesaid.stores.urls import backend_for
 

@@ -19,157 +19,157 @@ from aforesaid.model.messages import Message
 from aforesaid.retention.erasure import KIND
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 
 def found_in(folder: Path, text: bytes) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
-async def test_an_erasure_that_is_refused_in_an_outage_changes_nothing(world: World) -> None:
+async def test_an_erasure_that_is_refused_in_an_outage_changes_nothing(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "said before")
-    world.failing.down()
+    setup.failing.down()
     await erin.add_message(old.id, "user", "said in the outage")
     for conversation_id in (old.id, None):
         with pytest.raises(StoreUnavailable):
             await erin.erase(conversation_id)
     await erin.add_message(old.id, "user", "said after the refusal")
-    assert await world.back()
+    assert await setup.back()
     await memory.sweep()
     assert [one.content for one in await erin.messages(old.id)] == [
         "said before",
         "said in the outage",
         "said after the refusal",
     ]
-    assert await world.memory.of(JOURNAL).documents(KIND) == []
+    assert await setup.memory.of(JOURNAL).documents(KIND) == []
 
 
-async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(world: World) -> None:
+async def test_an_erasure_during_replay_waits_for_it_and_erases_everything(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     erin, bob = memory.of("erin"), memory.of("bob")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "said before")
     theirs = await bob.get_or_create_conversation("kitchen")
-    world.failing.down()
+    setup.failing.down()
     await erin.add_message(old.id, "user", "the secret")
     await bob.add_message(theirs.id, "user", "of another owner")
-    world.failing.up()
-    world.seconds.now += 60
-    assert await world.layer.connection.probe()
+    setup.failing.up()
+    setup.seconds.now += 60
+    assert await setup.layer.connection.probe()
     receipt = await erin.erase()
     assert {"conversations": 1, "messages": 2, "sessions": 1}.items() <= receipt.erased.items()
-    assert found_in(world.folder, b"the secret") == []
-    assert await world.memory.of("erin").get(old.id) is None
+    assert found_in(setup.folder, b"the secret") == []
+    assert await setup.memory.of("erin").get(old.id) is None
     assert [one.content for one in await bob.messages(theirs.id)] == ["of another owner"]
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["owner", "conversation"])
 async def test_a_resumed_erasure_keeps_turns_that_were_acknowledged_since_it_began(
-    world: World, whole: bool
+    setup: LayerSetup, whole: bool
 ) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(old.id, "user", "the secret")
     await erin.update_metadata(old.id, subject="secret subject")
-    world.failing.plan = lambda name: "before" if name in ("delete", "clear") else None
+    setup.failing.plan = lambda name: "before" if name in ("delete", "clear") else None
     with pytest.raises(StoreUnavailable, match="has begun"):
         await erin.erase(None if whole else old.id)
-    world.failing.down()
-    world.clock.advance(timedelta(seconds=1))
+    setup.failing.down()
+    setup.clock.advance(timedelta(seconds=1))
     await erin.add_message(old.id, "user", "said since")
-    assert await world.back()
+    assert await setup.back()
     await memory.sweep()
     assert [one.content for one in await erin.messages(old.id)] == ["said since"]
     assert (await erin.get_conversation(old.id)).subject is None
-    assert await world.memory.of(JOURNAL).documents(KIND) == []
+    assert await setup.memory.of(JOURNAL).documents(KIND) == []
 
 
-async def test_the_layer_says_what_it_forgot(world: World) -> None:
+async def test_the_layer_says_what_it_forgot(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     erin = memory.of("erin")
     one = await erin.get_or_create_conversation("kitchen")
     other = await erin.get_or_create_conversation("phone")
-    world.failing.down()
+    setup.failing.down()
     await erin.add_message(one.id, "user", "the secret")
     await erin.add_message(other.id, "user", "this stays")
-    assert isinstance(world.layer, CopyHolder)
-    gone = await world.layer.remove_copies("erin", one.id)
+    assert isinstance(setup.layer, CopyHolder)
+    gone = await setup.layer.remove_copies("erin", one.id)
     assert gone == {"spool_entries": 1, "dead_letters": 0, "cached_copies": 1}
-    assert found_in(world.folder, b"the secret") == []
-    assert not any((await world.layer.remove_copies("nobody", None)).values())
-    assert await world.back()
+    assert found_in(setup.folder, b"the secret") == []
+    assert not any((await setup.layer.remove_copies("nobody", None)).values())
+    assert await setup.back()
     assert [message.content for message in await erin.messages(other.id)] == ["this stays"]
 
 
-async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(world: World) -> None:
+async def test_what_was_said_since_an_erasure_began_stays_in_the_spool(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     erin = memory.of("erin")
     old = await erin.get_or_create_conversation("kitchen")
-    world.failing.down()
+    setup.failing.down()
     await erin.add_message(old.id, "user", "the secret")
     began = erin.store.now()
-    world.clock.advance(timedelta(seconds=1))
+    setup.clock.advance(timedelta(seconds=1))
     fresh = await erin.get_or_create_conversation("phone")
     await erin.add_message(fresh.id, "user", "said since")
-    assert isinstance(world.layer, CopyHolder)
-    assert (await world.layer.remove_copies("erin", None, until=began))["spool_entries"] == 1
-    assert found_in(world.folder, b"the secret") == []
+    assert isinstance(setup.layer, CopyHolder)
+    assert (await setup.layer.remove_copies("erin", None, until=began))["spool_entries"] == 1
+    assert found_in(setup.folder, b"the secret") == []
     assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
-    assert await world.back()
+    assert await setup.back()
     assert [one.content for one in await erin.messages(fresh.id)] == ["said since"]
 
 
-async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(world: World) -> None:
+async def test_an_erasure_reaches_the_spool_of_a_process_that_has_gone(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     kept = await memory.of("bob").get_or_create_conversation("kitchen")
-    world.failing.down()
-    other = world.make()
+    setup.failing.down()
+    other = setup.make()
     await other.open()
     theirs = Memory(other, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None))
     gone = await theirs.of("erin").get_or_create_conversation("kitchen")
     await theirs.of("erin").add_message(gone.id, "user", "the secret")
     await theirs.of("bob").add_message(kept.id, "user", "somebody else's")
     await other.close()
-    await world.memory.open()
-    world.failing.up()
+    await setup.memory.open()
+    setup.failing.up()
     receipt = await memory.of("erin").erase()
     assert {"conversations": 1, "messages": 1}.items() <= receipt.erased.items()
-    assert found_in(world.folder, b"the secret") == []
-    assert await world.back()
-    assert await world.memory.of("erin").get(gone.id) is None
+    assert found_in(setup.folder, b"the secret") == []
+    assert await setup.back()
+    assert await setup.memory.of("erin").get(gone.id) is None
     assert [one.content for one in await memory.of("bob").messages(kept.id)] == ["somebody else's"]
 
 
 async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    setup: LayerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
-    world.failing.down()
-    other = world.make()
+    setup.failing.down()
+    other = setup.make()
     await other.open()
     theirs = Memory(other, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None))
     await theirs.of("erin").get_or_create_conversation("kitchen")
     await other.close()
-    await world.memory.open()
-    world.failing.up()
+    await setup.memory.open()
+    setup.failing.up()
 
     def fail(*_: int) -> bytes:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -178,38 +178,38 @@ async def test_an_erasure_is_not_done_while_a_spool_that_was_left_cannot_be_read
         patched.setattr(files, "_read", fail)
         with pytest.raises(StoreUnavailable, match="changed nothing"):
             await memory.of("erin").erase()
-        assert await world.back()
+        assert await setup.back()
     assert (await memory.of("erin").erase()).erased["conversations"] == 1
 
 
-async def test_scrubbing_takes_what_is_stored_by_now_out_of_the_spool(world: World) -> None:
-    erin, bob = world.layer.of("erin"), world.layer.of("bob")
+async def test_scrubbing_takes_what_is_stored_by_now_out_of_the_spool(setup: LayerSetup) -> None:
+    erin, bob = setup.layer.of("erin"), setup.layer.of("bob")
     hers = await erin.create(started(new_id(), now=erin.now()))
     his = await bob.create(started(new_id(), now=bob.now()))
-    world.failing.down()
+    setup.failing.down()
     await erin.append(hers.id, [Message(role="user", content="the secret")])
     await bob.update(his.id, Changes(subject="still waits"))
-    world.failing.plan = lambda name: "before" if name == "update" else None
-    world.seconds.now += 60
+    setup.failing.plan = lambda name: "before" if name == "update" else None
+    setup.seconds.now += 60
     with pytest.raises(StoreError):
-        await world.layer.recover()
-    assert len(await world.memory.of("erin").tail(hers.id, limit=5)) == 1
-    assert found_in(world.folder, b"the secret")
-    assert await world.layer.scrub("erin") == ()
-    assert found_in(world.folder, b"the secret") == []
-    assert await world.back()
-    stored = await world.memory.of("bob").get(his.id)
+        await setup.layer.recover()
+    assert len(await setup.memory.of("erin").tail(hers.id, limit=5)) == 1
+    assert found_in(setup.folder, b"the secret")
+    assert await setup.layer.scrub("erin") == ()
+    assert found_in(setup.folder, b"the secret") == []
+    assert await setup.back()
+    stored = await setup.memory.of("bob").get(his.id)
     assert stored is not None
     assert stored.subject == "still waits"
 
 
-async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(world: World) -> None:
+async def test_a_receipt_names_the_parts_of_a_spool_that_cannot_be_read(setup: LayerSetup) -> None:
     memory = Memory(
-        world.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
+        setup.layer, retention=Retention(sweep_every=None), models=Models(preload=False, embedder=None)
     )
     assert (await memory.of("erin").erase()).remains == ()
-    damaged = world.folder / "left-00000001.damaged"
-    await asyncio.to_thread(world.folder.mkdir, parents=True)
+    damaged = setup.folder / "left-00000001.damaged"
+    await asyncio.to_thread(setup.folder.mkdir, parents=True)
     await asyncio.to_thread(damaged.write_bytes, b"the secret")
     (remains,) = (await memory.of("erin").erase()).remains
     assert str(damaged) in remains

@@ -30,7 +30,7 @@ from aforesaid.telemetry import Telemetry
 from tests.embedders import WordEncoder
 from tests.encrypted_stores import MASTER
 from tests.faults import Failing
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 Call = Callable[[ConversationStore, Conversation], Awaitable[Any]]
 TURN = [Message(role="user", content="hello", message_id="m1")]
@@ -205,35 +205,35 @@ async def test_a_disk_error_under_sqlite(tmp_path: Path) -> None:
         vfs.unregister()
 
 
-async def test_a_disk_error_under_the_spool(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = world.layer.of("erin")
+async def test_a_disk_error_under_the_spool(setup: LayerSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
-    world.failing.down()
+    setup.failing.down()
     monkeypatch.setattr(files, "_sync", disk_error)
     with pytest.raises(StoreUnavailable) as caught:
         await store.append(record.id, TURN)
     assert comes_from(caught.value, OSError)
     monkeypatch.undo()
     await store.append(record.id, TURN)
-    assert await world.back()
-    assert len(await world.memory.of("erin").tail(record.id, limit=5)) == 1
+    assert await setup.back()
+    assert len(await setup.memory.of("erin").tail(record.id, limit=5)) == 1
 
 
 async def test_a_disk_error_under_the_dead_letters_keeps_the_turn_in_the_spool(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    setup: LayerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = world.layer.of("erin")
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
-    world.failing.down()
+    setup.failing.down()
     await store.append(record.id, TURN)
-    await world.memory.of("erin").delete(record.id)
+    await setup.memory.of("erin").delete(record.id)
     monkeypatch.setattr(os, "fsync", disk_error)
     with pytest.raises(StoreError) as caught:
-        await world.back()
+        await setup.back()
     assert comes_from(caught.value, OSError)
-    assert world.layer.spool_depth == 1
+    assert setup.layer.spool_depth == 1
     monkeypatch.undo()
-    assert await world.back()
+    assert await setup.back()
 
 
 async def test_a_disk_error_under_the_audit_trail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +285,7 @@ async def test_an_encoder_that_fails_leaves_a_search_by_words(
     assert "the encoder failed" in (found.note or "")
 
 
-class _NobodyHome(MasterKeys):
+class _UnreachableKeys(MasterKeys):
     """A key service that cannot be reached."""
 
     async def wrap(self, key: bytes, *, bound_to: bytes) -> WrappedKey:
@@ -293,7 +293,7 @@ class _NobodyHome(MasterKeys):
 
 
 async def test_a_key_service_that_cannot_be_reached() -> None:
-    backend = encrypted(InMemoryBackend(), Encryption(master=_NobodyHome(MASTER)))
+    backend = encrypted(InMemoryBackend(), Encryption(master=_UnreachableKeys(MASTER)))
     await backend.open()
     store = backend.of("erin")
     with pytest.raises(KeyUnavailable) as caught:

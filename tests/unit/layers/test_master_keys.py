@@ -95,7 +95,7 @@ async def test_the_check_looks_at_a_few_owners_only() -> None:
     assert (await wrong.check_master_key()).failed == SAMPLE
 
 
-class NobodyHome(MasterKeys):
+class UnreachableKeys(MasterKeys):
     """A key service that cannot be reached."""
 
     async def unwrap(self, wrapped: WrappedKey, *, bound_to: bytes) -> bytes:
@@ -105,7 +105,7 @@ class NobodyHome(MasterKeys):
 async def test_a_key_service_that_is_away_is_no_wrong_key(place: Any) -> None:
     async with place(RIGHT) as memory:
         await talked(memory)
-    async with place(NobodyHome(b"r" * 32)) as memory:
+    async with place(UnreachableKeys(b"r" * 32)) as memory:
         answer = await readiness(memory, draining=False)
         assert answer.status == "away"
 

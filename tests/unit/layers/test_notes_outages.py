@@ -11,13 +11,13 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.notes.records import Note, NotesCache
 from aforesaid.settings import ConversationConfig
 from aforesaid.windows import WindowPolicy
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 TEA = "I like tea"
 
 
-async def furnished(world: World) -> tuple[ConversationManager, str]:
-    erin = ConversationManager(world.layer.of("erin"))
+async def furnished(setup: LayerSetup) -> tuple[ConversationManager, str]:
+    erin = ConversationManager(setup.layer.of("erin"))
     record = await erin.get_or_create_conversation("kitchen")
     await erin.add_message(record.id, "user", "hello")
     return erin, record.id
@@ -28,55 +28,57 @@ def texts(notes: list[Note]) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", [None, WindowPolicy(max_tokens=1000)])
-async def test_a_context_has_the_notes_that_were_last_read(world: World, policy: WindowPolicy | None) -> None:
-    erin, conversation_id = await furnished(world)
+async def test_a_context_has_the_notes_that_were_last_read(
+    setup: LayerSetup, policy: WindowPolicy | None
+) -> None:
+    erin, conversation_id = await furnished(setup)
     note = await erin.remember(TEA)
     await erin.load_context(conversation_id)
-    world.failing.down()
+    setup.failing.down()
     context = await erin.load_context(conversation_id, policy=policy)
     assert context.report.notes == (note.id,)
     assert any("last known state" in warning for warning in context.report.warnings)
     assert texts(await erin.recall("tea")) == [TEA]
 
 
-async def test_a_note_can_be_made_and_is_there_when_the_store_is_back(world: World) -> None:
-    erin, conversation_id = await furnished(world)
+async def test_a_note_can_be_made_and_is_there_when_the_store_is_back(setup: LayerSetup) -> None:
+    erin, conversation_id = await furnished(setup)
     await erin.load_context(conversation_id)
-    world.failing.down()
+    setup.failing.down()
     await erin.remember("The bedroom lights are dim")
     await erin.remember("The bedroom lights are off")
     assert len((await erin.load_context(conversation_id)).report.notes) == 1
-    assert await world.back()
+    assert await setup.back()
     history = await erin.notes(history=True)
     assert texts(history) == ["The bedroom lights are dim", "The bedroom lights are off"]
 
 
-async def test_a_model_can_make_a_note_of_an_owner_whose_notes_were_never_read(world: World) -> None:
-    erin = ConversationManager(world.layer.of("erin"))
-    world.failing.down()
+async def test_a_model_can_make_a_note_of_an_owner_whose_notes_were_never_read(setup: LayerSetup) -> None:
+    erin = ConversationManager(setup.layer.of("erin"))
+    setup.failing.down()
     outcome = await owner_tools(erin).dispatch("remember", {"text": TEA})
     assert outcome.text.startswith(f"Remembered: {TEA}")
-    assert await world.back()
+    assert await setup.back()
     assert texts(await erin.notes()) == [TEA]
 
 
-async def test_what_was_forgotten_does_not_come_back(world: World) -> None:
-    erin, conversation_id = await furnished(world)
+async def test_what_was_forgotten_does_not_come_back(setup: LayerSetup) -> None:
+    erin, conversation_id = await furnished(setup)
     await erin.remember(TEA)
     await erin.load_context(conversation_id)
     await erin.forget("I like tea")
-    world.failing.down()
+    setup.failing.down()
     context = await erin.load_context(conversation_id)
     assert context.report.notes == ()
     with pytest.raises(StoreUnavailable):
         await erin.notes()
 
 
-async def test_forgetting_is_not_accepted_while_the_store_is_away(world: World) -> None:
-    erin, _ = await furnished(world)
+async def test_forgetting_is_not_accepted_while_the_store_is_away(setup: LayerSetup) -> None:
+    erin, _ = await furnished(setup)
     await erin.remember(TEA)
     await erin.notes()
-    world.failing.down()
+    setup.failing.down()
     with pytest.raises(StoreUnavailable):
         await erin.forget("I like tea")
 

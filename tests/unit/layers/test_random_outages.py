@@ -15,7 +15,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from tests.examples import examples
 from tests.faults import Fault
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 CONVERSATIONS = 3
 OWNERS = ("ann", "bob")
@@ -33,14 +33,14 @@ def faults(seed: int) -> Iterator[Fault]:
 class Run:
     """One life of several processes with one store between them, and what they acknowledged."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, setup: LayerSetup) -> None:
+        self.setup = setup
         self.acknowledged: dict[tuple[str, str], list[int]] = {}
         self.sent = 0
 
     async def start(self) -> None:
         for owner in OWNERS:
-            store = self.world.layer.of(owner)
+            store = self.setup.layer.of(owner)
             for number in range(CONVERSATIONS):
                 fresh = started(new_id(), now=store.now(), ttl=None)
                 record = await store.resume(f"session {number}", fresh)
@@ -52,7 +52,7 @@ class Run:
         number = self.sent
         messages = [Message(role="user", content=number), Message(role="assistant", content=number)]
         try:
-            await self.world.layer.of(owner).append(conversation_id, messages)
+            await self.setup.layer.of(owner).append(conversation_id, messages)
         except StoreUnavailable:
             return
         self.acknowledged[owner, conversation_id].append(number)
@@ -61,37 +61,37 @@ class Run:
         conversation_id = [key[1] for key in self.acknowledged if key[0] == owner][which]
         self.sent += 1
         try:
-            await self.world.layer.of(owner).update(conversation_id, Changes(subject=str(self.sent)))
+            await self.setup.layer.of(owner).update(conversation_id, Changes(subject=str(self.sent)))
         except StoreUnavailable:
             return
 
     async def recover(self) -> None:
-        self.world.seconds.now += 60
+        self.setup.seconds.now += 60
         try:
-            await self.world.layer.recover()
+            await self.setup.layer.recover()
         except StoreUnavailable:
             return
 
     async def restart(self) -> None:
         """The process ends with what it has in the spool, and another one begins."""
-        layer = self.world.layer
+        layer = self.setup.layer
         layer.breaker.trip("no handing over at the end")
         await layer.close()
-        self.world.layer = self.world.make()
-        await self.world.layer.open()
+        self.setup.layer = self.setup.make()
+        await self.setup.layer.open()
 
     async def check(self) -> None:
-        self.world.failing.up()
-        self.world.seconds.now += 60
-        assert await self.world.layer.recover()
+        self.setup.failing.up()
+        self.setup.seconds.now += 60
+        assert await self.setup.layer.recover()
         for (owner, conversation_id), numbers in self.acknowledged.items():
-            entries = await self.world.memory.of(owner).page(conversation_id, limit=9999)
+            entries = await self.setup.memory.of(owner).page(conversation_id, limit=9999)
             stored = [entry.message.content for entry in entries]
             assert stored[::2] == stored[1::2], "whole"
             assert len(set(stored[::2])) == len(stored) // 2, "once"
             assert stored[::2] == sorted(stored[::2]), "in order"
             assert set(numbers) <= set(stored), "present"
-        assert not list(self.world.folder.glob("*.spool"))
+        assert not list(self.setup.folder.glob("*.spool"))
 
 
 steps = st.lists(
@@ -112,16 +112,16 @@ def test_nothing_acknowledged_is_lost_doubled_torn_or_reordered(
     steps: list[tuple[str, ...]], seed: int
 ) -> None:
     async def play(folder: Path) -> None:
-        world = World(folder)
-        await world.layer.open()
-        run = Run(world)
+        setup = LayerSetup(folder)
+        await setup.layer.open()
+        run = Run(setup)
         await run.start()
         weather = faults(seed)
-        world.failing.plan = lambda name: next(weather)
+        setup.failing.plan = lambda name: next(weather)
         for name, *arguments in steps:
             await getattr(run, name)(*arguments)
         await run.check()
-        await world.layer.close()
+        await setup.layer.close()
 
     with TemporaryDirectory(prefix="aforesaid-outages-") as folder:
         asyncio.run(play(Path(folder) / "spool"))
@@ -131,12 +131,12 @@ def test_nothing_acknowledged_is_lost_doubled_torn_or_reordered(
 @given(st.integers(0, 2**32))
 def test_the_same_with_many_callers_at_once(seed: int) -> None:
     async def play(folder: Path) -> None:
-        world = World(folder)
-        await world.layer.open()
-        run = Run(world)
+        setup = LayerSetup(folder)
+        await setup.layer.open()
+        run = Run(setup)
         await run.start()
         weather = faults(seed)
-        world.failing.plan = lambda name: next(weather)
+        setup.failing.plan = lambda name: next(weather)
 
         async def caller(owner: str, which: int) -> None:
             for _ in range(12):
@@ -151,7 +151,7 @@ def test_the_same_with_many_callers_at_once(seed: int) -> None:
         callers = (caller(owner, which) for owner in OWNERS for which in range(CONVERSATIONS))
         await asyncio.gather(keeper(), *callers)
         await run.check()
-        await world.layer.close()
+        await setup.layer.close()
 
     with TemporaryDirectory(prefix="aforesaid-outages-") as folder:
         asyncio.run(play(Path(folder) / "spool"))

@@ -21,7 +21,7 @@ from aforesaid.testing import FixedClock
 from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for, sealed_backend
 from tests.stored_logs import RawLog, read_log, write_log
-from tests.unit.layers.conftest import World as Outages
+from tests.unit.layers.conftest import LayerSetup
 from tests.unit.layers.test_sealed_order import with_times_in_bodies, words
 from tests.unit.layers.test_sealed_outages import sealed_over
 
@@ -236,32 +236,32 @@ def tampered(log: RawLog, chance: random.Random, snapshots: Sequence[RawLog]) ->
 @pytest.mark.parametrize("seed", range(10))
 async def test_turns_from_the_spool_raise_no_alarm(tmp_path: Path, seed: int) -> None:
     """Two processes write through outages; one of them keeps the other's conversation in mind."""
-    chance, world = random.Random(seed), Outages(tmp_path)
-    layer, outer = sealed_over(world)
-    elsewhere = sealed_backend(world.memory)
+    chance, setup = random.Random(seed), LayerSetup(tmp_path)
+    layer, outer = sealed_over(setup)
+    elsewhere = sealed_backend(setup.memory)
     await outer.open()
     store, other = outer.of("erin"), elsewhere.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
     said: set[object] = set()
     for number in range(40):
         what = chance.randrange(6)
-        world.clock.advance(SECOND * chance.randrange(2))
+        setup.clock.advance(SECOND * chance.randrange(2))
         if what == 0:
-            world.failing.down()
+            setup.failing.down()
         elif what == 1:
-            world.failing.up()
-            world.seconds.now += 60
+            setup.failing.up()
+            setup.seconds.now += 60
             await layer.recover()
         else:
             writer = store if what < 5 else other
-            late = world.clock() - SECOND * 5 if chance.random() < 0.2 else None
+            late = setup.clock() - SECOND * 5 if chance.random() < 0.2 else None
             message = Message(role="user", content=f"said {number}", timestamp=late)
             await writer.append(record.id, [message])
             said.add(message.content)
         await check_readable(store, record.id)
         await check_readable(other, record.id)
-    world.failing.up()
-    world.seconds.now += 60
+    setup.failing.up()
+    setup.seconds.now += 60
     await layer.recover()
     assert layer.set_aside.value == 0
     for reader in (store, other):

@@ -11,20 +11,20 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import Telemetry
 from tests.encrypted_stores import sealed_backend
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 
 def user(content: object) -> Message:
     return Message(role="user", content=content)
 
 
-def sealed_over(world: World) -> tuple[ResilientBackend, EncryptedBackend]:
+def sealed_over(setup: LayerSetup) -> tuple[ResilientBackend, EncryptedBackend]:
     layer = resilient(
-        world.failing,
-        folder=world.folder,
+        setup.failing,
+        folder=setup.folder,
         metrics=Telemetry(),
-        clock=world.seconds,
-        sleep=world.seconds.sleep,
+        clock=setup.seconds,
+        sleep=setup.seconds.sleep,
         background=False,
         sealed=True,
     )
@@ -37,23 +37,23 @@ async def said(store: ConversationStore, conversation_id: str) -> list[object]:
     return [entry.message.content for entry in entries]
 
 
-async def test_sealed_turns_are_accepted_and_open_in_their_places_later(world: World) -> None:
-    layer, outer = sealed_over(world)
+async def test_sealed_turns_are_accepted_and_open_in_their_places_later(setup: LayerSetup) -> None:
+    layer, outer = sealed_over(setup)
     await outer.open()
     store = outer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
     await store.append(record.id, [user("before")])
-    world.failing.down()
+    setup.failing.down()
     for number in range(5):
         await store.append(record.id, [user(f"secret {number}"), user("more")])
     fresh = await store.resume("kitchen", started(new_id(), now=store.now()))
     await store.append(fresh.id, [user("a new one")])
-    content = b"".join(path.read_bytes() for path in world.folder.glob("*.spool"))
+    content = b"".join(path.read_bytes() for path in setup.folder.glob("*.spool"))
     assert b"secret" not in content
     expected = ["before", *(text for n in range(5) for text in (f"secret {n}", "more"))]
     assert await said(store, record.id) == expected
-    world.failing.up()
-    world.seconds.now += 60
+    setup.failing.up()
+    setup.seconds.now += 60
     assert await layer.recover()
     assert await said(store, record.id) == expected
     assert await said(store, fresh.id) == ["a new one"]
@@ -62,19 +62,19 @@ async def test_sealed_turns_are_accepted_and_open_in_their_places_later(world: W
     await outer.close()
 
 
-async def test_a_spooled_turn_goes_behind_what_somebody_else_wrote_meanwhile(world: World) -> None:
-    layer, outer = sealed_over(world)
-    _, elsewhere = sealed_over(world)
+async def test_a_spooled_turn_goes_behind_what_somebody_else_wrote_meanwhile(setup: LayerSetup) -> None:
+    layer, outer = sealed_over(setup)
+    _, elsewhere = sealed_over(setup)
     await outer.open()
     store = outer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
     await store.append(record.id, [user("before")])
-    world.failing.down()
+    setup.failing.down()
     await store.append(record.id, [user("during")])
-    world.failing.up()
+    setup.failing.up()
     await elsewhere.open()
     await elsewhere.of("erin").append(record.id, [user("from elsewhere")])
-    world.seconds.now += 60
+    setup.seconds.now += 60
     assert await layer.recover()
     assert await said(store, record.id) == ["before", "from elsewhere", "during"]
     assert layer.set_aside.value == 0
@@ -83,16 +83,16 @@ async def test_a_spooled_turn_goes_behind_what_somebody_else_wrote_meanwhile(wor
     await outer.close()
 
 
-async def test_where_a_log_ends_is_not_guessed(world: World) -> None:
-    layer, outer = sealed_over(world)
+async def test_where_a_log_ends_is_not_guessed(setup: LayerSetup) -> None:
+    layer, outer = sealed_over(setup)
     await outer.open()
     store = outer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
     await store.append(record.id, [user("before")])
-    later_layer, later = sealed_over(world)
+    later_layer, later = sealed_over(setup)
     await later.open()
     assert await later.of("erin").get(record.id) is not None
-    world.failing.down()
+    setup.failing.down()
     with pytest.raises(StoreUnavailable):
         await later.of("erin").append(record.id, [user("during")])
     assert later_layer.spool_depth == layer.spool_depth == 0

@@ -28,7 +28,7 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.transfer.archives import ArchiveFolder
 from tests.encrypted_stores import MASTER
 from tests.faults import Fault
-from tests.unit.layers.conftest import World
+from tests.unit.layers.conftest import LayerSetup
 
 MANY = 16
 BACKLOG = 4
@@ -38,7 +38,7 @@ def user(content: str) -> Message:
     return Message(role="user", content=content)
 
 
-class Replaying(World):
+class Replaying(LayerSetup):
     """A store that is back, while the layer still holds a backlog of acknowledged turns.
 
     Erin has a long conversation, of which the layer knows the end, one that it does not know, and one with
@@ -94,18 +94,18 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def replaying(tmp_path: Path) -> AsyncIterator[Replaying]:
-    world = Replaying(tmp_path / "spool")
-    await world.layer.open()
-    await world.begin()
-    await world.spool()
-    await world.probe()
-    yield world
-    await world.layer.close()
+    setup = Replaying(tmp_path / "spool")
+    await setup.layer.open()
+    await setup.begin()
+    await setup.spool()
+    await setup.probe()
+    yield setup
+    await setup.layer.close()
 
 
-def memory_of(world: World, folder: Path) -> Memory:
+def memory_of(setup: LayerSetup, folder: Path) -> Memory:
     return Memory(
-        world.layer,
+        setup.layer,
         retention=Retention(sweep_every=None, archives=ArchiveFolder(folder / "archives")),
         models=Models(preload=False, embedder=None),
     )
@@ -136,22 +136,22 @@ async def test_an_export_during_a_replay_has_everything(replaying: Replaying, tm
 
 
 async def test_a_process_that_adopts_a_spool_exports_everything(tmp_path: Path) -> None:
-    world = Replaying(tmp_path / "spool")
-    await world.layer.open()
-    await world.begin()
-    await world.spool()
-    world.failing.up()
-    world.layer.connection._is_open = False  # closing hands nothing over: the process dies
-    await world.layer.close()
-    await world.memory.open()
-    world.layer = world.make()
-    await world.layer.open()
-    assert world.layer.queues
-    page = await world.layer.of("erin").find(Query())
+    setup = Replaying(tmp_path / "spool")
+    await setup.layer.open()
+    await setup.begin()
+    await setup.spool()
+    setup.failing.up()
+    setup.layer.connection._is_open = False  # closing hands nothing over: the process dies
+    await setup.layer.close()
+    await setup.memory.open()
+    setup.layer = setup.make()
+    await setup.layer.open()
+    assert setup.layer.queues
+    page = await setup.layer.of("erin").find(Query())
     assert page.degraded or len(page.conversations) == 3
-    manifest = await memory_of(world, tmp_path).of("erin").export(tmp_path / "export")
+    manifest = await memory_of(setup, tmp_path).of("erin").export(tmp_path / "export")
     assert manifest.counts["messages"] == MANY + 1 + BACKLOG
-    await world.layer.close()
+    await setup.layer.close()
 
 
 async def test_another_live_process_is_waited_for_and_then_the_operation_is_refused(
@@ -185,39 +185,39 @@ async def test_a_backlog_that_does_not_drain_in_time_refuses_the_operation(
     assert len(await replaying.memory.of("erin").page(replaying.long, limit=999)) == MANY
 
 
-async def test_a_picture_sweep_that_loses_the_store_removes_nothing(world: World) -> None:
+async def test_a_picture_sweep_that_loses_the_store_removes_nothing(setup: LayerSetup) -> None:
     blobs = InMemoryBlobs()
     data = b"a picture"
     digest = sha256(data).hexdigest()
     owners = ["ann", "bob", "cid", "dan"]
     for owner in owners:
-        store = world.layer.of(owner)
+        store = setup.layer.of(owner)
         record = await store.create(started(new_id(), now=store.now()))
         await blobs.of(owner).put(record.id, digest, data)
     for failing in range(len(owners) + 1):
-        await world.layer.close()
-        await world.memory.open()
-        world.layer = world.make()
-        await world.layer.open()
-        await world.layer.of("ann").find(Query())
-        world.failing.faults(*[None] * failing, "before", "before", "before")
+        await setup.layer.close()
+        await setup.memory.open()
+        setup.layer = setup.make()
+        await setup.layer.open()
+        await setup.layer.of("ann").find(Query())
+        setup.failing.faults(*[None] * failing, "before", "before", "before")
         with pytest.raises(StoreUnavailable):
-            await purge_blobs(blobs, world.layer)
+            await purge_blobs(blobs, setup.layer)
         assert len(await blobs.keys()) == len(owners)
-        await world.back()
-    assert await purge_blobs(blobs, world.layer) == 0
+        await setup.back()
+    assert await purge_blobs(blobs, setup.layer) == 0
 
 
 async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pictures_are_listed(
-    world: World,
+    setup: LayerSetup,
 ) -> None:
     class Listing(InMemoryBlobs):
         async def keys(self) -> list[str]:
             found = await super().keys()
-            world.failing.down()
+            setup.failing.down()
             with suppress(StoreUnavailable):
-                await world.layer.of("ann").tally()
-            assert not world.layer.reachable
+                await setup.layer.of("ann").tally()
+            assert not setup.layer.reachable
             return found
 
     blobs = Listing()
@@ -225,7 +225,7 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
     for owner in ("ann", "bob", "cid", "dan"):
         store = (
             Memory(
-                world.memory,
+                setup.memory,
                 retention=Retention(sweep_every=None),
                 models=Models(preload=False, embedder=None),
             )
@@ -234,9 +234,9 @@ async def test_a_picture_sweep_removes_nothing_when_the_store_goes_away_while_pi
         )
         record = await store.create(started(new_id(), now=store.now()))
         await blobs.of(owner).put(record.id, sha256(data).hexdigest(), data)
-    await world.layer.of("ann").find(Query())
+    await setup.layer.of("ann").find(Query())
     with pytest.raises(StoreUnavailable):
-        await purge_blobs(blobs, world.layer)
+        await purge_blobs(blobs, setup.layer)
     assert len(await InMemoryBlobs.keys(blobs)) == 4
 
 
@@ -253,34 +253,34 @@ async def test_owners_are_all_of_them_or_an_error(replaying: Replaying) -> None:
             [owner async for owner in memory.owners()]
 
 
-async def test_a_purge_waits_for_turns_that_keep_a_conversation_alive(world: World) -> None:
-    store = world.layer.of("erin")
+async def test_a_purge_waits_for_turns_that_keep_a_conversation_alive(setup: LayerSetup) -> None:
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now(), ttl=timedelta(hours=1)))
-    world.clock.advance(timedelta(minutes=50))
-    world.failing.down()
+    setup.clock.advance(timedelta(minutes=50))
+    setup.failing.down()
     await store.append(record.id, [user("still here")])
-    world.clock.advance(timedelta(minutes=5))
-    world.failing.up()
-    world.seconds.now += 60
-    assert await world.layer.connection.probe()
-    assert await world.layer.purge_expired() == 0
-    world.clock.advance(timedelta(minutes=30))
-    assert await world.layer.purge_expired() == 0
+    setup.clock.advance(timedelta(minutes=5))
+    setup.failing.up()
+    setup.seconds.now += 60
+    assert await setup.layer.connection.probe()
+    assert await setup.layer.purge_expired() == 0
+    setup.clock.advance(timedelta(minutes=30))
+    assert await setup.layer.purge_expired() == 0
     assert len(await store.page(record.id, limit=9)) == 1
 
 
 async def test_a_turn_that_is_accepted_while_a_conversation_is_deleted_by_revision_is_kept(
-    world: World,
+    setup: LayerSetup,
 ) -> None:
     """An archive deletes what it has read. A turn that the spool took meanwhile is set aside."""
-    store = world.layer.of("erin")
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
 
     def plan(name: str) -> Fault:
         return "before" if name == "append" else None
 
-    world.failing.plan = plan
-    delete = world.memory.of("erin").delete
+    setup.failing.plan = plan
+    delete = setup.memory.of("erin").delete
 
     async def deleted_meanwhile(*args: Any, **named: Any) -> Any:
         await store.append(record.id, [user("said meanwhile")])
@@ -289,25 +289,27 @@ async def test_a_turn_that_is_accepted_while_a_conversation_is_deleted_by_revisi
     whole = await store.authoritative()
     whole.inner._inner.delete = deleted_meanwhile  # type: ignore[attr-defined]
     await whole.delete(record.id, expected_revision=record.revision)
-    assert await world.back()
-    assert (await world.layer.health()).dead_letters == 1
+    assert await setup.back()
+    assert (await setup.layer.health()).dead_letters == 1
 
 
-async def test_reading_back_during_a_replay_gives_all_acknowledged_turns_or_an_error(world: World) -> None:
+async def test_reading_back_during_a_replay_gives_all_acknowledged_turns_or_an_error(
+    setup: LayerSetup,
+) -> None:
     """A reader that compares acknowledged turns with what it reads was given the part that was known."""
-    store = world.layer.of("erin")
+    store = setup.layer.of("erin")
     record = await store.create(started(new_id(), now=store.now()))
     for number in range(100):
         await store.append(record.id, [user(f"before {number}")])
-    world.failing.down()
+    setup.failing.down()
     for number in range(5):
         await store.append(record.id, [user(f"outage {number}")])
     for read in (store.page(record.id, limit=9999), store.tail(record.id, limit=105), store.load(record.id)):
         with pytest.raises(StoreUnavailable):
             await read
-    world.failing.up()
-    world.seconds.now += 60
-    assert await world.layer.connection.probe()
+    setup.failing.up()
+    setup.seconds.now += 60
+    assert await setup.layer.connection.probe()
     for read in (store.page(record.id, limit=9999), store.tail(record.id, limit=105), store.load(record.id)):
         with pytest.raises(StoreUnavailable):
             await read
@@ -341,24 +343,24 @@ async def _exported(source: Any, **options: Any) -> int:
     return (await transfer.export(source, io.BytesIO(), **options)).entries
 
 
-async def _export_one(memory: Memory, world: Replaying, _: Path) -> int:
+async def _export_one(memory: Memory, setup: Replaying, _: Path) -> int:
     store = await memory.of("erin").store.authoritative()
-    record = await store.get(world.long)
+    record = await store.get(setup.long)
     assert record is not None
     return (await transfer.export_one(store, record, io.BytesIO(), owner="erin")).entries
 
 
-async def _copied(memory: Memory, world: Replaying, _: Path) -> int:
-    target = InMemoryBackend(clock=world.clock)
+async def _copied(memory: Memory, setup: Replaying, _: Path) -> int:
+    target = InMemoryBackend(clock=setup.clock)
     await target.open()
     return (await transfer.copy(memory.backend, target)).entries
 
 
-async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
+async def _imported(memory: Memory, setup: Replaying, folder: Path) -> Any:
     export = folder / "before"
     if not export.exists():
         plain = Memory(
-            world.memory,
+            setup.memory,
             retention=Retention(sweep_every=None),
             models=Models(preload=False, embedder=None),
         )
@@ -366,18 +368,18 @@ async def _imported(memory: Memory, world: Replaying, folder: Path) -> Any:
     return await memory.of("erin").import_(export)
 
 
-async def _import_lines(memory: Memory, world: Replaying, _: Path) -> Any:
+async def _import_lines(memory: Memory, setup: Replaying, _: Path) -> Any:
     file = io.BytesIO()
-    await transfer.export(world.memory, file)
+    await transfer.export(setup.memory, file)
     file.seek(0)
     return (await transfer.import_(file, memory.backend)).conversations
 
 
-async def _restored(memory: Memory, world: Replaying, _: Path) -> str:
+async def _restored(memory: Memory, setup: Replaying, _: Path) -> str:
     erin = memory.of("erin")
     if not await erin.archives():
-        await erin.archive(world.long)
-    return (await erin.restore(world.long)).id
+        await erin.archive(setup.long)
+    return (await erin.restore(setup.long)).id
 
 
 ALL = MANY + 1 + BACKLOG + 1
@@ -496,22 +498,22 @@ async def test_an_operation_is_complete_or_refused_wherever_the_store_fails(
     run, expected = EVERY[name]
     for number in _counting():
         folder = tmp_path / str(number)
-        world = Replaying(folder / "spool")
-        await world.layer.open()
-        await world.begin()
-        await world.spool()
-        await world.probe()
-        memory = memory_of(world, folder)
-        calls = _failing_from(world, number, fault, lasting=lasting)
+        setup = Replaying(folder / "spool")
+        await setup.layer.open()
+        await setup.begin()
+        await setup.spool()
+        await setup.probe()
+        memory = memory_of(setup, folder)
+        calls = _failing_from(setup, number, fault, lasting=lasting)
         try:
-            result = await run(memory, world, folder)
+            result = await run(memory, setup, folder)
         except (StoreUnavailable, Conflict):  # an import meets turns of the outage
             pass
         else:
             assert expected is None or result == expected, f"call {number}"
-        assert await world.back()
-        await _check_nothing_lost(memory, world, erased=name == "manager.erase")
-        await world.layer.close()
+        assert await setup.back()
+        await _check_nothing_lost(memory, setup, erased=name == "manager.erase")
+        await setup.layer.close()
         if calls.remaining >= 0:
             return
 
@@ -534,29 +536,29 @@ class _Calls:
         return self._fault if -self._most <= self.remaining < 0 else None
 
 
-def _failing_from(world: World, number: int, fault: Fault, *, lasting: bool) -> _Calls:
+def _failing_from(setup: LayerSetup, number: int, fault: Fault, *, lasting: bool) -> _Calls:
     calls = _Calls(number, fault, lasting=lasting)
-    world.failing.plan = calls
+    setup.failing.plan = calls
     return calls
 
 
-async def _check_nothing_lost(memory: Memory, world: Replaying, *, erased: bool) -> None:
+async def _check_nothing_lost(memory: Memory, setup: Replaying, *, erased: bool) -> None:
     """All messages are in the store or in an archive; an erasure that has begun is finished."""
-    erin, store = memory.of("erin"), world.memory.of("erin")
+    erin, store = memory.of("erin"), setup.memory.of("erin")
     began = bool(await memory.resume_erasures())
     archived = {one.conversation_id: one.messages for one in await erin.archives()}
-    for conversation_id, count in {world.long: MANY, world.unknown: 1, world.busy: BACKLOG}.items():
+    for conversation_id, count in {setup.long: MANY, setup.unknown: 1, setup.busy: BACKLOG}.items():
         record = await store.get(conversation_id)
-        if record is None and erased and conversation_id == world.busy:
+        if record is None and erased and conversation_id == setup.busy:
             continue
-        assert not (began and conversation_id == world.busy)
+        assert not (began and conversation_id == setup.busy)
         found = archived[conversation_id] if record is None else record.message_count
         assert found == count
-    assert len(await world.memory.of("bob").page(world.bobs, limit=9)) == 1
-    assert (await world.layer.health()).dead_letters == 0
-    await erin.append(world.unknown, [user("since")])
+    assert len(await setup.memory.of("bob").page(setup.bobs, limit=9)) == 1
+    assert (await setup.layer.health()).dead_letters == 0
+    await erin.append(setup.unknown, [user("since")])
     await memory.sweep()
-    assert (await erin.archive(world.long)).messages == MANY
+    assert (await erin.archive(setup.long)).messages == MANY
     in_both = {one.conversation_id for one in await erin.archives()} & {
         record.id for record in (await erin.list()).conversations
     }
@@ -567,30 +569,30 @@ async def _check_nothing_lost(memory: Memory, world: Replaying, *, erased: bool)
 
 
 async def _sealed_world(folder: Path) -> tuple[Replaying, EncryptedBackend]:
-    world = Replaying(folder / "spool")
-    world.layer.sealed = True
-    sealed = encrypted(world.layer, Encryption(master=MasterKeys(MASTER)))
+    setup = Replaying(folder / "spool")
+    setup.layer.sealed = True
+    sealed = encrypted(setup.layer, Encryption(master=MasterKeys(MASTER)))
     await sealed.open()
-    return world, sealed
+    return setup, sealed
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
 async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, tmp_path: Path) -> None:
     for number in _counting():
-        world, sealed = await _sealed_world(tmp_path / str(number))
+        setup, sealed = await _sealed_world(tmp_path / str(number))
         store = sealed.of("erin")
         records = [await store.create(started(new_id(), now=store.now())) for _ in range(2)]
         for record in records:
             await store.append(record.id, [user("before")])
-        world.failing.down()
+        setup.failing.down()
         await store.append(records[0].id, [user("in the outage")])
-        await world.probe()
-        world.clock.advance(timedelta(hours=1))
-        calls = _failing_from(world, number, fault, lasting=True)
+        await setup.probe()
+        setup.clock.advance(timedelta(hours=1))
+        calls = _failing_from(setup, number, fault, lasting=True)
         done = None
         with suppress(StoreUnavailable):
             done = await rotation.rotate(sealed, deep=True, grace=timedelta(0))
-        assert await world.back()
+        assert await setup.back()
         read = [await store.page(record.id, limit=9) for record in records]
         assert [len(entries) for entries in read] == [2, 1]
         assert all(entry.unreadable is None for entries in read for entry in entries)
@@ -606,12 +608,12 @@ async def test_a_key_rotation_never_retires_a_key_that_is_needed(fault: Fault, t
             return
 
 
-async def _exported_and_deleted(world: Replaying) -> io.BytesIO:
-    store, file = world.memory.of("erin"), io.BytesIO()
-    record = await store.get(world.unknown)
+async def _exported_and_deleted(setup: Replaying) -> io.BytesIO:
+    store, file = setup.memory.of("erin"), io.BytesIO()
+    record = await store.get(setup.unknown)
     assert record is not None
     await transfer.export_one(store, record, file, owner="erin")
-    await store.delete(world.unknown)
+    await store.delete(setup.unknown)
     file.seek(0)
     return file
 

@@ -8,12 +8,12 @@ import pytest
 
 import aforesaid
 from aforesaid.testing import FixedClock
-from tests.builders import FEATURE_PLACES, World, opened, url_for
+from tests.builders import FEATURE_TARGETS, Target, opened, url_for
 from tests.servers.postgres import Databases
 from tests.servers.remote import open_at
 
 
-@pytest.fixture(params=FEATURE_PLACES)
+@pytest.fixture(params=FEATURE_TARGETS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with nothing in it: on a server that others use too, a part of it, or all of it emptied."""
     if request.param == "postgres":
@@ -40,6 +40,6 @@ async def memory(url: str, clock: FixedClock) -> AsyncIterator[aforesaid.Memory]
         yield memory
 
 
-@pytest.fixture(scope="module", params=FEATURE_PLACES)
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture(scope="module", params=FEATURE_TARGETS)
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     yield from opened(request.param, tmp_path_factory.mktemp(request.param), request)

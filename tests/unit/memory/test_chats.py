@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aforesaid import ChatHistory, ConversationManager, Memory
 from aforesaid.errors import InvalidId, InvalidInput, InvalidMessage
 from aforesaid.testing import FixedClock
-from tests.builders import World
+from tests.builders import Target
 from tests.examples import examples
 
 PHONE = "+15551234567"
@@ -227,19 +227,19 @@ steps = st.lists(st.sampled_from(["plain", "tools"]), min_size=1, max_size=14)
 
 @examples()
 @given(kinds=steps, most=st.integers(1, 12))
-def test_a_history_is_the_last_turns_and_nothing_else(world: World, kinds: list[str], most: int) -> None:
+def test_a_history_is_the_last_turns_and_nothing_else(target: Target, kinds: list[str], most: int) -> None:
     turns = [
         turn_with_tools(number) if kind == "tools" else [question(f"q {number}"), answer(f"a {number}")]
         for number, kind in enumerate(kinds)
     ]
 
-    async def play(owner: ConversationManager) -> None:
+    async def scenario(owner: ConversationManager) -> None:
         chat = ChatHistory(owner, max_turns=most)
         for turn in turns:
             await chat.save_turn(PHONE, turn)
         assert await chat.get_history(PHONE) == [message for turn in turns[-most:] for message in turn]
 
-    world.play(play)
+    target.run(scenario)
 
 
 async def test_a_turn_under_the_key_system_is_not_stored() -> None:

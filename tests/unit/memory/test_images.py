@@ -19,7 +19,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.stores.blobs import BlobBackend, FolderBlobs, InMemoryBlobs
 from aforesaid.testing import FixedClock
 from aforesaid.windows import WindowPolicy
-from tests.builders import World
+from tests.builders import Target
 from tests.examples import examples
 from tests.servers.remote import open_at
 
@@ -308,8 +308,8 @@ answers = st.one_of(drawn, st.just({"role": "assistant", "content": "I see."}))
 
 @examples()
 @given(turns=st.lists(st.tuples(questions, answers), min_size=1, max_size=6))
-def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(world: World, turns: list[Any]) -> None:
-    async def play(owner: ConversationManager) -> None:
+def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(target: Target, turns: list[Any]) -> None:
+    async def scenario(owner: ConversationManager) -> None:
         erin = ConversationManager(owner.store, images="blobs", blobs=InMemoryBlobs().of("erin"))
         messages = [message for turn in turns for message in read(list(turn))]
         conversation_id = await begun(erin)
@@ -324,7 +324,7 @@ def test_the_last_turn_comes_back_exactly_and_older_ones_in_words(world: World, 
         log = str([each.to_dict() for each in await erin.messages(conversation_id)])
         assert not any(base64_of(number) in log for number in range(6))
 
-    world.play(play)
+    target.run(scenario)
 
 
 async def test_a_picture_inside_a_text_block_is_found(memory: aforesaid.Memory) -> None:

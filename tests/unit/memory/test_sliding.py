@@ -16,7 +16,7 @@ from aforesaid.errors import InvalidId, InvalidInput, InvalidSetting
 from aforesaid.settings import Settings
 from aforesaid.testing import FixedClock
 from aforesaid.tokens import count_message, count_tools, counter_for, ready
-from tests.builders import World, contents, names
+from tests.builders import Target, contents, names
 from tests.examples import examples
 
 STATS = {"exists", "message_count", "current_tokens", "max_tokens", "utilization", "tag_distribution"}
@@ -386,9 +386,9 @@ def least(given: list[dict[str, Any]], *, preserve: bool) -> int:
 @examples()
 @given(said=spoken, most=st.integers(20, 200), tools=st.integers(0, 30), preserve=st.booleans(), name=names)
 def test_a_window_is_within_its_budget_and_its_stats_agree(
-    world: World, said: list[Any], most: int, tools: int, preserve: bool, name: str
+    target: Target, said: list[Any], most: int, tools: int, preserve: bool, name: str
 ) -> None:
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         config = sized(most, preserve_system=preserve)
         sliding = ConversationMemoryManager(erin, config=config, tools=tools, dialect="plain")
         for role, content, tags in said:
@@ -405,7 +405,7 @@ def test_a_window_is_within_its_budget_and_its_stats_agree(
         if tools + least(given, preserve=preserve) <= most:
             assert stats["current_tokens"] <= most
 
-    world.play(play)
+    target.run(scenario)
 
 
 @examples()
@@ -413,11 +413,11 @@ def test_a_window_is_within_its_budget_and_its_stats_agree(
     said=spoken, wanted=st.sets(st.sampled_from(["input", "output", "system", "context:lights"]), min_size=1)
 )
 def test_a_filter_gives_exactly_what_has_one_of_the_tags(
-    world: World, said: list[Any], wanted: set[str]
+    target: Target, said: list[Any], wanted: set[str]
 ) -> None:
     built_in = {"user": "input", "assistant": "output", "system": "system"}
 
-    async def play(erin: ConversationManager) -> None:
+    async def scenario(erin: ConversationManager) -> None:
         sliding = ConversationMemoryManager(erin, config=sized(100, enable=False), dialect="plain")
         for role, content, tags in said:
             await sliding.add_message("s", role, content, tags)
@@ -428,4 +428,4 @@ def test_a_filter_gives_exactly_what_has_one_of_the_tags(
             if {*tags, built_in[role]} & wanted
         ]
 
-    world.play(play)
+    target.run(scenario)

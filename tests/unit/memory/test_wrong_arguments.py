@@ -37,9 +37,9 @@ from aforesaid.stores.blobs import FolderBlobs
 from aforesaid.transfer.archives import ArchiveFolder
 from aforesaid.voice import SoundLimits
 from aforesaid.windows import WindowPolicy
-from tests.builders import PLACES, empty_url
-from tests.report import MATRIX
+from tests.builders import FEATURE_TARGETS, empty_url
 from tests.servers.remote import open_at
+from tests.unit.memory.receivers import RECEIVERS, Receivers
 from tests.unit.memory.wrong_values import (
     NAMES,
     arguments_for,
@@ -49,7 +49,6 @@ from tests.unit.memory.wrong_values import (
     public_methods,
     wrong_value,
 )
-from tests.unit.memory.wrong_world import RECEIVERS, World
 
 NOT_CALLED = {
     ("association", "link_by_messages"): "called in the background, not by callers",
@@ -80,9 +79,8 @@ OPTIONS = (
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "world" in metafunc.fixturenames:
-        places = PLACES if MATRIX else ("sqlite",)
-        metafunc.parametrize("world", places, indirect=True)
+    if "receivers" in metafunc.fixturenames:
+        metafunc.parametrize("receivers", FEATURE_TARGETS, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -92,50 +90,52 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+async def receivers(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Receivers]:
     url = empty_url(request.param, tmp_path, request)
     options: dict[str, Any] = {"archives": tmp_path / "archives", "embedder": None, "summarizer": "extract"}
     async with open_at(url, sweep_every=None, **options) as memory:
-        world = World(memory, tmp_path)
-        await world.fill()
-        yield world
+        receivers = Receivers(memory, tmp_path)
+        await receivers.fill()
+        yield receivers
 
 
-async def complaints_of(world: World, call: Callable[..., Any], label: str) -> list[str]:
+async def complaints_of(receivers: Receivers, call: Callable[..., Any], label: str) -> list[str]:
     """Call with each wrong value for each parameter; list what went wrong."""
-    await world.fill()
+    await receivers.fill()
     found: list[str] = []
     for parameter in parameters_of(call):
         for name in NAMES:
             with wrong_value(name) as value:
-                wrong = await complaint_of(world, call, parameter, name, value)
+                wrong = await complaint_of(receivers, call, parameter, name, value)
             found += [] if wrong is None else [f"{label}({parameter.name}={name}): {wrong}"]
         if parameter.name.endswith("id"):
-            wrong = await complaint_of(world, call, parameter, "another owner's", world.of_bob)
+            wrong = await complaint_of(receivers, call, parameter, "another owner's", receivers.of_bob)
             found += [] if wrong is None else [f"{label}({parameter.name}=another owner's): {wrong}"]
-        if await world.is_changed("bob"):
+        if await receivers.is_changed("bob"):
             found.append(f"{label}({parameter.name}): a value changed what another owner has")
     return found
 
 
 async def complaint_of(
-    world: World, call: Callable[..., Any], parameter: inspect.Parameter, name: str, value: Any
+    receivers: Receivers, call: Callable[..., Any], parameter: inspect.Parameter, name: str, value: Any
 ) -> str | None:
-    error = await outcome(call, {**arguments_for(call, world.valid), parameter.name: value})
+    error = await outcome(call, {**arguments_for(call, receivers.valid), parameter.name: value})
     wrong = complaint(parameter, name, error)
-    if await world.is_changed("erin"):
-        await world.fill()
+    if await receivers.is_changed("erin"):
+        await receivers.fill()
         return wrong if error is None else f"{wrong or error}; and it changed the store"
     return wrong
 
 
 @pytest.mark.parametrize("name", RECEIVERS)
 @pytest.mark.slow
-async def test_methods_refuse_wrong_arguments(world: World, name: str) -> None:
+async def test_methods_refuse_wrong_arguments(receivers: Receivers, name: str) -> None:
     found: list[str] = []
     for method in public_methods(RECEIVERS[name]):
         if (name, method) not in NOT_CALLED:
-            found += await complaints_of(world, getattr(world.receiver(name), method), f"{name}.{method}")
+            found += await complaints_of(
+                receivers, getattr(receivers.receiver(name), method), f"{name}.{method}"
+            )
     assert found == []
 
 
@@ -167,20 +167,20 @@ VALID_FOR: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-async def workshop(tmp_path: Path) -> AsyncIterator[World]:
+async def in_memory(tmp_path: Path) -> AsyncIterator[Receivers]:
     async with aforesaid.open(
         retention=aforesaid.Retention(sweep_every=None, archives=tmp_path / "archives"),
         models=aforesaid.Models(embedder=None),
     ) as memory:
-        world = World(memory, tmp_path)
-        await world.fill()
-        yield world
+        receivers = Receivers(memory, tmp_path)
+        await receivers.fill()
+        yield receivers
 
 
 @pytest.mark.parametrize("name", CONSTRUCTORS)
-async def test_constructors_refuse_wrong_arguments(workshop: World, name: str) -> None:
-    workshop.more = VALID_FOR.get(name, {})
-    assert await complaints_of(workshop, CONSTRUCTORS[name], name) == []
+async def test_constructors_refuse_wrong_arguments(in_memory: Receivers, name: str) -> None:
+    in_memory.more = VALID_FOR.get(name, {})
+    assert await complaints_of(in_memory, CONSTRUCTORS[name], name) == []
 
 
 SAID = Message(role="user", content="x", message_id="m")
@@ -199,13 +199,13 @@ FOR_STORES = "at"
 
 
 @pytest.mark.parametrize("name", VALUES)
-async def test_methods_of_values_refuse_wrong_arguments(workshop: World, name: str) -> None:
-    value, workshop.more = VALUES[name]
+async def test_methods_of_values_refuse_wrong_arguments(in_memory: Receivers, name: str) -> None:
+    value, in_memory.more = VALUES[name]
     found: list[str] = []
     for method in public_methods(value if isinstance(value, type) else type(value)):
         is_bound = not isinstance(value, type) or inspect.ismethod(getattr(value, method))
         if is_bound and method != FOR_STORES:
-            found += await complaints_of(workshop, getattr(value, method), f"{name}.{method}")
+            found += await complaints_of(in_memory, getattr(value, method), f"{name}.{method}")
     assert found == []
 
 

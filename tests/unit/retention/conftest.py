@@ -7,11 +7,11 @@ import pytest
 
 import aforesaid
 from aforesaid.testing import FixedClock
-from tests.builders import FEATURE_PLACES, empty_url
+from tests.builders import FEATURE_TARGETS, empty_url
 from tests.servers.remote import open_at
 
 
-@pytest.fixture(params=FEATURE_PLACES)
+@pytest.fixture(params=FEATURE_TARGETS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return empty_url(request.param, tmp_path, request)
 

@@ -25,7 +25,7 @@ LENGTHS = (1, 3, 8, 20, 60, 250)
 OWNERS = ("erin", "bob", "ada")
 
 
-class Talk:
+class ConversationWords:
     """A conversation of the history, and the words in it by message."""
 
     def __init__(self, owner: str, conversation_id: str) -> None:
@@ -46,7 +46,7 @@ class History:
         self._random = random.Random(seed)
         self._folder = folder
         self._url = f"sqlite:///{folder}/memory.db" if store == "sqlite" else f"file://{folder}/memory.json"
-        self._talks: list[Talk] = []
+        self._talks: list[ConversationWords] = []
         self._gone: set[str] = set()
         self._step = "nothing"
 
@@ -88,47 +88,47 @@ class History:
         manager = memory.of(owner)
         record = await manager.get_or_create_conversation(words[0])
         await manager.update_metadata(record.id, subject=words[1], tags=[words[2]])
-        talk = Talk(owner, record.id)
+        talk = ConversationWords(owner, record.id)
         talk.beside += words
         self._talks.append(talk)
 
-    async def _say(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _say(self, manager: ConversationManager, talk: ConversationWords) -> None:
         words = [self._word() for _ in range(self._random.choice(LENGTHS))]
         message_id = f"{self._random.getrandbits(64):x}"
         text = " ".join(word + self._random.choice(ENDINGS) for word in words)
         await manager.add_message(talk.id, "user", text, message_id=message_id)
         talk.said[message_id] = words
 
-    async def _say_much(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _say_much(self, manager: ConversationManager, talk: ConversationWords) -> None:
         for _ in range(self._random.randint(5, 70)):
             await self._say(manager, talk)
 
-    async def _search(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _search(self, manager: ConversationManager, talk: ConversationWords) -> None:
         await manager.search_history(self._random.choice(talk.words))
 
-    async def _redact(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _redact(self, manager: ConversationManager, talk: ConversationWords) -> None:
         for message_id in self._random.sample(sorted(talk.said), min(len(talk.said), 3)):
             await manager.redact(talk.id, message_id)
             self._gone.update(talk.said.pop(message_id))
 
-    async def _clear(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _clear(self, manager: ConversationManager, talk: ConversationWords) -> None:
         await manager.clear_history(talk.id)
         self._gone.update(word for words in talk.said.values() for word in words)
         talk.said.clear()
 
-    async def _delete(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _delete(self, manager: ConversationManager, talk: ConversationWords) -> None:
         await manager.delete_conversation(talk.id)
         self._forget([talk])
 
-    async def _erase(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _erase(self, manager: ConversationManager, talk: ConversationWords) -> None:
         assert (await manager.erase(talk.id)).remains == ()
         self._forget([talk])
 
-    async def _erase_owner(self, manager: ConversationManager, talk: Talk) -> None:
+    async def _erase_owner(self, manager: ConversationManager, talk: ConversationWords) -> None:
         assert (await manager.erase()).remains == ()
         self._forget([one for one in self._talks if one.owner == talk.owner])
 
-    def _forget(self, talks: list[Talk]) -> None:
+    def _forget(self, talks: list[ConversationWords]) -> None:
         self._gone.update(word for talk in talks for word in talk.words)
         self._talks = [talk for talk in self._talks if talk not in talks]
 
@@ -141,7 +141,7 @@ class History:
         return f"after {self._step}: {len(found)} words, {sorted(found.items())[:3]}" if found else None
 
 
-Step = Callable[[ConversationManager, Talk], Coroutine[Any, Any, None]]
+Step = Callable[[ConversationManager, ConversationWords], Coroutine[Any, Any, None]]
 
 
 def played(seed: int, store: str = "sqlite") -> str | None:

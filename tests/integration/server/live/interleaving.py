@@ -8,7 +8,7 @@ from typing import Any
 from aforesaid.contracts import ConversationStore
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from tests.integration.server.live.parts import Client, Room
+from tests.integration.server.live.parts import Client, HubSetup
 
 Between = Callable[[str], Awaitable[None]]
 """Called with the name of the method after the store has done its work, before the caller gets the result."""
@@ -36,7 +36,7 @@ class InterruptedStore:
         return call
 
 
-def interrupt(hub: Room, between: Between) -> None:
+def interrupt(hub: HubSetup, between: Between) -> None:
     """Make the server of this room use interrupted stores; `room.erin` stays as it is."""
 
     def manager(_: object, owner: str) -> ConversationManager:
@@ -69,13 +69,13 @@ class Reader:
         self.held.update({entry["sequence"]: str(entry["message"]["content"]) for entry in entries})
         self.place = frame.get("place") or self.place
 
-    async def has_all(self, hub: Room) -> bool:
+    async def has_all(self, hub: HubSetup) -> bool:
         """Whether the client has what is stored, from the first message that it was shown."""
         entries = await hub.erin.store.page(self.conversation_id, limit=1000)
         stored = {entry.sequence: str(entry.message.content) for entry in entries}
         return _from(self.first, self.held) == _from(self.first, stored)
 
-    async def converges(self, client: Client, hub: Room) -> None:
+    async def converges(self, client: Client, hub: HubSetup) -> None:
         while not await self.has_all(hub):
             self.take(await client.next())
         assert self.delivered == sorted(set(self.delivered))
@@ -88,7 +88,7 @@ def _from(first: int, messages: dict[int, str]) -> dict[int, str]:
 class Writers:
     """Other writers, who write at random in the middle of the server's work, a bounded number of times."""
 
-    def __init__(self, hub: Room, chance: random.Random, *, writes: int) -> None:
+    def __init__(self, hub: HubSetup, chance: random.Random, *, writes: int) -> None:
         self.conversation_id = ""
         self._hub = hub
         self._chance = chance

@@ -162,7 +162,7 @@ class Clock:
         return self.now
 
 
-class Room:
+class HubSetup:
     """A room, and what it is made of."""
 
     def __init__(
@@ -188,14 +188,14 @@ class Room:
 
 
 @asynccontextmanager
-async def a_room(
+async def open_hub(
     url: str = "memory://",
     *,
     owner: str = "erin",
     transcribe: Transcribe | None = None,
     rates: Limits | None = None,
     **limits: Any,
-) -> AsyncIterator[Room]:
+) -> AsyncIterator[HubSetup]:
     agent, clock = Parrot(), Clock()
     authenticator = Keys(**callers(owner))
     async with open_at(url, sweep_every=None, preload=False, embedder=None) as memory:
@@ -207,7 +207,7 @@ async def a_room(
             metrics=Telemetry(),
         )
         try:
-            yield Room(live, memory, agent, clock, authenticator, owner)
+            yield HubSetup(live, memory, agent, clock, authenticator, owner)
         finally:
             await live.close()
 

@@ -15,7 +15,7 @@ from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Limits
 from aforesaid.server.live.outbox import ConnectionClosed
 from aforesaid.stores.memory import InMemoryStore
-from tests.integration.server.live.parts import PATIENCE, Client, Room, a_room, words
+from tests.integration.server.live.parts import PATIENCE, Client, HubSetup, open_hub, words
 
 
 async def the_end(client: Client) -> int:
@@ -26,7 +26,7 @@ async def the_end(client: Client) -> int:
 
 
 async def test_hello_is_answered_with_the_conversation_and_its_history() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         erin = hub.erin
         conversation = await erin.get_or_create_conversation("kitchen", channel="text")
         await erin.add_message(conversation.id, "user", "is the door locked?")
@@ -39,7 +39,7 @@ async def test_hello_is_answered_with_the_conversation_and_its_history() -> None
 
 
 async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -56,7 +56,7 @@ async def test_a_text_is_answered_in_pieces_and_stored_as_a_turn() -> None:
 
 
 async def test_the_agent_is_given_what_was_said_before() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "my name is Erin")
@@ -69,7 +69,7 @@ async def test_the_agent_is_given_what_was_said_before() -> None:
 
 
 async def test_words_that_want_no_answer_are_stored_and_told() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
         await other.hello(conversation_id=ready["conversation"]["id"])
@@ -83,7 +83,7 @@ TURN = [{"role": "user", "content": "is the door locked?"}, {"role": "assistant"
 
 
 async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_the_others() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
         conversation_id = ready["conversation"]["id"]
@@ -110,7 +110,7 @@ async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_th
 
 
 async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_its_words() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         await client.send("turn", id="t1", messages=TURN)
@@ -126,7 +126,7 @@ async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_it
 
 
 async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
@@ -147,7 +147,7 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
 
 
 async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
-    async with a_room(poll_seconds=3600.0) as hub:
+    async with open_hub(poll_seconds=3600.0) as hub:
         client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
         await hub.erin.add_message(conversation_id, "user", "from elsewhere")
@@ -158,7 +158,7 @@ async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
 
 
 async def test_a_turn_under_an_id_that_is_being_answered_is_refused() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -171,7 +171,7 @@ async def test_a_turn_under_an_id_that_is_being_answered_is_refused() -> None:
 
 
 async def test_without_a_key_nothing_is_told() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         for fields in ({"key": "wrong"}, {"key": ""}):
             client = hub.client()
             error = await client.hello(**fields)
@@ -180,7 +180,7 @@ async def test_without_a_key_nothing_is_told() -> None:
 
 
 async def test_the_first_frame_must_be_a_hello() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         for frame in ('{"type":"text","id":"1","text":"hi"}', "{", "[]", '"hello"', '{"type":"no"}'):
             client = hub.client(authorization="Bearer erin")
             await client.connection.receive(frame)
@@ -189,7 +189,7 @@ async def test_the_first_frame_must_be_a_hello() -> None:
 
 
 async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         await hub.memory.of("not erin").get_or_create_conversation("kitchen")
         answers = []
         for owner in ("not erin", "nobody"):
@@ -201,7 +201,7 @@ async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -
 
 
 async def test_somebody_elses_conversation_is_not_there() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         theirs = await hub.memory.of("not erin").get_or_create_conversation("kitchen")
         client = hub.client()
         await client.hello(session_id="mine")
@@ -214,7 +214,7 @@ async def test_somebody_elses_conversation_is_not_there() -> None:
 
 
 async def test_a_key_of_several_owners_names_one() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         assert (await client.hello(key="both"))["problem"]["status"] == 422
         client = hub.client()
@@ -222,7 +222,7 @@ async def test_a_key_of_several_owners_names_one() -> None:
 
 
 async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         erin = hub.client()
         ready = await erin.hello(session_id="kitchen")
         reader = hub.client()
@@ -245,7 +245,7 @@ async def test_a_key_that_may_only_read_watches_and_says_nothing() -> None:
 
 
 async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         for frame in (
@@ -285,7 +285,7 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_goes_on() -> No
 
 
 async def test_a_frame_that_is_too_large_is_refused() -> None:
-    async with a_room(frame_bytes=1000) as hub:
+    async with open_hub(frame_bytes=1000) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("text", id="1", text="x" * 1000)
@@ -293,7 +293,7 @@ async def test_a_frame_that_is_too_large_is_refused() -> None:
 
 
 async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
 
@@ -310,7 +310,7 @@ async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
 
 
 async def test_the_same_text_twice_is_answered_once() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -327,7 +327,7 @@ async def test_the_same_text_twice_is_answered_once() -> None:
 
 
 async def test_an_id_that_stands_for_other_words_is_refused() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "hello")
@@ -337,7 +337,7 @@ async def test_an_id_that_stands_for_other_words_is_refused() -> None:
 
 
 async def test_questions_of_one_conversation_are_answered_in_order() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -352,7 +352,7 @@ async def test_questions_of_one_conversation_are_answered_in_order() -> None:
 
 
 async def test_more_questions_than_may_wait_are_refused() -> None:
-    async with a_room(turns_waiting=2) as hub:
+    async with open_hub(turns_waiting=2) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -364,7 +364,7 @@ async def test_more_questions_than_may_wait_are_refused() -> None:
 
 
 async def test_typing_is_told_to_the_others_who_watch() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         one, other, elsewhere = hub.client(), hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen", name="Erin")
         await other.hello(conversation_id=ready["conversation"]["id"])
@@ -389,7 +389,7 @@ async def test_typing_is_told_to_the_others_who_watch() -> None:
 
 
 async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -408,7 +408,7 @@ async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
 
 
 async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         await client.say("q1", "tell me a story")
@@ -423,7 +423,7 @@ async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
 
 
 async def test_an_interruption_before_anything_was_heard_keeps_the_question() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -439,7 +439,7 @@ async def test_an_interruption_before_anything_was_heard_keeps_the_question() ->
 
 
 async def test_interrupting_what_is_not_answered_is_an_error() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("interrupt", id="nothing")
@@ -447,7 +447,7 @@ async def test_interrupting_what_is_not_answered_is_an_error() -> None:
 
 
 async def test_audio_is_refused_where_the_server_does_not_understand_speech() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.send("audio.start", id="a1")
@@ -462,7 +462,7 @@ async def understood(audio: bytes, _: object) -> Message:
 
 
 async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
-    async with a_room(transcribe=understood) as hub:
+    async with open_hub(transcribe=understood) as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen", channel="voice")
         await client.send("audio.start", id="a1")
@@ -477,7 +477,7 @@ async def test_audio_in_pieces_is_transcribed_stored_and_answered() -> None:
 
 
 async def test_audio_has_its_limits_and_can_be_given_up() -> None:
-    async with a_room(transcribe=understood, audio_bytes=10, audio_frame_bytes=8) as hub:
+    async with open_hub(transcribe=understood, audio_bytes=10, audio_frame_bytes=8) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         for pieces in ([b"x" * 9], [b"x" * 6, b"x" * 6]):
@@ -498,7 +498,7 @@ async def test_audio_has_its_limits_and_can_be_given_up() -> None:
 
 
 async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_ends() -> None:
-    async with a_room(frames_per_second=1, burst=3, refused_frames=2) as hub:
+    async with open_hub(frames_per_second=1, burst=3, refused_frames=2) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         for _ in range(2):
@@ -518,7 +518,7 @@ async def test_frames_that_come_too_fast_are_refused_and_then_the_connection_end
 async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
     """Whatever connection they come by; what is asked again while it is answered is no further question."""
     rates = Limits({"ask": 2}, monotonic=lambda: 0.0)
-    async with a_room(transcribe=understood, rates=rates) as hub:
+    async with open_hub(transcribe=understood, rates=rates) as hub:
         one, other = hub.client(), hub.client()
         await one.hello(session_id="kitchen")
         await other.hello(session_id="kitchen")
@@ -542,7 +542,7 @@ async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
 
 async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> None:
     """What is acknowledged is stored: nobody takes the answer to one question for that to another."""
-    async with a_room(transcribe=understood) as hub:
+    async with open_hub(transcribe=understood) as hub:
         client, other = hub.client(), hub.client()
         ready = await client.hello(session_id="kitchen")
         await other.hello(session_id="kitchen")
@@ -561,7 +561,7 @@ async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> N
         assert [message.content for message in stored] == ["what is the time?", "you said what is the time?"]
 
 
-async def asked_in_both(hub: Room, client: Client) -> tuple[str, str]:
+async def asked_in_both(hub: HubSetup, client: Client) -> tuple[str, str]:
     """Two conversations in which something is being answered, under the same id."""
     kitchen = (await client.hello(session_id="kitchen"))["conversation"]["id"]
     hall = (await hub.erin.get_or_create_conversation("hall")).id
@@ -573,7 +573,7 @@ async def asked_in_both(hub: Room, client: Client) -> tuple[str, str]:
 
 
 async def test_conversations_may_have_the_same_ids() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         kitchen, hall = await asked_in_both(hub, client)
         hub.agent.may_go_on.set()
@@ -585,7 +585,7 @@ async def test_conversations_may_have_the_same_ids() -> None:
 
 
 async def test_an_interruption_may_name_the_conversation() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         kitchen, hall = await asked_in_both(hub, client)
         await client.send("interrupt", id="q1", conversation_id=hall)
@@ -607,7 +607,7 @@ async def test_a_key_stores_so_many_turns_a_minute(kind: str) -> None:
     fields: dict[str, Any] = {"text": "a note", "answer": False}
     if kind == "turn":
         fields = {"messages": [{"role": "user", "content": "a note"}]}
-    async with a_room(rates=Limits({"write": 1}, monotonic=lambda: 0.0)) as hub:
+    async with open_hub(rates=Limits({"write": 1}, monotonic=lambda: 0.0)) as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         await client.send(kind, id="w1", **fields)
@@ -618,7 +618,7 @@ async def test_a_key_stores_so_many_turns_a_minute(kind: str) -> None:
 
 
 async def test_a_key_has_so_many_connections() -> None:
-    async with a_room(connections_per_key=2) as hub:
+    async with open_hub(connections_per_key=2) as hub:
         clients = [hub.client() for _ in range(3)]
         for client in clients[:2]:
             assert (await client.hello())["type"] == "ready"
@@ -630,7 +630,7 @@ async def test_a_key_has_so_many_connections() -> None:
 
 
 async def test_silence_is_asked_about_and_then_taken_for_an_end() -> None:
-    async with a_room(heartbeat_seconds=20) as hub:
+    async with open_hub(heartbeat_seconds=20) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
@@ -651,7 +651,7 @@ async def test_silence_is_asked_about_and_then_taken_for_an_end() -> None:
 
 
 async def test_a_peer_that_does_not_read_is_cut_off() -> None:
-    async with a_room(stall_seconds=30) as hub:
+    async with open_hub(stall_seconds=30) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         cut = Mock(return_value=True)
@@ -663,7 +663,7 @@ async def test_a_peer_that_does_not_read_is_cut_off() -> None:
 
 
 async def test_who_says_no_hello_in_time_is_sent_away() -> None:
-    async with a_room(hello_seconds=5) as hub:
+    async with open_hub(hello_seconds=5) as hub:
         client = hub.client()
         hub.clock.now += 6
         client.connection.tick()
@@ -671,7 +671,7 @@ async def test_who_says_no_hello_in_time_is_sent_away() -> None:
 
 
 async def test_a_key_that_ends_ends_its_connections() -> None:
-    async with a_room(recheck_seconds=0.01) as hub:
+    async with open_hub(recheck_seconds=0.01) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         del hub.authenticator.callers["erin"]
@@ -680,7 +680,7 @@ async def test_a_key_that_ends_ends_its_connections() -> None:
 
 async def test_a_key_that_cannot_be_verified_ends_its_connections() -> None:
     """A key that was revoked elsewhere must not go on talking for as long as an outage lasts."""
-    async with a_room(recheck_seconds=0.01) as hub:
+    async with open_hub(recheck_seconds=0.01) as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
 
@@ -692,7 +692,7 @@ async def test_a_key_that_cannot_be_verified_ends_its_connections() -> None:
 
 
 async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> None:
-    async with a_room(recheck_seconds=0.01) as hub:
+    async with open_hub(recheck_seconds=0.01) as hub:
         erin, sam = hub.client(), hub.client()
         await erin.hello(session_id="kitchen")
         await sam.hello(key="sam", session_id="kitchen")
@@ -713,7 +713,7 @@ async def test_a_key_that_cannot_be_looked_at_keeps_no_other_from_being() -> Non
 
 
 async def test_bye_ends_the_session_and_the_connection() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         await client.hello(session_id="kitchen")
         await client.say("q1", "hello")
@@ -723,7 +723,7 @@ async def test_bye_ends_the_session_and_the_connection() -> None:
 
 
 async def test_a_server_that_ends_finishes_its_answers_first() -> None:
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -742,7 +742,7 @@ async def test_a_server_that_ends_finishes_its_answers_first() -> None:
 
 
 async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_trace() -> None:
-    async with a_room(drain_seconds=0) as hub:
+    async with open_hub(drain_seconds=0) as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()
@@ -763,7 +763,7 @@ async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client, watcher = hub.client(), hub.client()
         ready = await client.hello(session_id="kitchen")
         conversation_id = ready["conversation"]["id"]
@@ -789,7 +789,7 @@ async def test_an_interrupted_answer_that_cannot_be_stored_is_queued(monkeypatch
     async def fail(*_: object, **__: object) -> None:
         raise StoreUnavailable("the disk is full")
 
-    async with a_room() as hub:
+    async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
         hub.agent.may_go_on.clear()

@@ -14,7 +14,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from tests.builders import url_for
 from tests.integration.server.live.interleaving import Reader
-from tests.integration.server.live.parts import Client, Room, a_room
+from tests.integration.server.live.parts import Client, HubSetup, open_hub
 from tests.servers.remote import open_at
 
 Kill = Callable[[], Awaitable[None]]
@@ -48,7 +48,7 @@ async def test_a_client_converges_when_the_listening_connection_is_killed(
     url = url_for(store, tmp_path, request)
     owner = f"erin-{uuid4()}"
     async with (
-        a_room(url, owner=owner, poll_seconds=0.01, watched_poll_seconds=3600.0) as hub,
+        open_hub(url, owner=owner, poll_seconds=0.01, watched_poll_seconds=3600.0) as hub,
         open_at(url, sweep_every=None, preload=False, embedder=None) as elsewhere,
     ):
 
@@ -58,7 +58,7 @@ async def test_a_client_converges_when_the_listening_connection_is_killed(
         await play(hub, elsewhere.of(owner), kill, random.Random(seed))
 
 
-async def play(hub: Room, other: ConversationManager, kill: Kill, chance: random.Random) -> None:
+async def play(hub: HubSetup, other: ConversationManager, kill: Kill, chance: random.Random) -> None:
     client = hub.client()
     reader = Reader(await client.hello(session_id="kitchen"))
     for step in range(40):
@@ -83,7 +83,7 @@ async def redact_one(other: ConversationManager, conversation_id: str, chance: r
         await other.redact(conversation_id, chance.choice(ids))
 
 
-async def again(hub: Room, client: Client, reader: Reader) -> Client:
+async def again(hub: HubSetup, client: Client, reader: Reader) -> Client:
     client.leave()
     client = hub.client()
     reader.take(await client.hello(session_id="kitchen", place=reader.place))

@@ -13,7 +13,7 @@ from aforesaid.model.messages import Message
 from aforesaid.server.live.feeds import FIRST_READ, Feed
 from tests.builders import STORES, url_for
 from tests.integration.server.live.interleaving import InterruptedStore, Reader, Writers, interrupt
-from tests.integration.server.live.parts import Room, a_room, words
+from tests.integration.server.live.parts import HubSetup, open_hub, words
 
 SEEDS = {"memory": 40, "sqlite": 6, "file": 3, "redis": 3, "postgres": 3}
 SLOW_POLL = 600.0
@@ -21,13 +21,13 @@ SLOW_POLL = 600.0
 
 
 @pytest.fixture(params=STORES)
-async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Room]:
+async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HubSetup]:
     url = url_for(request.param, tmp_path, request)
-    async with a_room(url, owner=f"erin-{uuid4()}", poll_seconds=SLOW_POLL) as found:
+    async with open_hub(url, owner=f"erin-{uuid4()}", poll_seconds=SLOW_POLL) as found:
         yield found
 
 
-async def a_conversation(hub: Room, *, messages: int) -> str:
+async def a_conversation(hub: HubSetup, *, messages: int) -> str:
     made = await hub.erin.get_or_create_conversation("kitchen")
     turn = [Message(role="user", content=f"m{n}", message_id=f"m{n}") for n in range(messages)]
     await hub.erin.append(made.id, turn)
@@ -35,7 +35,7 @@ async def a_conversation(hub: Room, *, messages: int) -> str:
 
 
 @pytest.mark.parametrize("messages", [FIRST_READ - 1, FIRST_READ])
-async def test_a_turn_stored_during_a_look_hides_no_redaction(hub: Room, messages: int) -> None:
+async def test_a_turn_stored_during_a_look_hides_no_redaction(hub: HubSetup, messages: int) -> None:
     """The look reads the record, then the end of the log, which by then has lost its oldest messages."""
     conversation_id = await a_conversation(hub, messages=messages)
     reads: list[str] = []
@@ -60,7 +60,7 @@ async def _nothing(_: str) -> None:
     pass
 
 
-async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: Room) -> None:
+async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: HubSetup) -> None:
     client = hub.client()
     conversation_id = ""
 
@@ -81,7 +81,7 @@ async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: Roo
     assert "marzipan" not in reader.held[1]
 
 
-async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(hub: Room) -> None:
+async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(hub: HubSetup) -> None:
     """The turn is stored and redacted while nobody watches, and ends when the client is back."""
     may_end, is_stored = asyncio.Event(), asyncio.Event()
 
@@ -109,7 +109,7 @@ async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(hu
     assert "marzipan" not in reader.held[1]
 
 
-async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(hub: Room) -> None:
+async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(hub: HubSetup) -> None:
     """The first turn is stored and not over yet when a second one is stored and acknowledged."""
     client = hub.client()
     conversation_id, has_overtaken = "", asyncio.Event()
@@ -134,7 +134,7 @@ async def test_a_turn_that_overtakes_another_leaves_none_of_its_messages_out(hub
     assert describe == [1, 2]
 
 
-async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(hub: Room) -> None:
+async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(hub: HubSetup) -> None:
     client = hub.client()
     conversation_id = ""
 
@@ -155,7 +155,7 @@ async def test_a_given_message_that_was_redacted_since_comes_back_with_stored(hu
     assert reader.held[2] == "kept"
 
 
-async def test_all_watchers_hear_that_a_conversation_is_gone(hub: Room) -> None:
+async def test_all_watchers_hear_that_a_conversation_is_gone(hub: HubSetup) -> None:
     """Also when it is another watcher's reading that finds out."""
     conversation_id = await a_conversation(hub, messages=1)
     feed = Feed(hub.erin.store, conversation_id)
@@ -179,7 +179,7 @@ async def test_an_unexpected_error_of_one_look_does_not_end_polling() -> None:
             raise RuntimeError("a defect")
 
     may_fail = asyncio.Event()
-    async with a_room(poll_seconds=0.001) as hub:
+    async with open_hub(poll_seconds=0.001) as hub:
         interrupt(hub, between)
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
@@ -195,7 +195,7 @@ async def test_clients_converge_whatever_is_written_in_the_middle_of_a_read(
     url = url_for(store, tmp_path, request)
     for seed in range(SEEDS[store]):
         owner = f"erin-{uuid4()}"
-        async with a_room(url, owner=owner, poll_seconds=0.001, turns_waiting=100) as hub:
+        async with open_hub(url, owner=owner, poll_seconds=0.001, turns_waiting=100) as hub:
             await play(hub, random.Random(seed))
 
 
@@ -204,7 +204,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("store", STORES)
 
 
-async def play(hub: Room, chance: random.Random) -> None:
+async def play(hub: HubSetup, chance: random.Random) -> None:
     """Talk, leave and come back while others write in the middle of everything."""
     writers = Writers(hub, chance, writes=60)
     interrupt(hub, writers)

@@ -21,7 +21,7 @@ WHEN = "When will it be completed?"
 BY_FRIDAY = "Based on the current progress, the Johnson house project should be completed by Friday."
 
 
-class Foreman:
+class ProjectAgent:
     """An agent that knows one project, and which one is meant only from what was said before."""
 
     name = "supervisor_agent"
@@ -47,13 +47,13 @@ async def test_voice_then_a_restart_then_text_with_a_client_linked_and_somebody_
 ) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     async with live_serving(
-        url, agent=Foreman(), transcriber=EmbeddedTranscriber(phrases=[STATUS])
+        url, agent=ProjectAgent(), transcriber=EmbeddedTranscriber(phrases=[STATUS])
     ) as server:
         key = await server.key("contractor")
         johnson = await server.memory.of("contractor").clients.add("Robert Johnson")
         miller = await server.memory.of("contractor").clients.add("Peter Miller")
         conversation_id = await asked_by_voice(server, key)
-    foreman = Foreman()
+    foreman = ProjectAgent()
     async with live_serving(url, agent=foreman) as server:
         async with server.connect() as laptop, server.connect(subprotocols=offered(key)) as browser:
             ready = await laptop.hello(key=key, session_id="session-2", device="office", channel="text")

@@ -12,14 +12,14 @@ from aforesaid.model.messages import Message
 from aforesaid.server.live import feeds, watches
 from tests.builders import STORES, url_for
 from tests.integration.server.live.interleaving import Reader
-from tests.integration.server.live.parts import Client, Room, a_room, words
+from tests.integration.server.live.parts import Client, HubSetup, open_hub, words
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(params=STORES)
-async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Room]:
-    async with a_room(url_for(request.param, tmp_path, request), owner=f"erin-{uuid4()}") as found:
+async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[HubSetup]:
+    async with open_hub(url_for(request.param, tmp_path, request), owner=f"erin-{uuid4()}") as found:
         yield found
 
 
@@ -35,7 +35,7 @@ async def seen_until(client: Client, last: str) -> list[str]:
     return found
 
 
-async def test_a_watcher_is_told_what_others_store(hub: Room) -> None:
+async def test_a_watcher_is_told_what_others_store(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -44,7 +44,7 @@ async def test_a_watcher_is_told_what_others_store(hub: Room) -> None:
     assert await seen_until(client, "message 4") == [f"message {number}" for number in range(5)]
 
 
-async def test_two_who_talk_in_one_conversation_see_the_same_order(hub: Room) -> None:
+async def test_two_who_talk_in_one_conversation_see_the_same_order(hub: HubSetup) -> None:
     one, other = hub.client(), hub.client()
     ready = await one.hello(session_id="kitchen")
     await other.hello(conversation_id=ready["conversation"]["id"])
@@ -60,7 +60,7 @@ async def test_two_who_talk_in_one_conversation_see_the_same_order(hub: Room) ->
     assert orders[0] == orders[1] == sorted(orders[0])
 
 
-async def test_a_resumed_client_gets_what_it_missed_and_nothing_twice(hub: Room) -> None:
+async def test_a_resumed_client_gets_what_it_missed_and_nothing_twice(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "hello")
@@ -78,7 +78,7 @@ async def test_a_resumed_client_gets_what_it_missed_and_nothing_twice(hub: Room)
     assert await seen_until(again, "a2") == ["u0", "a0", "u1", "a1", "u2", "a2"]
 
 
-async def test_an_answer_under_way_is_finished_and_the_resumed_client_gets_it(hub: Room) -> None:
+async def test_an_answer_under_way_is_finished_and_the_resumed_client_gets_it(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     hub.agent.may_go_on.clear()
@@ -95,7 +95,7 @@ async def test_an_answer_under_way_is_finished_and_the_resumed_client_gets_it(hu
     assert hub.agent.asked == ["hello"]
 
 
-async def test_an_answer_that_was_stored_in_the_gap_is_not_made_again(hub: Room) -> None:
+async def test_an_answer_that_was_stored_in_the_gap_is_not_made_again(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     await client.say("q1", "hello")
@@ -110,7 +110,7 @@ async def test_an_answer_that_was_stored_in_the_gap_is_not_made_again(hub: Room)
     assert hub.agent.asked == ["hello"]
 
 
-async def test_a_record_that_changes_is_told(hub: Room) -> None:
+async def test_a_record_that_changes_is_told(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -121,7 +121,7 @@ async def test_a_record_that_changes_is_told(hub: Room) -> None:
     assert describe["place"]["revision"] == 1
 
 
-async def test_a_redacted_message_is_told_without_its_words(hub: Room) -> None:
+async def test_a_redacted_message_is_told_without_its_words(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     await client.say("q1", "my pin is marzipan")
@@ -131,7 +131,7 @@ async def test_a_redacted_message_is_told_without_its_words(hub: Room) -> None:
     assert "marzipan" not in str(changed)
 
 
-async def test_a_message_redacted_in_the_gap_is_told_to_the_resumed_client(hub: Room) -> None:
+async def test_a_message_redacted_in_the_gap_is_told_to_the_resumed_client(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "my pin is marzipan")
@@ -144,7 +144,7 @@ async def test_a_message_redacted_in_the_gap_is_told_to_the_resumed_client(hub: 
     assert "marzipan" not in str(changed)
 
 
-async def test_a_log_that_is_cleared_starts_over(hub: Room) -> None:
+async def test_a_log_that_is_cleared_starts_over(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "hello")
@@ -159,7 +159,7 @@ async def test_a_log_that_is_cleared_starts_over(hub: Room) -> None:
     assert words(await again.until("reset")) == ["a new start"]
 
 
-async def test_a_conversation_that_is_deleted_is_gone(hub: Room) -> None:
+async def test_a_conversation_that_is_deleted_is_gone(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     await hub.erin.delete_conversation(ready["conversation"]["id"])
@@ -169,7 +169,7 @@ async def test_a_conversation_that_is_deleted_is_gone(hub: Room) -> None:
     assert len(hub.live.feeds) == 0
 
 
-async def test_a_message_that_is_dated_back_is_told_too(hub: Room) -> None:
+async def test_a_message_that_is_dated_back_is_told_too(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -182,7 +182,7 @@ async def test_a_message_that_is_dated_back_is_told_too(hub: Room) -> None:
 
 
 async def test_who_reads_slowly_is_told_so_and_misses_nothing(
-    hub: Room, monkeypatch: pytest.MonkeyPatch
+    hub: HubSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "BUFFER_ENTRIES", 4)
     client = hub.client()
@@ -198,7 +198,7 @@ async def test_who_reads_slowly_is_told_so_and_misses_nothing(
 
 
 async def test_who_was_away_for_very_long_gets_all_of_it_in_pages(
-    hub: Room, monkeypatch: pytest.MonkeyPatch
+    hub: HubSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "MAX_READ", 16)
     monkeypatch.setattr(watches, "MAX_READ", 16)
@@ -214,7 +214,7 @@ async def test_who_was_away_for_very_long_gets_all_of_it_in_pages(
     assert "reset" not in [frame["type"] for frame in again.frames]
 
 
-async def test_an_owner_sees_nothing_of_another(hub: Room) -> None:
+async def test_an_owner_sees_nothing_of_another(hub: HubSetup) -> None:
     client, theirs = hub.client(), hub.client()
     await client.hello(session_id="kitchen")
     await theirs.hello(key="sam", session_id="kitchen")
@@ -223,7 +223,7 @@ async def test_an_owner_sees_nothing_of_another(hub: Room) -> None:
     assert "secret" not in str(client.frames)
 
 
-async def test_connections_that_leave_leave_nothing_behind(hub: Room) -> None:
+async def test_connections_that_leave_leave_nothing_behind(hub: HubSetup) -> None:
     for _ in range(3):
         clients = [hub.client() for _ in range(3)]
         for client in clients:
@@ -238,7 +238,7 @@ async def test_connections_that_leave_leave_nothing_behind(hub: Room) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(hub: Room, seed: int) -> None:
+async def test_whatever_happens_a_watcher_ends_up_with_what_is_stored(hub: HubSetup, seed: int) -> None:
     """Writers, redactions, broken connections in any order: messages once, in order, and as they are."""
     chance = random.Random(seed)
     client = hub.client()

@@ -1,4 +1,4 @@
-"""A small world to call every public method in: two owners, with everything that an owner can have."""
+"""A small receivers to call every public method in: two owners, with everything that an owner can have."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ RECEIVERS: dict[str, type] = {
 }
 
 
-class World:
+class Receivers:
     """A memory with two owners' data, the objects whose methods are called, and valid arguments."""
 
     def __init__(self, memory: aforesaid.Memory, folder: Path) -> None:
