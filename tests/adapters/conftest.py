@@ -1,6 +1,7 @@
 """Each adapter is tested where its framework is installed: `make test-adapters`."""
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-MISSING = [folder for folder, module in FRAMEWORKS.items() if not _is_installed(module)]
+# In the main environment every blocking call on an event loop is an error, and synchronous frameworks make some.
+IS_ADAPTER_RUN = "AFORESAID_PYTHON" in os.environ
+MISSING = [folder for folder, module in FRAMEWORKS.items() if not IS_ADAPTER_RUN or not _is_installed(module)]
 HERE = Path(__file__).parent
 collect_ignore = [str(HERE / folder) for folder in MISSING]
 

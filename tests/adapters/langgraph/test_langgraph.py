@@ -26,6 +26,7 @@ from langgraph.store.memory import InMemoryStore
 
 import aforesaid
 from aforesaid.adapters.langgraph import AforesaidSaver, AforesaidStore, open_manager, windowed
+from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
 from tests.adapters.checks import Adapter, AdapterChecks, memory_in
 
@@ -281,6 +282,31 @@ async def test_the_store_searches_by_words_and_forgets_in_time() -> None:
         assert await store.aget(("notes",), "c") is None
         assert await store.sweep_ttl() == 1
         assert await AforesaidStore(memory.of("lee")).asearch(("notes",)) == []
+
+
+async def test_a_file_of_langgraphs_own_saver_is_imported(tmp_path: Path) -> None:
+    path = str(tmp_path / "theirs.db")
+    async with AsyncSqliteSaver.from_conn_string(path) as theirs:
+        call = {"name": "f", "args": {"a": 1}, "id": "c"}
+        answers: list[BaseMessage] = [
+            AIMessage(content="", tool_calls=[call]),
+            ToolMessage(content="r", tool_call_id="c"),
+            AIMessage(content="Lima"),
+        ]
+        graph = graph_of(lambda _: answers, theirs)
+        await graph.ainvoke({"messages": [HumanMessage(content="Peru?")]}, config("t"))
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        report = await import_history(kim, FORMATS["langgraph"], path)
+        again = await import_history(kim, FORMATS["langgraph"], path)
+        messages = await kim.messages("langgraph/t")
+    assert (report.messages, again.messages, report.skipped) == (4, 0, ())
+    assert [(one.role, one.content) for one in messages] == [
+        ("user", "Peru?"),
+        ("assistant", ""),
+        ("tool", "r"),
+        ("assistant", "Lima"),
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, Model, ModelResponse, Runner, Usage, function_tool
+from agents import Agent, Model, ModelResponse, Runner, SQLiteSession, Usage, function_tool
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import aforesaid
 from aforesaid.adapters.openai_agents import AforesaidSession
+from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
 from tests.adapters.checks import ROOT, Adapter, AdapterChecks
 
@@ -117,6 +118,19 @@ async def test_compaction_hides_old_turns_and_the_log_keeps_them() -> None:
             await session.run_compaction({"response_id": "r"})
         assert [item["content"] for item in await session.get_items()] == ["q3", "a3", "q4", "a4"]
         assert len(await kim.messages("openai-agents/s")) == 10
+
+
+async def test_a_file_of_the_sdks_own_session_is_imported(tmp_path: Path) -> None:
+    theirs = SQLiteSession("s", tmp_path / "theirs.db")
+    items: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    await theirs.add_items(items)
+    theirs.close()
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        report = await import_history(kim, FORMATS["openai-session"], tmp_path / "theirs.db")
+        again = await import_history(kim, FORMATS["openai-session"], tmp_path / "theirs.db")
+        assert (report.messages, again.messages) == (2, 0)
+        assert await AforesaidSession("s", kim).get_items() == items
 
 
 PUBLISHED = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]

@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 from strands import Agent, tool
 from strands.models.model import Model
+from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException, EventLoopException, SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
 
+import aforesaid
 from aforesaid.adapters.strands import (
     AforesaidConversationManager,
     AforesaidSessionManager,
     AforesaidSessionRepository,
     open_manager,
 )
+from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
 from tests.adapters.checks import ROOT, Adapter, AdapterChecks
 
@@ -85,7 +88,7 @@ class StrandsAdapter(Adapter):
             )
             try:
                 agent(question)
-            except EventLoopException as error:
+            except (EventLoopException, SessionException) as error:
                 if "another writer" not in str(error):
                     raise
                 continue  # the lost update of the official managers is an error here: ask again
@@ -145,6 +148,26 @@ def test_the_conversation_manager_keeps_valid_windows() -> None:
     agent.conversation_manager.reduce_context(agent)
     with pytest.raises(ContextWindowOverflowException):
         agent.conversation_manager.reduce_context(agent)
+
+
+async def test_a_folder_of_strands_own_manager_is_imported(tmp_path: Path) -> None:
+    def talk() -> None:
+        agent = Agent(
+            model=Scripted({"toolUseId": "c", "name": "look"}, "A rake."),
+            tools=[look],
+            session_manager=FileSessionManager(session_id="s", storage_dir=str(tmp_path)),
+            callback_handler=None,
+        )
+        agent("What is in the shed?")
+
+    await asyncio.to_thread(talk)
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        report = await import_history(kim, FORMATS["strands"], tmp_path)
+        again = await import_history(kim, FORMATS["strands"], tmp_path)
+        messages = await kim.messages("strands/s/default")
+    assert (report.messages, again.messages, report.skipped) == (4, 0, ())
+    assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
 
 
 @pytest.mark.parametrize("broken", [False, True])
