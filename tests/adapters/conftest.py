@@ -28,7 +28,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-# In the main environment every blocking call on an event loop is an error, and synchronous frameworks make some.
+# In the main environment a blocking call on an event loop is an error, and synchronous frameworks make some.
 IS_ADAPTER_RUN = "AFORESAID_PYTHON" in os.environ
 MISSING = [folder for folder, module in FRAMEWORKS.items() if not IS_ADAPTER_RUN or not _is_installed(module)]
 HERE = Path(__file__).parent
