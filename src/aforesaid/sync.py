@@ -8,10 +8,8 @@ there. It works inside a running event loop too, as in a notebook, and from seve
 `aforesaid.remote.Client` is the synchronous client of a server.
 """
 
-import asyncio
 import functools
 import inspect
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from copy import copy
@@ -19,8 +17,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from aforesaid._internal.portal import Portal
 from aforesaid.contracts import Change, TokenCounter
-from aforesaid.errors import StoreClosed
 from aforesaid.intake.messages import Intake
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory
@@ -34,41 +32,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 __all__ = ["SyncManager", "SyncMemory", "SyncTurn", "open"]
-
-
-class Portal:
-    """An event loop on a thread of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="aforesaid-portal", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the portal's loop and wait for its result. Ctrl-C cancels it."""
-        if self._loop.is_closed():
-            work.close()
-            raise StoreClosed("this memory is closed: open it again")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    @property
-    def is_closed(self) -> bool:
-        return self._loop.is_closed()
-
-    def close(self) -> None:
-        """Stop the thread. Closing twice is allowed."""
-        if self.is_closed:
-            return
-        self.run(self._loop.shutdown_asyncgens())
-        self.run(self._loop.shutdown_default_executor())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def _blocking(

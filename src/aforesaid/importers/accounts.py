@@ -73,7 +73,7 @@ def _chatgpt_part(part: Any) -> str:
     if not isinstance(part, dict):
         return ""
     if isinstance(part.get("text"), str):
-        return part["text"]
+        return str(part["text"])
     kind = str(part.get("content_type", "part"))
     return "[image]" if "image" in kind else f"[{kind}]"
 

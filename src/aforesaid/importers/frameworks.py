@@ -76,10 +76,11 @@ def _extension(code: int, data: memoryview) -> Any:
 
 
 def _messages_in(value: Any) -> list[dict[str, Any]]:
-    if not isinstance(value, list):
-        return []
-    is_message = lambda one: isinstance(one, dict) and str(one.get("__class__", "")).endswith("Message")  # noqa: E731
-    return [one for one in value if is_message(one)]
+    return [one for one in value if _is_message(one)] if isinstance(value, list) else []
+
+
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("__class__", "")).endswith("Message")
 
 
 def _langchain(fields: dict[str, Any], place: str) -> Message:
