@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -163,6 +164,22 @@ class AdapterChecks:
             await self.adapter.say(kim, self.adapter.session, "And of Chile?", "Santiago.")
             texts = await self.adapter.history(kim, self.adapter.session)
         assert _in_order(texts, "capital of Peru", "Lima.", "of Chile", "Santiago.")
+
+    def test_the_page_runs(self, tmp_path: Path) -> None:
+        """Run the program of the framework's how-to page."""
+        name = type(self).__module__.split(".")[2].replace("_", "-")
+        page = (ROOT / "docs" / "how-to" / "frameworks" / f"{name}.md").read_text()
+        (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", block],
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
 
     async def _say(self, memory: Any, question: str, answer: str) -> None:
         await self.adapter.say(memory.of("kim"), self.adapter.session, question, answer)
