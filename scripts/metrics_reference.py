@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from aforesaid.telemetry.catalogue import CHAPTERS, LENGTHS, SECONDS, Family
-from aforesaid.telemetry.metrics import MOST_SERIES
+from aforesaid.telemetry.metrics import CHAPTERS, LENGTHS, MOST_SERIES, SECONDS, Family
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
 

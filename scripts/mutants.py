@@ -128,7 +128,7 @@ MUTATIONS = [
     ),
     Mutation("notes/records.py", "self.expires_at <= now", "self.expires_at < now", "unit/notes"),
     Mutation(
-        "protocol/problems.py", "abs(value) < 2**53", "abs(value) < 2**99", "unit/protocol/test_problems.py"
+        "protocol/documents.py", "abs(value) < 2**53", "abs(value) < 2**99", "unit/protocol/test_problems.py"
     ),
     Mutation(
         "remote/attempts.py",

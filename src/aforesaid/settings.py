@@ -340,19 +340,6 @@ CHOICES = {
     "log_level": LOG_LEVELS,
 }
 
-GROUPS: tuple[type[_Group], ...] = (
-    StoreConfig,
-    ConversationConfig,
-    SlidingWindowConfig,
-    RetentionConfig,
-    ProtectionConfig,
-    ResilienceConfig,
-    ServerConfig,
-    AgentConfig,
-    VoiceConfig,
-    TelemetryConfig,
-)
-
 # Variables that are not AFORESAID_ and the setting's name.
 _VARIABLES = {
     "context_window_size": "CONVERSATION_CONTEXT_WINDOW_SIZE",
@@ -375,13 +362,6 @@ _VARIABLES = {
     "server_workers": "AFORESAID_WORKERS",
 }
 
-# The environment variable of each setting.
-ENVIRONMENT = {
-    name: _VARIABLES.get(name, f"AFORESAID_{name.upper()}")
-    for group in GROUPS
-    for name in group.__struct_fields__
-}
-
 
 @validated
 class Settings(Struct, frozen=True, kw_only=True):
@@ -402,18 +382,20 @@ class Settings(Struct, frozen=True, kw_only=True):
     def load(cls, *, file: Path | str | None = None, environ: Mapping[str, str] | None = None) -> Self:
         """Load the settings from the environment and a YAML file. The environment takes precedence."""
         found = {setting.name: setting.value for setting in every_setting(file=file, environ=environ)}
-        return cls(
-            store=_group(StoreConfig, found),
-            conversation=_group(ConversationConfig, found),
-            sliding_window=_group(SlidingWindowConfig, found),
-            retention=_group(RetentionConfig, found),
-            protection=_group(ProtectionConfig, found),
-            resilience=_group(ResilienceConfig, found),
-            server=_group(ServerConfig, found),
-            agent=_group(AgentConfig, found),
-            voice=_group(VoiceConfig, found),
-            telemetry=_group(TelemetryConfig, found),
-        )
+        groups: dict[str, Any] = {
+            name: _group(type(default), found) for name, default in asdict(cls()).items()
+        }
+        return cls(**groups)
+
+
+GROUPS: tuple[type[_Group], ...] = tuple(map(type, asdict(Settings()).values()))
+
+# The environment variable of each setting.
+ENVIRONMENT = {
+    name: _VARIABLES.get(name, f"AFORESAID_{name.upper()}")
+    for group in GROUPS
+    for name in group.__struct_fields__
+}
 
 
 def _group(group: type[G], found: Mapping[str, Any]) -> G:

@@ -9,6 +9,7 @@ Messages have the form of `Message.to_dict`. Durations are seconds. Times are IS
 """
 
 from aforesaid.protocol.documents import (
+    PROBLEM_JSON,
     appended_document,
     appended_of,
     context_document,
@@ -17,6 +18,7 @@ from aforesaid.protocol.documents import (
     conversation_of,
     entry_document,
     entry_of,
+    error_of,
     from_json,
     lifetime_document,
     message_document,
@@ -24,11 +26,12 @@ from aforesaid.protocol.documents import (
     open_turn_of,
     page_document,
     page_of,
+    problem_of,
     rules_document,
     rules_of,
+    status_of,
     to_json,
 )
-from aforesaid.protocol.problems import PROBLEM_JSON, error_of, problem_of, status_of
 
 # The owner of a request, percent-encoded UTF-8. Only keys with several owners need it.
 OWNER_HEADER = "aforesaid-owner"

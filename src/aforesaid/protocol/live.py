@@ -15,8 +15,7 @@ from aforesaid.errors import AforesaidError, InvalidInput, shown
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role
 from aforesaid.protocol.bodies import Channel, Dialect
-from aforesaid.protocol.documents import entry_document, to_json
-from aforesaid.protocol.problems import problem_of
+from aforesaid.protocol.documents import entry_document, problem_of, to_json
 
 # The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`.
 SUBPROTOCOL = "aforesaid.v1"

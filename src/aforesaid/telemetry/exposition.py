@@ -16,9 +16,17 @@ from uuid import uuid4
 import msgspec
 
 from aforesaid._internal.files import locked
-from aforesaid.telemetry.catalogue import CATALOGUE, Family
 from aforesaid.telemetry.logs import describe, event
-from aforesaid.telemetry.metrics import Exemplar, Sample, Series, Telemetry, samples_of, telemetry
+from aforesaid.telemetry.metrics import (
+    CATALOGUE,
+    Exemplar,
+    Family,
+    Sample,
+    Series,
+    Telemetry,
+    samples_of,
+    telemetry,
+)
 
 # The metrics of several processes in one answer.
 #

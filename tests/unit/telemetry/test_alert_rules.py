@@ -12,7 +12,7 @@ import yaml
 from aforesaid import errors
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.telemetry import telemetry
-from aforesaid.telemetry.catalogue import CATALOGUE, Family
+from aforesaid.telemetry.metrics import CATALOGUE, Family
 from tests.unit.telemetry.promql import named_in, tokens
 
 ROOT = Path(__file__).parents[3]

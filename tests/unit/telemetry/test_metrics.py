@@ -14,9 +14,8 @@ from aforesaid.errors import ConversationNotFound, InvalidMessage
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.telemetry import Telemetry, telemetry
-from aforesaid.telemetry.catalogue import CATALOGUE, LENGTHS, SECONDS
 from aforesaid.telemetry.exposition import CLASSIC, OPEN, exposition, form_for
-from aforesaid.telemetry.metrics import MOST_SERIES
+from aforesaid.telemetry.metrics import CATALOGUE, LENGTHS, MOST_SERIES, SECONDS
 from aforesaid.telemetry.tracing import Request, answering
 from aforesaid.testing import FixedClock
 from tests.metric_values import parsed, value

@@ -1,10 +1,10 @@
 """One call for each method of a manager, shared by the async and the sync client.
 
     base             the owner's header, bodies and ids
-    conversations    conversations, messages, contexts
-    search           searches
+    conversations    conversations, messages
+    contexts         contexts, requests
+    search           searches, notes, summaries
     contacts         contacts and client association
-    notes            notes, summaries
     documents        documents of applications
     retention        retention, archives, erasure, export, redaction
 
@@ -21,18 +21,18 @@ from aforesaid.errors import StoreForeign
 from aforesaid.remote.calls import EVENT_STREAM, Call, expect_empty, path_of
 from aforesaid.remote.requests.base import VERSION, CallSequence, conversation
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
+from aforesaid.remote.requests.contexts import ContextCalls
 from aforesaid.remote.requests.conversations import ConversationCalls
 from aforesaid.remote.requests.documents import DocumentCalls
-from aforesaid.remote.requests.notes import NoteCalls
 from aforesaid.remote.requests.retention import RetentionCalls
-from aforesaid.remote.requests.search import SearchCalls
+from aforesaid.remote.requests.search import NoteCalls, SearchCalls
 from aforesaid.tokens import counter_named
 from aforesaid.windows import WindowPolicy
 
 __all__ = ["CallSequence", "OwnerCalls"]
 
 
-class OwnerCalls(ConversationCalls, SearchCalls, RetentionCalls, NoteCalls, DocumentCalls):
+class OwnerCalls(ConversationCalls, ContextCalls, SearchCalls, RetentionCalls, NoteCalls, DocumentCalls):
     """All calls of one owner."""
 
     @property

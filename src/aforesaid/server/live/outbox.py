@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from aforesaid.agents import apology_for
 from aforesaid.errors import AforesaidError
+from aforesaid.protocol.documents import problem_of
 from aforesaid.protocol.live import (
     AnswerDelta,
     AnswerDone,
@@ -21,7 +22,6 @@ from aforesaid.protocol.live import (
     Outgoing,
     Stored,
 )
-from aforesaid.protocol.problems import problem_of
 from aforesaid.server.live.feeds import EncodedEntry
 from aforesaid.server.live.turns import Outcome, Turn, TurnKey
 from aforesaid.server.live.watches import Watch
