@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from aforesaid.protocol.bodies import ResponseModel
 from aforesaid.telemetry import describe
-from aforesaid.telemetry.catalogue import SECONDS
 from aforesaid.telemetry.exposition import SharedNumbers
-from aforesaid.telemetry.metrics import Series
+from aforesaid.telemetry.metrics import SECONDS, Series
 
 log = logging.getLogger("aforesaid.server")
 

@@ -14,7 +14,7 @@ import aforesaid.server
 from aforesaid.audit import AuditTrail
 from aforesaid.server.console_files import POLICY, load_console
 from aforesaid.server.health_series import HealthSample, alerts_for, quantile
-from aforesaid.telemetry.catalogue import SECONDS
+from aforesaid.telemetry.metrics import SECONDS
 from tests.integration.server.running import serving
 
 FOLDER = Path(aforesaid.server.__file__).parent / "console"
