@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run test test-fast test-adapters test-ha test-console test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-console test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,8 +31,37 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-run: setup ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
-	@$(BIN)/aforesaid serve
+RUN := .venv-run
+$(RUN)/.ready: requirements/run.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Aforesaid needs Python 3.11 or later; none was found."; exit 1; }
+	@echo "Installing what running needs into $(RUN) (once) …"
+	@$(PYTHON) -m venv $(RUN)
+	@$(RUN)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
+	@$(RUN)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: $(RUN)/.ready ## Serve the embedded store to this machine, with an assistant that needs no model; Ctrl-C stops it
+	@AFORESAID_DOCS_FOLDER=$(wildcard build/site) $(RUN)/bin/aforesaid serve
+
+chat: $(RUN)/.ready ## Talk with the assistant in this terminal, with or without `make run`
+	@$(RUN)/bin/aforesaid chat
+
+demo: $(RUN)/.ready ## Store a sample conversation, reopen the store, show what a model receives, and search
+	@$(RUN)/bin/aforesaid demo
+
+DOCS := .venv-docs
+$(DOCS)/.ready: requirements/docs.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
+docs: setup $(DOCS)/.ready ## Build the documentation site into build/site, and check its links, snippets and requests
+	$(DOCS)/bin/zensical build --clean --strict --config-file mkdocs.yml
+	$(BIN)/python -m scripts.docs_site build/site
+	$(PYTEST) -n 2 tests/integration/docs
+
+docs-serve: $(DOCS)/.ready ## Show the documentation site, and renew it when a page changes
+	$(DOCS)/bin/zensical serve --config-file mkdocs.yml
 
 test: check ## Run all checks and tests that a change must pass (about 10 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
@@ -104,6 +133,10 @@ lock: ## Renew the locked requirements (needs uv)
 		--extra all --extra testing --group dev --output-file requirements/dev.txt pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--output-file requirements/console.txt requirements/console.in
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+		--extra cli --extra server --extra client --extra semantic --group build --output-file requirements/run.txt pyproject.toml
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+		--output-file requirements/docs.txt requirements/docs.in
 	$(PYTHON) -m scripts.adapter_environments --lock
 	uv pip compile --generate-hashes --no-header --python-version 3.14.2 --quiet \
 		--output-file requirements/homeassistant.txt requirements/homeassistant.in
@@ -111,4 +144,4 @@ lock: ## Renew the locked requirements (needs uv)
 		--output-file requirements/homeassistant-tools.txt requirements/homeassistant-tools.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) $(CONSOLE) .console .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(RUN) $(DOCS) $(CONSOLE) .console .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

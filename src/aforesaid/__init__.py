@@ -54,7 +54,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client at its first use: it would slow `import aforesaid` down by a quarter."""
+    """Import the client and read the version at their first use: both would slow `import aforesaid` down."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("aforesaid")
     if name != "connect":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from aforesaid.remote import connect

@@ -215,6 +215,8 @@ class ServerConfig(_Group, frozen=True, kw_only=True):
     """Seconds, beyond five, for which a verified key stays valid while the store is unavailable."""
     owner: str = "default"
     """The owner of requests without a key and without an owner."""
+    docs_folder: str = ""
+    """The folder of the built documentation site, served at /docs/; empty does not serve it."""
     max_body_kb: int = 4096
     """Maximum kilobytes of a request body; folders and recordings have separate limits."""
     request_seconds: int = 10

@@ -1,5 +1,9 @@
 """The Typer application with all commands."""
 
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from aforesaid.cli.audit import audit
@@ -23,39 +27,39 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = (
-    demo,
-    serve,
-    mcp,
-    chat,
-    conversations,
-    show,
-    search,
-    reindex,
-    context,
-    stats,
-    purge,
-    retention,
-    archive,
-    restore,
-    archives,
-    redact,
-    erase,
-    config,
-    doctor,
-    copy,
-    export,
-    migrate,
-    loadgen,
-)
 
-for command in COMMANDS:
-    app.command()(command)
-app.command("import")(import_)
-app.add_typer(clients)
-app.add_typer(postgres)
-app.add_typer(keys)
-app.add_typer(audit)
-app.add_typer(notes)
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"aforesaid {version('aforesaid')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Conversation memory for assistants."""
+
+
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Start": (demo, chat, serve, mcp),
+    "Read": (conversations, show, search, context, stats),
+    "Keep and remove": (retention, purge, archive, archives, restore, redact, erase),
+    "Move": (copy, export, import_),
+    "Operate": (doctor, config, migrate, reindex, loadgen),
+}
+"""The commands by task."""
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
+app.add_typer(notes, rich_help_panel="Read")
+app.add_typer(clients, rich_help_panel="Read")
+app.add_typer(keys, rich_help_panel="Operate")
+app.add_typer(audit, rich_help_panel="Operate")
+app.add_typer(postgres, rich_help_panel="Operate")

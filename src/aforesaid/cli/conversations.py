@@ -12,16 +12,16 @@ from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
     UrlOption,
-    ago,
     console,
-    conversations_table,
     find_conversation,
     managers,
     memory_at,
     message_line,
+    print_conversations,
     print_json,
     readable,
     run,
+    when,
 )
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.contracts.listing import check_complete
@@ -62,7 +62,7 @@ def conversations(
     if as_json:
         print_json([{"owner": name, **record.to_dict()} for name, record in rows])
     elif rows:
-        console().print(conversations_table(rows))
+        print_conversations(console(), rows)
     else:
         console().print("[dim]No conversations.[/]")
 
@@ -125,7 +125,7 @@ def _print_record(out: Console, owner: str, record: Conversation) -> None:
     facts += [escape(readable(owner)), record.channel, record.status, f"{record.priority} priority"]
     facts += [escape(readable(record.client_name))] if record.client_name else []
     facts += [f"#{escape(readable(tag))}" for tag in record.tags]
-    facts += [f"{record.message_count:,} messages", f"last {ago(record.last_activity)}"]
+    facts += [f"{record.message_count:,} messages", f"last {when(record.last_activity)}"]
     out.print(f"[dim]{' · '.join(facts)}[/]\n")
 
 
@@ -162,7 +162,7 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
     for name in ("status", "channel"):
         counts = ", ".join(f"{count:,} {value}" for value, count in found[name].most_common())
         table.add_row(name, counts or "none")
-    table.add_row("last activity", ago(found["last_activity"]))
+    table.add_row("last activity", when(found["last_activity"]))
     console().print(table)
 
 

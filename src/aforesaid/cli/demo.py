@@ -1,7 +1,5 @@
 """`aforesaid demo` and `loadgen`: try a store with a sample conversation, or measure it under load."""
 
-import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +10,17 @@ import typer
 from rich.rule import Rule
 from rich.table import Table
 
-from aforesaid.cli.runtime import JsonOption, UrlOption, console, memory_at, message_line, print_json, run
+from aforesaid.cli.runtime import (
+    JsonOption,
+    UrlOption,
+    console,
+    invocation,
+    memory_at,
+    message_line,
+    print_json,
+    progress_of,
+    run,
+)
 from aforesaid.contracts import Appended
 from aforesaid.layers.build import Layers
 from aforesaid.memory.opening import open as open_memory
@@ -137,13 +145,7 @@ def _print_next(url: str, conversation: Conversation) -> None:
         f'search "{QUERY}" --explain',
         "stats",
     ):
-        out.print(f"  {_invocation()} {command} --url {url}", soft_wrap=True, markup=False)
-
-
-def _invocation() -> str:
-    """Return `aforesaid`, or the path of this script if `aforesaid` is not on the PATH."""
-    used = sys.argv[0]
-    return used if Path(used).name == "aforesaid" and not shutil.which("aforesaid") else "aforesaid"
+        out.print(f"  {invocation()} {command} --url {url}", soft_wrap=True, markup=False)
 
 
 # `aforesaid loadgen`: generate load on a local store and measure growth and speed.
@@ -184,7 +186,7 @@ def loadgen(
         )
         return await _generate(target, load)
 
-    with _target_url(url) as target:
+    with _target_url(url) as target, progress_of("generating load"):
         grown = run(work)
     if as_json:
         print_json(grown)

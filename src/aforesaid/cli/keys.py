@@ -22,9 +22,11 @@ from aforesaid.cli.runtime import (
     counted,
     memory_at,
     print_json,
+    progress_of,
     require_master_key,
     run,
     store_url,
+    when,
 )
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.settings import Settings
@@ -78,7 +80,8 @@ def rotate(
         wrapped, left = await archives.rewrap(owner)
         return replace(done, archives=wrapped, archives_left=left)
 
-    done = run(work)
+    with progress_of("rotating keys"):
+        done = run(work)
     if as_json:
         print_json(done)
     else:
@@ -223,7 +226,7 @@ def create(
         return
     # Only the key goes to stdout, so that a script can store it: KEY=$(aforesaid keys create …).
     typer.echo(text)
-    until = "without expiry" if key.expires_at is None else f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"
+    until = "without expiry" if key.expires_at is None else f"until {when(key.expires_at)}"
     typer.echo(f"Key {key.id} ({key.scope}) for {', '.join(key.owners)}, valid {until}.", err=True)
     typer.echo("The key is not shown again.", err=True)
 
@@ -278,7 +281,7 @@ def _key_document(key: "ApiKey") -> dict[str, object]:
 
 
 def _minute(moment: datetime | None) -> str:
-    return "never" if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+    return when(moment)
 
 
 _SPAN = re.compile(r"(\d{1,6})\s*(h|d|w|y)", re.ASCII).fullmatch

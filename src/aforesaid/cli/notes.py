@@ -12,7 +12,6 @@ from aforesaid.cli.runtime import (
     JsonOption,
     UrlOption,
     YesOption,
-    ago,
     confirm,
     console,
     counted,
@@ -20,6 +19,7 @@ from aforesaid.cli.runtime import (
     print_json,
     readable,
     run,
+    when,
 )
 from aforesaid.notes.records import Note, meant
 from aforesaid.search.queries import last_moment, local_zone
@@ -153,8 +153,8 @@ def notes_table(found: list[Note]) -> Table:
             escape(readable(note.text)),
             escape(readable(about)),
             escape(readable(", ".join(note.tags))),
-            ago(note.remembered_at),
-            f"{note.expires_at:%Y-%m-%d}" if note.expires_at else "",
+            when(note.remembered_at),
+            when(note.expires_at),
             note.id,
             style=style,
         )

@@ -13,9 +13,9 @@ from rich.table import Table
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
+    RequiredOwner,
     UrlOption,
     YesOption,
-    ago,
     confirm,
     console,
     counted,
@@ -23,9 +23,11 @@ from aforesaid.cli.runtime import (
     find_conversation,
     managers,
     memory_at,
+    print_conversations,
     print_json,
     readable,
     run,
+    when,
 )
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import ArchiveNotFound, InvalidInput
@@ -166,14 +168,13 @@ def archives(
     for name, one in found:
         sealed = "yes" if one.sealed else "no"
         cells = (one.conversation_id, escape(readable(name)), f"{one.messages:,}")
-        table.add_row(*cells, ago(one.last_activity), ago(one.archived_at), sealed)
+        table.add_row(*cells, when(one.last_activity), when(one.archived_at), sealed)
     console().print(table)
 
 
 # `aforesaid retention`, `purge`, `redact` and `erase`: retention rules and permanent removal.
 
 
-RequiredOwner = Annotated[str, typer.Option("--owner", "-o", help="The owner of the data.")]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(help="NAME=DAYS, as in voice=7; 0 keeps forever, -1 removes the rule. Repeatable."),
@@ -196,17 +197,19 @@ def retention(
     if ttl is not None or channel or tag:
         confirm("Set these rules? Conversations older than their new lifetime will be removed.", yes=yes)
 
-    async def work() -> tuple[RetentionRules, int | None]:
+    async def work() -> tuple[RetentionRules, int | None, list[Conversation]]:
         async with memory_at(url) as memory:
             manager = memory.of(owner)
             current = await manager.retention()
             rules = _updated(current, ttl, channel or [], tag or [])
             changed = None if rules == current else await manager.set_retention(rules)
-            return await manager.retention(), changed
+            newest = (await manager.list(limit=SHOWN)).conversations
+            return await manager.retention(), changed, list(newest)
 
-    rules, changed = run(work)
+    rules, changed, newest = run(work)
     if as_json:
-        print_json({"rules": msgspec.to_builtins(rules), "changed": changed})
+        expires = {record.id: record.expires_at for record in newest}
+        print_json({"rules": msgspec.to_builtins(rules), "changed": changed, "expires": expires})
         return
     out = console()
     for name, ttl_ in _rule_rows(rules):
@@ -217,6 +220,13 @@ def retention(
         out.print("[dim]No rules.[/]")
     if changed is not None:
         out.print(f"{counted(changed, 'conversation')} changed lifetime")
+    if newest:
+        out.print()
+        print_conversations(out, [(owner, record) for record in newest])
+
+
+SHOWN = 50
+"""Conversations whose expiry `retention` shows, the most recently active first."""
 
 
 def _updated(
@@ -319,7 +329,7 @@ def _print_expiring(expiring: Expirations, *, as_json: bool) -> None:
     for column in ("conversation", "owner", "messages", "expires", "why"):
         table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
     for owner, one in expiring:
-        moment = f"{one.expires_at:%Y-%m-%d %H:%M}"
+        moment = when(one.expires_at)
         cells = (one.conversation_id, escape(readable(owner)), f"{one.messages:,}", moment)
         table.add_row(*cells, escape(readable(one.why)))
     console().print(table)

@@ -4,10 +4,13 @@ import asyncio
 import getpass
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import shutil
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -16,7 +19,8 @@ import typer
 from msgspec import UNSET, structs
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from aforesaid.contracts import FileBacked, capability
@@ -74,36 +78,24 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
-    """Return a relative time, as in '3 days ago'; a future time as a date."""
-    if moment is None:
-        return "never"
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
-    if seconds < 0:
-        return moment.date().isoformat()
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
-    return "just now"
+def when(moment: datetime | None) -> str:
+    """Return a time as every command prints it, in the time zone of this machine: 2026-03-01 09:30."""
+    return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
-def conversations_table(rows: list[tuple[str, Conversation]]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("conversation", "owner", "channel", "status", "messages", "last", "subject"):
-        # Folded, never cut: an id that cannot be copied completely is useless.
-        table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
+def print_conversations(out: Console, rows: list[tuple[str, Conversation]]) -> None:
+    """Print two lines for each conversation: the whole id and its times, then what it is.
+
+    The first line has 72 characters, so it fits every terminal; the second is wrapped.
+    """
+    out.print(f"[dim]{'conversation':36}  {'last message':16}  {'expires':16}[/]")
     for owner, record in rows:
-        table.add_row(
-            record.id if record.name is None else f"{escape(readable(record.name))}\n[dim]{record.id}[/]",
-            escape(readable(owner)),
-            record.channel,
-            record.status,
-            f"{record.message_count:,}",
-            ago(record.last_activity),
-            escape(readable(record.subject or "")),
-        )
-    return table
+        times = f"{when(record.last_activity):16}  {when(record.expires_at):16}"
+        out.print(f"{record.id:36}  {times}", soft_wrap=True)
+        facts = [record.name, owner, record.channel, record.status]
+        facts += [counted(record.message_count, "message"), record.subject]
+        text = " · ".join(readable(fact) for fact in facts if fact)
+        out.print(Padding(f"[dim]{escape(text)}[/]", (0, 0, 0, 2)))
 
 
 def message_line(message: Message) -> Text:
@@ -149,9 +141,15 @@ UrlOption = Annotated[
     ),
 ]
 OwnerOption = Annotated[
-    str | None, typer.Option("--owner", "-o", help="Only this owner. Default: all owners.")
+    str | None,
+    typer.Option(
+        "--owner", "-o", envvar="AFORESAID_OWNER", help="The owner of the data. Default: all owners."
+    ),
 ]
 DefaultedOwnerOption = Annotated[
+    str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="The owner of the data.")
+]
+RequiredOwner = Annotated[
     str, typer.Option("--owner", "-o", envvar="AFORESAID_OWNER", help="The owner of the data.")
 ]
 # The owner in `chat`, `notes` and `clients` when neither --owner nor AFORESAID_OWNER is set.
@@ -300,24 +298,141 @@ async def managers(memory: MemoryProtocol, owner: str | None) -> AsyncIterator[t
         yield name, memory.of(name)
 
 
-async def find_conversation(
-    memory: MemoryProtocol, owner: str | None, conversation_id: str
-) -> tuple[str, ManagerProtocol, Conversation]:
-    """Return the owner, the handle and the record of a conversation, or raise `ConversationNotFound`."""
-    found: list[tuple[str, ManagerProtocol, Conversation]] = []
+Found = tuple[str, ManagerProtocol, Conversation]
+
+
+async def find_conversation(memory: MemoryProtocol, owner: str | None, conversation_id: str) -> Found:
+    """Return the owner, the handle and the record of a conversation.
+
+    `conversation_id` is an id, a name, the name of a session, or the start of an id; the first of these that
+    finds anything counts. Raise `ConversationNotFound`, or `InvalidInput` where several are meant.
+    """
+    parse_conversation(conversation_id)
+    for find in (_by_id, _by_session, _by_prefix):
+        found = [one async for one in find(memory, owner, conversation_id)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _ambiguous(conversation_id, found)
+    raise ConversationNotFound(conversation_id)
+
+
+async def _by_id(memory: MemoryProtocol, owner: str | None, wanted: str) -> AsyncIterator[Found]:
+    """Yield the conversation with this id, or those of all owners with this name."""
     async for name, manager in managers(memory, owner):
         with suppress(ConversationNotFound):
-            found.append((name, manager, await manager.get_conversation(conversation_id)))
-            if is_uuid(parse_conversation(conversation_id)):
-                break  # an id is unique; several owners may use one name
-    if not found:
-        raise ConversationNotFound(conversation_id)
-    if len(found) > 1:
-        raise InvalidInput(
-            f"{len(found)} owners have a conversation {shown(conversation_id)}: select one with --owner",
+            yield name, manager, await manager.get_conversation(wanted)
+            if is_uuid(wanted):
+                return  # an id is unique; several owners may use one name
+
+
+async def _by_session(memory: MemoryProtocol, owner: str | None, wanted: str) -> AsyncIterator[Found]:
+    """Yield the conversations that a session of this name is bound to."""
+    if is_uuid(wanted):
+        return
+    async for name, manager in managers(memory, owner):
+        record = await manager.session(wanted)
+        if record is not None:
+            yield name, manager, record
+
+
+async def _by_prefix(memory: MemoryProtocol, owner: str | None, wanted: str) -> AsyncIterator[Found]:
+    """Yield the conversations whose ids start with this text."""
+    if not re.fullmatch("[0-9a-f-]{4,35}", wanted):
+        return
+    async for name, manager in managers(memory, owner):
+        cursor: str | None = None
+        while True:
+            page = await manager.list(limit=LISTED, after=cursor)
+            for record in page.conversations:
+                if record.id.startswith(wanted):
+                    yield name, manager, record
+            cursor = page.next
+            if cursor is None:
+                break
+
+
+LISTED = 1000
+"""Conversations read at a time to find the start of an id."""
+
+
+def _ambiguous(wanted: str, found: list[Found]) -> InvalidInput:
+    owners = {name for name, _, _ in found}
+    if len(owners) > 1:
+        return InvalidInput(
+            f"{len(owners)} owners have a conversation {shown(wanted)}: select one with --owner",
             field="--owner",
         )
-    return found[0]
+    return InvalidInput(f"{len(found)} conversations start with {wanted}: give more of the id", field="ID")
+
+
+@contextmanager
+def progress_of(label: str, *, unit: str = "", total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show on stderr how far a command is; yield a function that takes the number done.
+
+    A terminal gets a bar, anything else a line every few seconds, so that stdout stays clean for pipes. A
+    command that ends within a second shows nothing there.
+    """
+    out = errors_console()
+    if out.is_terminal:
+        columns = (
+            TextColumn(label),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn(unit),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=out, transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.update(task, completed=done)
+        return
+    lines = _ProgressLines(out, label, unit, total)
+    with lines.after(FIRST_LINE):
+        yield lines.update
+
+
+FIRST_LINE, NEXT_LINE = 1.0, 10.0
+"""Seconds before the first line of progress outside a terminal, and between the others."""
+
+
+class _ProgressLines:
+    """Prints progress as lines."""
+
+    def __init__(self, out: Console, label: str, unit: str, total: int | None) -> None:
+        self._out = out
+        self._label = label
+        self._unit = unit
+        self._of = "" if total is None else f" of {total:,}"
+        self._done = 0
+        self._timer: threading.Timer | None = None
+
+    def update(self, done: int) -> None:
+        self._done = done
+
+    @contextmanager
+    def after(self, seconds: float) -> Iterator[None]:
+        self._start(seconds)
+        try:
+            yield
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _start(self, seconds: float) -> None:
+        self._timer = threading.Timer(seconds, self._print)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _print(self) -> None:
+        counts = f": {self._done:,}{self._of} {self._unit}".rstrip() if self._done else " …"
+        self._out.print(f"{self._label}{counts}")
+        self._start(NEXT_LINE)
+
+
+def invocation() -> str:
+    """Return `aforesaid`, or the path of this script if `aforesaid` is not on the PATH."""
+    used = sys.argv[0]
+    return used if Path(used).name == "aforesaid" and not shutil.which("aforesaid") else "aforesaid"
 
 
 def confirm(question: str, *, yes: bool) -> None:

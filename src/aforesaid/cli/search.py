@@ -6,7 +6,6 @@ import typer
 from msgspec import Struct
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 from rich.text import Text
 
 from aforesaid.cli.runtime import (
@@ -20,6 +19,7 @@ from aforesaid.cli.runtime import (
     managers,
     memory_at,
     print_json,
+    progress_of,
     readable,
     refuse_through_server,
     run,
@@ -169,12 +169,11 @@ def reindex(
     async def work() -> Result:
         result = Result()
         async with memory_at(store_url(url)) as memory:
-            with Progress(console=errors_console(), transient=True) as progress:
-                await _reindex_words(memory, result, progress)
-                if memory.search_resources.indexer is not None:
-                    await _reindex_vectors(
-                        memory, memory.search_resources.indexer, result, progress, owner, missing=missing
-                    )
+            await _reindex_words(memory, result)
+            if memory.search_resources.indexer is not None:
+                await _reindex_vectors(
+                    memory, memory.search_resources.indexer, result, owner, missing=missing
+                )
         return result
 
     result = run(work)
@@ -192,19 +191,17 @@ def reindex(
         console().print(f"[dim]{counted(result.removed, 'block')} of vectors removed[/]")
 
 
-async def _reindex_words(memory: MemoryProtocol, result: Result, progress: Progress) -> None:
+async def _reindex_words(memory: MemoryProtocol, result: Result) -> None:
     reindexable = capability(memory.backend, Reindexable)
     if reindexable is not None:
-        bar = progress.add_task("words", total=None)
-        result.words = await reindexable.reindex(lambda number: progress.update(bar, completed=number))
-        progress.remove_task(bar)
+        with progress_of("indexing words", unit="messages") as done:
+            result.words = await reindexable.reindex(done)
 
 
 async def _reindex_vectors(
     memory: MemoryProtocol,
     indexer: Indexer,
     result: Result,
-    progress: Progress,
     owner: str | None,
     *,
     missing: bool,
@@ -212,11 +209,13 @@ async def _reindex_vectors(
     result.model = indexer.embedder.name
     owners = [one async for one in managers(memory, owner)]
     total = sum([record.message_count for _, m in owners async for record in every_record(m.store)])
-    bar = progress.add_task("vectors", total=total)
-    for name, manager in owners:
-        async for record in every_record(manager.store):
-            await _reindex_one(indexer, result, name, manager, record.id, missing=missing)
-            progress.advance(bar, record.message_count)
+    seen = 0
+    with progress_of("indexing meanings", unit="messages", total=total) as done:
+        for name, manager in owners:
+            async for record in every_record(manager.store):
+                await _reindex_one(indexer, result, name, manager, record.id, missing=missing)
+                seen += record.message_count
+                done(seen)
 
 
 async def _reindex_one(

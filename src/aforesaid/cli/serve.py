@@ -16,7 +16,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.cli.runtime import ConfigOption, UrlOption, console, run
+from aforesaid.cli.runtime import ConfigOption, UrlOption, console, invocation, run
 from aforesaid.contracts import FileBacked, capability
 from aforesaid.errors import InvalidSetting, MissingExtra
 from aforesaid.settings import LOG_LEVELS, LOGS, Settings, masked_url
@@ -163,15 +163,16 @@ def _announce(plan: _Plan, address: str) -> None:
     """Print the address and examples."""
     out = console()
     out.print(f"Aforesaid serves {masked_url(plan.url)} on [bold]{address}[/]", soft_wrap=True)
+    out.print(data_location(plan.url), soft_wrap=True, markup=False)
     if plan.is_open:
         out.print(
-            "No key is needed on this machine until the first `aforesaid keys create`.",
+            f"No key is needed on this machine until the first `{invocation()} keys create`.",
             soft_wrap=True,
         )
     key = "" if plan.is_open else " -H 'Authorization: Bearer YOUR-KEY'"
     body = '{"session_id": "kitchen", "text": "Remember that I like leeks."}'
+    out.print(f"  open   {address}/", soft_wrap=True)
     out.print(f"  look   {address}/console/", soft_wrap=True)
-    out.print(f"  docs   {address}/schema", soft_wrap=True)
     out.print(
         f"  try    curl {address}/v1/sessions/answers{key} -H 'Content-Type: application/json' -d '{body}'",
         soft_wrap=True,
@@ -180,7 +181,7 @@ def _announce(plan: _Plan, address: str) -> None:
     )
     key_variable, owner = ("", "") if plan.is_open else ("AFORESAID_KEY=YOUR-KEY ", " --owner YOUR-OWNER")
     out.print(
-        f"  chat   {key_variable}aforesaid chat --url {address}{owner}", soft_wrap=True, highlight=False
+        f"  chat   {key_variable}{invocation()} chat --url {address}{owner}", soft_wrap=True, highlight=False
     )
     out.print("Ctrl-C stops the server.")
 
@@ -191,7 +192,7 @@ def data_location(url: str) -> str:
     if file is not None:
         return f"The data is in {Path(file.path).resolve()}."
     if url.startswith("memory:"):
-        return "The data was in memory only and is lost."
+        return "The data is in memory only and is lost when the server stops."
     return f"The data is in {masked_url(url)}."
 
 

@@ -3,14 +3,13 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aforesaid._internal import files
 from aforesaid._internal.tasks import opened
@@ -23,6 +22,7 @@ from aforesaid.cli.runtime import (
     errors_console,
     memory_at,
     print_json,
+    progress_of,
     require_master_key,
     run,
     store_url,
@@ -63,23 +63,17 @@ def copy(
             if as_json:
                 return await copy_all(from_memory.backend, to_memory.backend)
             # Progress goes to stderr, so that stdout stays clean for pipes; with --json there is none.
-            with progress_bar("copying", total=await count(from_memory.backend)) as progress:
-                return await copy_all(from_memory.backend, to_memory.backend, progress=progress)
+            total = await count(from_memory.backend)
+            with progress_of("copying", unit="conversations", total=total) as done:
+                return await copy_all(
+                    from_memory.backend, to_memory.backend, progress=lambda report: done(report.conversations)
+                )
 
     report = run(work)
     if as_json:
         print_json(report)
     else:
         print_report(report)
-
-
-@contextmanager
-def progress_bar(label: str, *, total: int | None) -> Iterator[Callable[[CopyReport | ImportReport], None]]:
-    """Show a progress bar on stderr while conversations are copied; yield its callback."""
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn("conversations"))
-    with Progress(*columns, TimeRemainingColumn(), console=errors_console(), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda report: bar.update(task, completed=report.conversations)
 
 
 def print_report(report: CopyReport) -> None:
@@ -117,14 +111,17 @@ def export(
 ) -> None:
     """Export conversations as JSON Lines, for backup or import."""
     if folder is not None:
-        _print_manifest(run(lambda: _export_folder(url, owner, folder)))
+        with progress_of("exporting"):
+            manifest = run(lambda: _export_folder(url, owner, folder))
+        _print_manifest(manifest)
         return
 
     async def work() -> ExportReport:
         async with memory_at(store_url(url)) as memory, _open_output(output) as file:
             return await export_all(memory.backend, file, owner=owner)
 
-    report = run(work)
+    with progress_of("exporting"):
+        report = run(work)
     errors_console().print(
         f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
         f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
@@ -277,8 +274,10 @@ def _import_export(file: str, url: str | None, owner: str | None, *, as_json: bo
         async with _open_export(file) as export, memory_at(store_url(url), create=True) as memory:
             if as_json:
                 return await import_all(export, memory.backend)
-            with progress_bar("importing", total=None) as progress:
-                return await import_all(export, memory.backend, progress=progress)
+            with progress_of("importing", unit="conversations") as done:
+                return await import_all(
+                    export, memory.backend, progress=lambda report: done(report.conversations)
+                )
 
     report = run(work)
     if as_json:
@@ -299,8 +298,14 @@ def _import_foreign(
             manager = memory.of(owner)
             if as_json:
                 return await import_history(manager, FORMATS[name], file, dry_run=dry_run)
-            with progress_bar("importing", total=None) as progress:
-                return await import_history(manager, FORMATS[name], file, dry_run=dry_run, progress=progress)
+            with progress_of("importing", unit="conversations") as done:
+                return await import_history(
+                    manager,
+                    FORMATS[name],
+                    file,
+                    dry_run=dry_run,
+                    progress=lambda report: done(report.conversations),
+                )
 
     report = run(work)
     if as_json:

@@ -178,7 +178,7 @@ def _hub(service: Service, limits: LiveLimits) -> Hub:
 def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[ControllerRouterHandler]:
     return [
         *operations.operations(service, metrics),
-        *pages(_rendered_document()),
+        *pages(_rendered_document(), docs_folder=service.settings.server.docs_folder),
         *console_routes(),
         *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
         live_handler(live),

@@ -1,51 +1,85 @@
-"""Serve the OpenAPI document and an HTML page of it.
+"""Serve the front page, the OpenAPI document, and the page of the HTTP interface (Swagger UI).
 
-The page has no scripts and loads nothing from other hosts, so that it works offline.
+All files are part of the package, all addresses in them are relative, and nothing is loaded from other hosts.
 """
 
-import re
+import asyncio
+import gzip
+from functools import cache
 from html import escape
+from importlib.resources import files
+from mimetypes import guess_type
+from pathlib import Path
 from typing import Any
 
-from litestar import get
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar import Request, get
+from litestar.exceptions import NotFoundException
+from litestar.types import ASGIApp, ControllerRouterHandler
 from msgspec import Struct
 
 from aforesaid.protocol import to_json
 from aforesaid.server.openapi import Document
-from aforesaid.server.responses import Response
+from aforesaid.server.responses import Header, Response
 
 HTML = b"text/html; charset=utf-8"
-_POLICY = (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'")
+FOLDER = files("aforesaid.server") / "api_page"
+FILES = {
+    "page.css": b"text/css; charset=utf-8",
+    "start.js": b"text/javascript; charset=utf-8",
+    "vendor/swagger-ui.css": b"text/css; charset=utf-8",
+    "vendor/swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
+}
+"""The files that the pages load, with their types."""
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1d2733; background: #fbfbfa }
-h2 { margin-top: 2.5rem; border-bottom: 1px solid #d8d8d2 }
-details { margin: .4rem 0; padding: .3rem .6rem; border: 1px solid #e2e2dc; border-radius: .4rem;
-  background: #fff }
-summary { cursor: pointer } code { font: .92em ui-monospace, monospace }
-.method { display: inline-block; min-width: 4.6rem; padding-right: .6rem; font-weight: 600; color: #2b5d8a }
-table { border-collapse: collapse } td { padding: .1rem .9rem .1rem 0; vertical-align: top }
-pre { background: #f4f4ef; padding: .6rem; border-radius: .4rem; overflow-x: auto }
-"""
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+"""The content security policy of the pages."""
+_HEADERS: tuple[Header, ...] = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"referrer-policy", b"no-referrer"),
+    (b"vary", b"accept-encoding"),
+)
+_REVALIDATED: Header = (b"cache-control", b"no-cache")
+
+DOCS = (
+    '<li><a href="docs/"><strong>Documentation</strong> '
+    "<span>Tutorial, how-to, explanation and reference.</span></a></li>"
+)
 
 
 class RenderedDocument(Struct, frozen=True):
-    """The document as JSON and as a page."""
+    """The OpenAPI document as JSON, and the version of the server."""
 
     as_json: bytes
-    as_page: bytes
+    version: str
 
 
 def render(document: Document) -> RenderedDocument:
-    """Render the document in both forms."""
-    return RenderedDocument(to_json(document), render_page(document).encode())
+    """Render the document."""
+    return RenderedDocument(to_json(document), document["info"]["version"])
 
 
-def pages(rendered: RenderedDocument) -> list[HTTPRouteHandler]:
-    """Return the routes of the document and the page."""
+def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[ControllerRouterHandler]:
+    """Return the routes of the front page, the document and its page, and of the documentation."""
+
+    @get("/", include_in_schema=False, opt={"public": True})
+    async def front_page(request: Request[Any, Any, Any]) -> ASGIApp:
+        template = (await asyncio.to_thread(_read, "front.html")).decode()
+        address = escape(str(request.base_url).rstrip("/"))
+        values = {"address": address, "version": rendered.version, "docs": DOCS if docs_folder else ""}
+        for name, value in values.items():
+            template = template.replace(f"{{{name}}}", value)
+        return Response(template.encode(), media=HTML, headers=_HEADERS)
 
     @get("/schema/openapi.json", include_in_schema=False)
     async def openapi_json() -> ASGIApp:
@@ -53,67 +87,58 @@ def pages(rendered: RenderedDocument) -> list[HTTPRouteHandler]:
 
     @get("/schema", include_in_schema=False)
     async def openapi_page() -> ASGIApp:
-        return Response(rendered.as_page, media=HTML, headers=(_POLICY,))
+        return Response(await asyncio.to_thread(_read, "index.html"), media=HTML, headers=_HEADERS)
 
-    return [openapi_json, openapi_page]
+    @get("/schema/{wanted:path}", include_in_schema=False, opt={"public": True})
+    async def file(request: Request[Any, Any, Any]) -> ASGIApp:
+        name = request.path_params["wanted"].lstrip("/")
+        if name not in FILES:
+            raise NotFoundException("there is no such file")
+        body, headers = await asyncio.to_thread(_read, name), _HEADERS
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            body = await asyncio.to_thread(_compressed, name)
+            headers = (*_HEADERS, (b"content-encoding", b"gzip"))
+        return Response(body, media=FILES[name], headers=headers, caching=_REVALIDATED)
+
+    shown: list[ControllerRouterHandler] = [front_page, openapi_json, openapi_page, file]
+    return shown + _documentation(docs_folder) if docs_folder else shown
 
 
-def render_page(document: Document) -> str:
-    """Render the document as HTML."""
-    info = document["info"]
-    sections = "".join(_section(document, tag) for tag in document["tags"])
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        f"<h1>{escape(info['title'])} <small>{escape(info['version'])}</small></h1>"
-        f"<p>{_inline_code(info['description'])}</p>"
-        '<p><a href="/schema/openapi.json">openapi.json</a></p>'
-        f"{sections}</html>"
+def _documentation(folder: str) -> list[ControllerRouterHandler]:
+    """Return the routes of the built documentation site."""
+
+    @get("/docs", include_in_schema=False, opt={"public": True})
+    async def docs_page(request: Request[Any, Any, Any]) -> ASGIApp:
+        if not request.scope["raw_path"].endswith(b"/"):  # relative addresses need the slash
+            return Response(status=308, headers=((b"location", b"docs/"),))
+        return await asyncio.to_thread(_site_file, folder, "")
+
+    @get("/docs/{wanted:path}", include_in_schema=False, opt={"public": True})
+    async def docs_file(request: Request[Any, Any, Any]) -> ASGIApp:
+        return await asyncio.to_thread(_site_file, folder, request.path_params["wanted"].lstrip("/"))
+
+    return [docs_page, docs_file]
+
+
+def _site_file(folder: str, name: str) -> Response:
+    root = Path(folder).resolve()
+    wanted = (root / name).resolve()
+    if wanted.is_dir():
+        wanted /= "index.html"
+    if not wanted.is_relative_to(root) or not wanted.is_file():
+        raise NotFoundException("the documentation has no such page")
+    media, _ = guess_type(wanted.name)
+    # The site's own scripts are inline; it contains no data and loads nothing from other hosts.
+    return Response(
+        wanted.read_bytes(), media=(media or "application/octet-stream").encode(), caching=_REVALIDATED
     )
 
 
-def _section(document: Document, tag: dict[str, str]) -> str:
-    operations = "".join(
-        _operation(path, method, operation)
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-        if tag["name"] in operation["tags"]
-    )
-    return f"<h2>{escape(tag['name'])}</h2><p>{_inline_code(tag['description'])}</p>{operations}"
+@cache
+def _read(name: str) -> bytes:
+    return FOLDER.joinpath(*name.split("/")).read_bytes()
 
 
-def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    rows = "".join(_parameter(each) for each in operation.get("parameters", ()))
-    statuses = "".join(
-        f"<tr><td>{escape(status)}</td><td>{_inline_code(each['description'])}</td></tr>"
-        for status, each in operation["responses"].items()
-    )
-    return (
-        f'<details><summary><span class="method">{method.upper()}</span><code>{escape(path)}</code> '
-        f"{_inline_code(operation['summary'])}</summary>"
-        f"<p>{_inline_code(operation.get('description', ''))}</p>"
-        f"<table>{rows}</table>{_body(operation)}<table>{statuses}</table></details>"
-    )
-
-
-def _parameter(parameter: dict[str, Any]) -> str:
-    required = " (required)" if parameter["required"] else ""
-    place = f"{parameter['in']}{required}"
-    return (
-        f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(place)}</td>"
-        f"<td>{_inline_code(parameter.get('description', ''))}</td></tr>"
-    )
-
-
-def _inline_code(text: str) -> str:
-    """Escape a text and render backticks as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def _body(operation: dict[str, Any]) -> str:
-    shown = ""
-    for media, content in operation.get("requestBody", {}).get("content", {}).items():
-        example = content.get("example")
-        shown += f"<p>Body: <code>{escape(media)}</code></p>"
-        shown += f"<pre>{escape(to_json(example).decode())}</pre>" if example is not None else ""
-    return shown
+@cache
+def _compressed(name: str) -> bytes:
+    return gzip.compress(_read(name), mtime=0)

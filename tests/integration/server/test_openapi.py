@@ -1,9 +1,11 @@
 """The OpenAPI document says what the server does: every route, every status, bodies that work."""
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from litestar import get
@@ -12,6 +14,7 @@ import aforesaid
 from aforesaid.server.app import ENDPOINTS, create_app
 from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.openapi import EXAMPLES, openapi_document
+from aforesaid.settings import ServerConfig, Settings
 from tests.integration.server.fuzz import a_server, fuzz
 from tests.integration.server.running import Running
 
@@ -61,17 +64,43 @@ def test_its_example_is_what_a_route_takes(endpoint: Endpoint) -> None:
         assert not endpoint.takes_body or endpoint.body_media is not None
 
 
-async def test_the_page_shows_every_route_and_loads_nothing(server: Running) -> None:
-    page = await server.client.get("/schema")
-    assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    for endpoint in ENDPOINTS:
-        assert endpoint.full_path in page.text
-    assert "<script" not in page.text
-    assert "`" not in page.text, "words between backticks are shown as code"
-    assert "http" not in page.text.replace("/schema/openapi.json", "")
+async def test_the_pages_load_only_files_of_this_server(server: Running) -> None:
+    for path in ("/", "/schema"):
+        page = await server.client.get(path)
+        assert page.headers["content-type"].startswith("text/html")
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "<style" not in page.text
+        loaded = re.findall(r'<(?:script src|link rel="stylesheet" href)="([^"]+)"', page.text)
+        assert loaded
+        for file in loaded:
+            # Relative: a proxy may serve the pages under another path.
+            assert not file.startswith(("/", "http"))
+            found = await server.client.get(f"/{file}")
+            assert found.status_code == 200
+            assert found.headers["content-security-policy"] == policy
     document = await server.client.get("/schema/openapi.json")
     assert document.json()["openapi"].startswith("3.1")
+    assert (await server.client.get("/schema/vendor/LICENSE")).status_code == 404
+
+
+async def test_the_front_page_links_to_everything(server: Running) -> None:
+    page = (await server.client.get("/")).text
+    for link in ("console/", "schema", "health"):
+        assert f'href="{link}"' in page
+        assert (await server.client.get(f"/{link}")).status_code == 200
+    assert "docs/" not in page, "no documentation is built here"
+
+
+async def test_the_documentation_is_served_from_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<h1>Tutorial</h1>")
+    settings = Settings(server=ServerConfig(docs_folder=str(tmp_path)))
+    async with aforesaid.open() as memory:
+        transport = httpx.ASGITransport(create_app(memory, settings, open_without_keys=True))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            assert 'href="docs/"' in (await client.get("/")).text
+            assert "Tutorial" in (await client.get("/docs/")).text
 
 
 @pytest.mark.slow
