@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 from copy import copy
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -326,6 +326,12 @@ class Memory:
 
     async def __aenter__(self) -> Self:
         return await self.start()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("a memory needs `async with`; aforesaid.sync.open opens one for code without await")
+
+    def __exit__(self, *_: object) -> None:
+        """Never called: `__enter__` raises."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import datetime
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+import aforesaid
 from aforesaid.cli.serve import parse_options, run_lean, serve
 from aforesaid.model.ids import new_id
 from aforesaid.settings import ENVIRONMENT
@@ -56,7 +58,32 @@ def test_one_conversation_is_shown(run: Run, demo: Any) -> None:
     assert "unlocked since 18:40" in shown
     page = json.loads(run("show", conversation_id, "--json", "--limit", "2", "--offset", "4").stdout)
     assert [message["role"] for message in page["messages"]] == ["user", "assistant"]
-    assert "continue with --offset 2" in run("show", conversation_id, "--limit", "2").stdout
+    assert "4 earlier; see them with --offset 2" in run("show", conversation_id, "--limit", "2").stdout
+    assert (
+        "2 more; continue with --offset 4"
+        in run("show", conversation_id, "--limit", "2", "--offset", "2").stdout
+    )
+
+
+def test_a_session_and_the_start_of_an_id_find_a_conversation(run: Run, demo: Any) -> None:
+    conversation_id = demo["conversation"]["id"]
+    for wanted in ("kitchen", conversation_id[:8]):
+        assert json.loads(run("show", wanted, "--json").stdout)["id"] == conversation_id
+    run("show", "ffffffff", code=3)
+
+
+def test_lists_fit_a_terminal_and_show_when_a_conversation_expires(run: Run, demo: Any) -> None:
+    for command in (["conversations"], ["retention", "--owner", "erin"]):
+        lines = run(*command).stdout.splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        (row,) = (line for line in lines if demo["conversation"]["id"] in line)
+        expires = datetime.fromisoformat(demo["conversation"]["expires_at"]).astimezone()
+        assert f"{expires:%Y-%m-%d %H:%M}" in row
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    assert run("--version").stdout == f"aforesaid {aforesaid.__version__}\n"
+    assert "Keep and remove" in run("-h").stdout
 
 
 def test_a_context_is_explained(run: Run, demo: Any) -> None:
@@ -103,7 +130,7 @@ def test_no_password_in_an_address_is_shown(run: Run, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["show", "kitchen"], 3, "there is no conversation 'kitchen'"),
+        (["show", "cellar"], 3, "there is no conversation 'cellar'"),
         (["show", new_id()], 3, "there is no conversation"),
         (["conversations", "--status", "lost"], 2, "open, pending, resolved, closed"),
         (["conversations", "--url", "sqlite:///nowhere.db"], 4, "nowhere.db does not exist"),

@@ -97,7 +97,8 @@ async def test_the_documentation_is_served_from_its_folder(tmp_path: Path) -> No
     (tmp_path / "index.html").write_text("<h1>Tutorial</h1>")
     settings = Settings(server=ServerConfig(docs_folder=str(tmp_path)))
     async with aforesaid.open() as memory:
-        transport = httpx.ASGITransport(create_app(memory, settings, open_without_keys=True))
+        app: Any = create_app(memory, settings, open_without_keys=True)
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             assert 'href="docs/"' in (await client.get("/")).text
             assert "Tutorial" in (await client.get("/docs/")).text
