@@ -78,7 +78,7 @@ def test_it_says_where_to_go_and_stops_cleanly(tmp_path: Path, kind: signal.Sign
         assert answer.status_code == 200, answer.text
         assert httpx.get(f"{address}/schema").status_code == 200
         said = stopped(process, kind)
-    assert f"{address}/schema" in said
+    assert f"{address}/console/" in said
     assert f"curl {address}/v1/sessions/answers" in said
     assert f"aforesaid chat --url {address}" in said
     assert "The data is in" in said
