@@ -109,7 +109,7 @@ def test_two_event_loops(tmp_path: Path) -> None:
     memory = aforesaid.open(f"sqlite:///{tmp_path / 'memory.db'}")
     asyncio.run(memory.start())
     for _ in range(2):
-        asyncio.run(memory.of("erin").add_message("kitchen", "user", "hello"))  # type: ignore[arg-type]
+        asyncio.run(memory.of("erin").add_message("kitchen", "user", "hello"))
     asyncio.run(memory.close())
 
 
