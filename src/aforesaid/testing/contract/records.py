@@ -177,7 +177,7 @@ class RecordsContract(Contract):
             new_conversation(
                 store,
                 client_id=CLIENT,
-                channel="text",
+                channel="phone",
                 status="pending",
                 priority="high",
                 assigned_to="sam",
@@ -189,7 +189,7 @@ class RecordsContract(Contract):
         assert await listed(store) == [other.id, wanted.id]
         filters: list[dict[str, object]] = [
             {"client_id": CLIENT},
-            {"channel": "text"},
+            {"channel": "phone"},
             {"status": "pending"},
             {"priority": "high"},
             {"assigned_to": "sam"},
