@@ -1,6 +1,7 @@
 """Context, search, clients, memory, privacy, health: every action of each page."""
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -91,6 +92,7 @@ def test_search_finds_words_and_says_why(opening: Opening, api: httpx.Client) ->
     page.get_by_label("From").fill("")
     page.get_by_role("searchbox").fill("zyzzyva qwertz")
     page.get_by_label("Said by").select_option("")
+    expect(page).to_have_url(re.compile("zyzzyva.*qwertz"))
     page.reload()
     expect(page.get_by_role("searchbox")).to_have_value("zyzzyva qwertz")
 
@@ -217,6 +219,7 @@ def test_data_is_exported_archived_restored_and_erased(opening: Opening, startin
         assert downloading.value.suggested_filename == "aforesaid-export.zip"
         page.get_by_role("button", name="Verify").click()
         expect(page.get_by_text("Sound:")).to_be_visible()
+        page.get_by_role("button", name="Earlier events").click()
         expect(page.get_by_role("cell", name="append").first).to_be_visible()
         console.screenshot("audit-1280-light", full_page=True)
         page.get_by_role("button", name="Erase everything").click()

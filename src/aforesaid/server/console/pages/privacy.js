@@ -15,6 +15,7 @@ export default function Privacy() {
   const [receipt, setReceipt] = useState(/** @type {any} */ (() => JSON.parse(sessionStorage.getItem("aforesaid.receipt") ?? "null")));
   const [erasing, setErasing] = useState(false);
   const [busy, setBusy] = useState(false);
+  const [restored, setRestored] = useState(0);
   const owner = session.owner ?? session.access?.owner ?? "";
   async function erase() {
     setBusy(true);
@@ -31,10 +32,10 @@ export default function Privacy() {
   return html`
     <${PageHead} title="Privacy" lead="See what is stored, take it with you, decide how long it stays, or erase it." />
     ${receipt && html`<${Receipt} receipt=${receipt} onClose=${() => { sessionStorage.removeItem("aforesaid.receipt"); setReceipt(null); }} />`}
-    <${Stored} key=${receipt?.finished_at ?? ""} />
+    <${Stored} key=${`${receipt?.finished_at ?? ""}/${restored}`} />
     <div class="columns">
       <${Retention} />
-      <${Archives} />
+      <${Archives} onRestored=${() => setRestored(restored + 1)} />
     </div>
     <section class="card danger-zone"><h2>Erase everything</h2>
       <p>Removes every conversation, note, contact, summary, archive and copy of <strong>${owner}</strong>, permanently. You get a receipt with the counts. To erase one conversation, open its details. To remove one message, choose Redact beside it.</p>
@@ -94,12 +95,14 @@ function Retention() {
   </section>`;
 }
 
-function Archives() {
+/** @param {{ onRestored: () => void }} props */
+function Archives({ onRestored }) {
   const found = useLoad((signal) => (session.access?.archives ? get("v1/archives", {}, signal) : Promise.resolve({ archives: [] })), [session.owner]);
   async function restore(/** @type {string} */ id) {
     try {
       await post(`v1/archives/${encodeURIComponent(id)}/restore`);
       toast("Restored.");
+      onRestored();
       found.reload();
     } catch (error) {
       toast(asProblem(error).message, { bad: true });

@@ -145,8 +145,14 @@ function useScroll(log, state, target) {
   useEffect(() => {
     const element = log.current;
     const look = () => { if (element) atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 80; };
+    // Messages get their real height when they come into view, and the composer grows: stay at the end then, too.
+    const sizes = new ResizeObserver(() => { if (element && atEnd.current) element.scrollTop = element.scrollHeight; });
+    for (const each of element ? [element, ...element.children] : []) sizes.observe(each);
     element?.addEventListener("scroll", look, { passive: true });
-    return () => element?.removeEventListener("scroll", look);
+    return () => {
+      sizes.disconnect();
+      element?.removeEventListener("scroll", look);
+    };
   }, [state.record === null]);
   useLayoutEffect(() => {
     const element = log.current;
