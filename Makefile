@@ -119,6 +119,7 @@ soak: setup ## An hour at a steady rate: memory, file handles and latency stay f
 
 bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.frameworks
 
 DATA ?= ../shared/data
 CASES ?= 5000
