@@ -25,6 +25,7 @@ from aforesaid.settings import ConversationConfig
 from aforesaid.summaries.service import Summaries, message_of
 from aforesaid.telemetry import describe
 from aforesaid.tokens import (
+    Estimator,
     NotCounted,
     budget_for,
     costs_by,
@@ -396,3 +397,10 @@ def _with_freshness(context: Context, freshness: Freshness) -> Context:
         return context
     warnings = (*context.report.warnings, *freshness.reasons)
     return context.with_report(replace(context.report, degraded=True, warnings=warnings))
+
+
+def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
+    """Calibrate an estimator; return its new factor, or None for an exact counter."""
+    if not isinstance(counter, Estimator):
+        return None
+    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
-from aforesaid.contexts import ContextLoader
+from aforesaid.contexts import ContextLoader, calibrated
 from aforesaid.contracts import (
     Appended,
     Change,
@@ -26,6 +26,7 @@ from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.memory.documents import ApplicationDocuments
 from aforesaid.memory.interface import delegate
+from aforesaid.memory.options import own_contact_resources, own_scope, own_searcher
 from aforesaid.memory.records import Records, record_after, watch
 from aforesaid.memory.search import Search
 from aforesaid.memory.turns import OpenTurns, TurnInProgress
@@ -48,12 +49,9 @@ from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
 from aforesaid.spoken_answers import note_interruption
 from aforesaid.stores.blobs import BlobStore
-from aforesaid.stores.histories import as_store
-from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.summaries.service import Summaries, Summary, SummaryResources
 from aforesaid.telemetry import events
 from aforesaid.telemetry.events import watched
-from aforesaid.tokens import Estimator
 from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import RequestParts, WindowPolicy, readable
 
@@ -118,12 +116,12 @@ class ConversationManager:
         unstored: UnstoredTurns | None = None,
         policy: WindowPolicy | None = None,
     ) -> None:
-        self.scope = scope or _scope(store, blobs)
+        self.scope = scope or own_scope(store, blobs)
         self.unstored = UnstoredTurns() if unstored is None else unstored
         self.store = self.scope.store
-        self.searcher = searcher or _searcher(self.scope)
+        self.searcher = searcher or own_searcher(self.scope)
         self.notes_cache = notes_cache or NotesCache()
-        self.contact_resources = contact_resources or _contact_resources()
+        self.contact_resources = contact_resources or own_contact_resources()
         # When sessions were last swept, by owner; shared by all handles of a memory.
         self.session_sweeps = {} if session_sweeps is None else session_sweeps
         self.config = config or ConversationConfig()
@@ -491,36 +489,6 @@ class ConversationManager:
         `usage` is a response's usage or its prompt tokens. Return the new factor; None for exact counts.
         """
         return calibrated(self.intake.counter, context, usage)
-
-
-def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | None:
-    """Calibrate an estimator; return its new factor, or None for an exact counter."""
-    if not isinstance(counter, Estimator):
-        return None
-    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
-
-
-def _searcher(scope: OwnerScope) -> "Searcher":
-    """Return a searcher with resources of its own, for a manager without a memory."""
-    from aforesaid.search.resources import SearchResources
-    from aforesaid.search.searcher import Searcher
-
-    return Searcher(scope.store, SearchResources(), scope.owner)
-
-
-def _contact_resources() -> "ContactResources":
-    """Return contact resources of its own, for a manager without a memory."""
-    from aforesaid.contacts.resources import ContactResources
-
-    return ContactResources()
-
-
-def _scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | None) -> OwnerScope:
-    """Return a scope with the given store, or with a new in-memory store."""
-    if store is not None:
-        return OwnerScope(owner="default", store=as_store(store), blobs=blobs)
-    backend = InMemoryBackend()
-    return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)
 
 
 # The built-in, which the method `list` shadows.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, is_path, validated
-from aforesaid.contracts import Embedder, Summarizer, TokenCounter
+from aforesaid.contracts import ConversationStore, Embedder, Summarizer, TokenCounter
+from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.intake.messages import ImagePolicy, check_images
 from aforesaid.model.conversations import check_span
@@ -16,12 +17,18 @@ from aforesaid.model.ids import parse_name
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
 from aforesaid.retention.rules import SWEEP_EVERY
 from aforesaid.settings import RetentionConfig
-from aforesaid.stores.blobs import BlobBackend
+from aforesaid.stores.blobs import BlobBackend, BlobStore
+from aforesaid.stores.histories import as_store
+from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.tokens import counter_for, default_counter
+from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
+    from aforesaid.contacts.resources import ContactResources
+
     # Slow to import, and only needed by memories that use them.
     from aforesaid.layers.options import EncryptionChoice
+    from aforesaid.search.searcher import Searcher
     from aforesaid.transfer.archives import ArchiveFolder
 
 
@@ -178,3 +185,29 @@ def retention_in(config: RetentionConfig, *, folder: str = "") -> Retention:
 
 def _lifetimes(values: dict[str, int]) -> dict[str, Lifetime]:
     return {name: days(value, field=f"ttl of {name}") for name, value in values.items()}
+
+
+# Parts of a manager that a program creates directly, without a memory that would share them between owners.
+
+
+def own_searcher(scope: OwnerScope) -> "Searcher":
+    """Return a searcher with resources of its own, for a manager without a memory."""
+    from aforesaid.search.resources import SearchResources
+    from aforesaid.search.searcher import Searcher
+
+    return Searcher(scope.store, SearchResources(), scope.owner)
+
+
+def own_contact_resources() -> "ContactResources":
+    """Return contact resources of its own, for a manager without a memory."""
+    from aforesaid.contacts.resources import ContactResources
+
+    return ContactResources()
+
+
+def own_scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | None) -> OwnerScope:
+    """Return a scope with the given store, or with a new in-memory store."""
+    if store is not None:
+        return OwnerScope(owner="default", store=as_store(store), blobs=blobs)
+    backend = InMemoryBackend()
+    return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)

@@ -18,11 +18,12 @@ from typing import Any, NoReturn, Self
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import PAGE, Contacts
+from aforesaid.contexts import calibrated
 from aforesaid.contracts import Appended, Change, ConversationStore, TokenCounter
 from aforesaid.errors import InvalidSetting
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
-from aforesaid.memory.manager import ConversationManager, calibrated
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sync_turns import SyncTurn
 from aforesaid.memory.turns import TurnInProgress
 from aforesaid.model.contacts import Contact

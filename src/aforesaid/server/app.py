@@ -14,7 +14,16 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import BaseRouteHandler
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
-from litestar.types import ASGIApp, ControllerRouterHandler, Guard, Middleware, Receive, Scope, Send
+from litestar.types import (
+    ASGIApp,
+    ControllerRouterHandler,
+    ExceptionHandlersMap,
+    Guard,
+    Middleware,
+    Receive,
+    Scope,
+    Send,
+)
 
 from aforesaid._internal.tasks import ended
 from aforesaid.agents.configured import Assistants
@@ -104,6 +113,13 @@ class Application:
         await self._handle(scope, receive, send)
 
 
+EXCEPTION_HANDLERS: ExceptionHandlersMap = {
+    HTTPException: responses.from_framework,
+    AforesaidError: responses.from_aforesaid,
+    Exception: responses.from_unexpected,
+}
+
+
 def create_app(
     memory: Memory,
     settings: Settings | None = None,
@@ -151,11 +167,7 @@ def create_app(
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
         lifespan=[_lifespan(live, metrics, closing, service.history), *lifespan],
-        exception_handlers={
-            HTTPException: responses.from_framework,
-            AforesaidError: responses.from_aforesaid,
-            Exception: responses.from_unexpected,
-        },
+        exception_handlers=EXCEPTION_HANDLERS,
         # Routes of our own read bodies themselves; this limit is for added routes.
         request_max_body_size=service.body_limit,
         openapi_config=None,

@@ -40,13 +40,16 @@ from aforesaid.adapters.langgraph.stored import (
     StoredWrite,
     StoredWrites,
     channels_of,
+    config_of,
     decode_checkpoint,
     digests_in,
     inverted_id,
     is_same_value,
     merge_writes,
+    namespace_of,
     namespace_prefix,
     take_over,
+    thread_of,
     with_places,
     writes_prefix,
 )
@@ -91,7 +94,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint with its pending writes: the one of the config, or the newest."""
-        thread, ns = _thread(config), _namespace(config)
+        thread, ns = thread_of(config), namespace_of(config)
         stored = await self._find(thread, ns, get_checkpoint_id(config))
         return None if stored is None else await self._tuple(thread, stored)
 
@@ -104,7 +107,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints, newest first."""
-        threads = [_thread(config)] if config is not None else [one async for one in self._threads()]
+        threads = [thread_of(config)] if config is not None else [one async for one in self._threads()]
         wanted_ns = None if config is None else config["configurable"].get("checkpoint_ns")
         wanted_id = None if config is None else get_checkpoint_id(config)
         earlier = None if before is None else get_checkpoint_id(before)
@@ -161,10 +164,10 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         values, writes = await asyncio.gather(self._values(thread, stored), self._writes(thread, stored))
         checkpoint["channel_values"] = values
         return CheckpointTuple(
-            config=_config(thread, stored.ns, stored.id),
+            config=config_of(thread, stored.ns, stored.id),
             checkpoint=checkpoint,
             metadata=self.serde.loads_typed(stored.metadata),
-            parent_config=None if stored.parent is None else _config(thread, stored.ns, stored.parent),
+            parent_config=None if stored.parent is None else config_of(thread, stored.ns, stored.parent),
             pending_writes=writes,
         )
 
@@ -222,7 +225,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint: its new messages in the log, then the checkpoint that refers to them."""
-        thread, ns = _thread(config), _namespace(config)
+        thread, ns = thread_of(config), namespace_of(config)
         try:
             return await self._put(thread, ns, config, checkpoint, metadata)
         except ConversationNotFound:
@@ -265,7 +268,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         if document.conversation_id is not None:
             self._ids[thread] = document.conversation_id
         self._cache[thread, ns] = cached
-        return _config(thread, ns, stored.id)
+        return config_of(thread, ns, stored.id)
 
     async def _put_document(self, thread: str, kind: str, key: str, data: bytes) -> Document:
         return await self.manager.put_document(kind, key, data, conversation_id=self._place(thread))
@@ -317,7 +320,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store the pending writes of a task. A write that is stored already stays; control writes change."""
-        thread, ns = _thread(config), _namespace(config)
+        thread, ns = thread_of(config), namespace_of(config)
         new = [
             StoredWrite(WRITES_IDX_MAP.get(channel, index), channel, *self.serde.dumps_typed(value))
             for index, (channel, value) in enumerate(writes)
@@ -490,15 +493,3 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         """Return the version after this one: a number, zero-padded so that text sorts like numbers."""
         number = int(str(current).split(".", maxsplit=1)[0]) if current is not None else 0
         return f"{number + 1:032}"
-
-
-def _thread(config: RunnableConfig) -> str:
-    return str(config["configurable"]["thread_id"])
-
-
-def _namespace(config: RunnableConfig) -> str:
-    return str(config["configurable"].get("checkpoint_ns", ""))
-
-
-def _config(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from langchain_core.runnables import RunnableConfig
 
 from aforesaid.adapters.langgraph.values import Items, Ranges, to_ranges, to_sequences
 from aforesaid.contracts import Document
@@ -129,3 +130,15 @@ def take_over(before: CachedCheckpoint, target: CachedCheckpoint, channel: str) 
             getattr(target.stored, field)[channel] = values[channel]
     if channel in before.channels:
         target.channels[channel] = before.channels[channel]
+
+
+def thread_of(config: RunnableConfig) -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def namespace_of(config: RunnableConfig) -> str:
+    return str(config["configurable"].get("checkpoint_ns", ""))
+
+
+def config_of(thread: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
