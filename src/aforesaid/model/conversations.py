@@ -191,7 +191,7 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
         at = to_micros(_moment(message))
         if last_at is None or at >= last_at:
             last_at, last_from = at, message.role
-    return record.with_(
+    return record._unchecked(
         last_message_at=None if last_at is None else from_micros(last_at),
         last_message_from=last_from,
         unread_count=record.unread_count + len(messages),
@@ -204,7 +204,7 @@ def extended(record: Conversation, messages: Sequence[Message], *, now: datetime
 
 def touched(record: Conversation, *, now: datetime) -> Conversation:
     """Return the record after a message was replaced. That is no activity, so the lifetime stays."""
-    return record.with_(updated_at=now, revision=record.revision + 1)
+    return record._unchecked(updated_at=now, revision=record.revision + 1)
 
 
 def emptied(record: Conversation) -> Conversation:

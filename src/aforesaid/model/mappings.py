@@ -90,7 +90,6 @@ def to_json_value(value: Any) -> Any:
 
 
 _REQUIRED: Final = object()
-_typed, _typed_items = dict.__getitem__, dict.items
 
 
 def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
@@ -101,11 +100,13 @@ def _refuse(self: object, *_: Any, **__: Any) -> NoReturn:
 class FrozenDict(dict[str, Any]):
     """A read-only dict of declared fields, which are attributes too.
 
-    The dict itself contains the typed values, so that a record needs no second object, and a reader that
-    copies the memory of a dict misses nothing. Reading by key renders JSON.
+    The dict itself contains the typed values, so that a reader that copies the memory of a dict misses
+    nothing. Reading by key renders JSON. `_fields` has the same values in a plain dict: copies of that one
+    are fast, and every turn makes a record.
     """
 
-    __slots__ = ()
+    __slots__ = ("_fields",)
+    _fields: dict[str, Any]
     _defaults: ClassVar[dict[str, Any]] = {}
     _required: ClassVar[frozenset[str]] = frozenset()
 
@@ -118,10 +119,11 @@ class FrozenDict(dict[str, Any]):
 
     def __init__(self, **given: Any) -> None:
         fields = {**self._defaults, **given}
-        if len(fields) != len(self._defaults) or not self._required <= given.keys():
+        if len(fields) != len(self._defaults) or self._required - given.keys():
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._defaults)}")
         self._check(fields)
         super().__init__(fields)
+        _set_fields(self, fields)
 
     @staticmethod
     def _check(fields: dict[str, Any]) -> None:
@@ -139,31 +141,32 @@ class FrozenDict(dict[str, Any]):
 
     def typed(self) -> dict[str, Any]:
         """Return the typed values by field."""
-        return dict(_typed_items(self))  # dict.copy renders, because of __iter__
+        return self._fields.copy()
 
     def with_(self, **changes: Any) -> Self:
         """Return this record with other values in some fields."""
-        fields = self.typed()
-        fields.update(changes)
-        if len(fields) != len(self):
-            raise TypeError(f"{type(self).__name__} has the fields {', '.join(self._defaults)}")
-        self._check(fields)
+        return type(self)(**{**self.typed(), **changes})
+
+    def _unchecked(self, **changes: Any) -> Self:
+        """Return this record with other values in some fields, which are valid: every turn makes one."""
+        fields = self._fields | changes
         changed = self.__new__(type(self))
         dict.update(changed, fields)
+        _set_fields(changed, fields)
         return changed
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as plain JSON values."""
-        return {name: to_json_value(value) for name, value in _typed_items(self)}
+        return {name: to_json_value(value) for name, value in self._fields.items()}
 
     copy = to_dict
 
     def __getitem__(self, key: str) -> Any:
-        return to_json_value(_typed(self, key))
+        return to_json_value(self._fields[key])
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value of a field, or the default."""
-        return to_json_value(_typed(self, key)) if isinstance(key, str) and key in self else default
+        return to_json_value(self._fields[key]) if isinstance(key, str) and key in self else default
 
     def values(self) -> ValuesView[Any]:  # type: ignore[override]
         """Return the JSON values."""
@@ -185,7 +188,7 @@ class FrozenDict(dict[str, Any]):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FrozenDict):
-            return dict.__eq__(self, other)
+            return self._fields == other._fields
         return self.to_dict() == dict(other) if isinstance(other, Mapping) else NotImplemented
 
     def __ne__(self, other: object) -> bool:
@@ -194,7 +197,7 @@ class FrozenDict(dict[str, Any]):
     __hash__ = None
 
     def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in _typed_items(self))
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._fields.items())
         return f"{type(self).__name__}({fields})"
 
     def __reduce__(self) -> Any:
@@ -205,7 +208,10 @@ class FrozenDict(dict[str, Any]):
 
 
 def _attribute(name: str) -> Callable[[FrozenDict], Any]:
-    return lambda record: _typed(record, name)
+    return lambda record: record._fields[name]
+
+
+_set_fields: Callable[[FrozenDict, dict[str, Any]], None] = FrozenDict.__dict__["_fields"].__set__
 
 
 def _built(kind: type[FrozenDict], fields: dict[str, Any]) -> FrozenDict:
