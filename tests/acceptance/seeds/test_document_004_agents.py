@@ -14,7 +14,6 @@ from aforesaid.errors import InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.voice import VoiceAssistant
 from aforesaid.windows import WindowPolicy
-from tests.builders import World
 from tests.doubles import Scripted
 
 SOUND = Audio(data=b"\x00\x40\x00\xc0" * 4000)
