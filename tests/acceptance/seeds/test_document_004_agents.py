@@ -14,6 +14,7 @@ from aforesaid.errors import InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.voice import VoiceAssistant
 from aforesaid.windows import WindowPolicy
+from tests.builders import Target
 from tests.doubles import Scripted
 
 SOUND = Audio(data=b"\x00\x40\x00\xc0" * 4000)
@@ -33,7 +34,7 @@ class Transcriber:
 
 
 @pytest.mark.requirement("004-105")
-def test_each_agent_has_its_own_window_size(world: World) -> None:
+def test_each_agent_has_its_own_window_size(target: Target) -> None:
     async def play(manager: ConversationManager) -> None:
         record = await manager.get_or_create_conversation("s")
         for number in range(10):
@@ -50,11 +51,11 @@ def test_each_agent_has_its_own_window_size(world: World) -> None:
         await supervisor.process_query("Which invoice?", "s")
         assert {name: len(agent.asked[0].messages) for name, agent in agents.items()} == sizes
 
-    world.play(play)
+    target.play(play)
 
 
 @pytest.mark.requirement("004-106")
-def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(world: World) -> None:
+def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(target: Target) -> None:
     async def play(manager: ConversationManager) -> None:
         agent = Scripted(LONG, "Here it is.")
         sessions = compat.S2SSessionManager(manager)
@@ -69,7 +70,7 @@ def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(world: World) -
         await supervisor.process_query("Please send me the whole answer", "2")
         assert LONG in [meaning_of(message).text for message in agent.asked[1].messages]
 
-    world.play(play)
+    target.play(play)
 
 
 @pytest.mark.requirement("004-109")
@@ -94,7 +95,7 @@ async def test_agents_are_moved_to_a_database_one_by_one(tmp_path: Path) -> None
 
 
 @pytest.mark.requirement("004-024", "004-025", "004-026", "004-028")
-def test_the_service_identifies_and_links_the_named_client(world: World) -> None:
+def test_the_service_identifies_and_links_the_named_client(target: Target) -> None:
     async def play(manager: ConversationManager) -> None:
         contact = await manager.clients.add("Robert Johnson")
         service = compat.ClientAssociationService(None, manager)
@@ -112,14 +113,14 @@ def test_the_service_identifies_and_links_the_named_client(world: World) -> None
         with pytest.raises(InvalidInput, match="message_content"):
             await service.identify_client(wrong)
 
-    world.play(play)
+    target.play(play)
 
 
 @pytest.mark.requirement("004-018")
-def test_a_supervisor_without_specialists_answers_from_the_history(world: World) -> None:
+def test_a_supervisor_without_specialists_answers_from_the_history(target: Target) -> None:
     async def play(manager: ConversationManager) -> None:
         supervisor = compat.SupervisorAgent(manager)
         await supervisor.process_query("The Johnson house gets blue shutters", "s")
         assert "blue shutters" in await supervisor.process_query("What did I say about shutters?", "s")
 
-    world.play(play)
+    target.play(play)
