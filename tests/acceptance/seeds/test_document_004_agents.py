@@ -51,7 +51,7 @@ def test_each_agent_has_its_own_window_size(target: Target) -> None:
         await supervisor.process_query("Which invoice?", "s")
         assert {name: len(agent.asked[0].messages) for name, agent in agents.items()} == sizes
 
-    target.play(play)
+    target.(play)
 
 
 @pytest.mark.requirement("004-106")
@@ -70,7 +70,7 @@ def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(target: Target)
         await supervisor.process_query("Please send me the whole answer", "2")
         assert LONG in [meaning_of(message).text for message in agent.asked[1].messages]
 
-    target.play(play)
+    target.(play)
 
 
 @pytest.mark.requirement("004-109")
@@ -113,7 +113,7 @@ def test_the_service_identifies_and_links_the_named_client(target: Target) -> No
         with pytest.raises(InvalidInput, match="message_content"):
             await service.identify_client(wrong)
 
-    target.play(play)
+    target.(play)
 
 
 @pytest.mark.requirement("004-018")
@@ -123,4 +123,4 @@ def test_a_supervisor_without_specialists_answers_from_the_history(target: Targe
         await supervisor.process_query("The Johnson house gets blue shutters", "s")
         assert "blue shutters" in await supervisor.process_query("What did I say about shutters?", "s")
 
-    target.play(play)
+    target.(play)
