@@ -35,7 +35,7 @@ class Transcriber:
 
 @pytest.mark.requirement("004-105")
 def test_each_agent_has_its_own_window_size(target: Target) -> None:
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         record = await manager.get_or_create_conversation("s")
         for number in range(10):
             await manager.add_message(record["id"], "user", f"message {number}")
@@ -51,12 +51,12 @@ def test_each_agent_has_its_own_window_size(target: Target) -> None:
         await supervisor.process_query("Which invoice?", "s")
         assert {name: len(agent.asked[0].messages) for name, agent in agents.items()} == sizes
 
-    target.(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-106")
 def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(target: Target) -> None:
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         agent = Scripted(LONG, "Here it is.")
         sessions = compat.S2SSessionManager(manager)
         supervisor = compat.SupervisorAgent(manager, [Specialist(loop=AgenticLoop(agent))], sessions=sessions)
@@ -70,7 +70,7 @@ def test_the_full_answer_is_there_by_text_after_a_cut_spoken_one(target: Target)
         await supervisor.process_query("Please send me the whole answer", "2")
         assert LONG in [meaning_of(message).text for message in agent.asked[1].messages]
 
-    target.(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-109")
@@ -96,7 +96,7 @@ async def test_agents_are_moved_to_a_database_one_by_one(tmp_path: Path) -> None
 
 @pytest.mark.requirement("004-024", "004-025", "004-026", "004-028")
 def test_the_service_identifies_and_links_the_named_client(target: Target) -> None:
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         contact = await manager.clients.add("Robert Johnson")
         service = compat.ClientAssociationService(None, manager)
         client = await service.identify_client(message_content="The Johnson house, please")
@@ -113,14 +113,14 @@ def test_the_service_identifies_and_links_the_named_client(target: Target) -> No
         with pytest.raises(InvalidInput, match="message_content"):
             await service.identify_client(wrong)
 
-    target.(play)
+    target.run(scenario)
 
 
 @pytest.mark.requirement("004-018")
 def test_a_supervisor_without_specialists_answers_from_the_history(target: Target) -> None:
-    async def play(manager: ConversationManager) -> None:
+    async def scenario(manager: ConversationManager) -> None:
         supervisor = compat.SupervisorAgent(manager)
         await supervisor.process_query("The Johnson house gets blue shutters", "s")
         assert "blue shutters" in await supervisor.process_query("What did I say about shutters?", "s")
 
-    target.(play)
+    target.run(scenario)
