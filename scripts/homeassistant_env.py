@@ -28,7 +28,9 @@ NEEDED = (3, 14, 2)
 SUITES = ("forky", "sid")
 """Debian releases with Python 3.14, the more stable first."""
 PACKAGES = ("python3.14", "python3.14-venv")
-LAYOUT = "2"
+HEADERS = "libpython3.14-dev"
+"""Without its dependencies: the C library's headers must be those of the machine's compiler."""
+LAYOUT = "3"
 """Change it when the cache or the environment is made in another way."""
 
 
@@ -60,6 +62,9 @@ def make_environment() -> None:
     uv = str(tool("uv"))
     run(uv, "venv", "--quiet", "--python", str(python()), str(VENV))
     install = (uv, "pip", "install", "--quiet", "--python", str(VENV / "bin" / "python"))
+    # Two packages of the voice pipeline have no wheels; their build finds Python's headers here.
+    headers = Path(os.path.realpath(VENV / "bin" / "python")).parents[1] / "include"
+    os.environ["CPATH"] = os.pathsep.join(filter(None, (str(headers), os.environ.get("CPATH"))))
     run(*install, "--require-hashes", "--requirement", str(LOCK))
     run(*install, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     READY.write_text(fingerprint())
@@ -153,6 +158,7 @@ def download_from(source: Source, suite: str, state: Path) -> list[Path]:
     apt = ["apt-get", "--quiet", *(f"-o{name}={value}" for name, value in options.items())]
     run(*apt, "update")
     run(*apt, "install", "--yes", "--download-only", *PACKAGES)
+    run(*apt, "download", HEADERS, cwd=state / "archives")
     return sorted((state / "archives").glob("*.deb"))
 
 
@@ -209,9 +215,9 @@ def cache() -> Path:
     return folder
 
 
-def run(*command: str) -> None:
+def run(*command: str, cwd: Path = ROOT) -> None:
     say(f"$ {' '.join(Path(word).name if '/' in word else word for word in command[:6])} …")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         last = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-3:]
         raise Unavailable(f"{Path(command[0]).name} failed: {' | '.join(last)}")

@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-import voluptuous as vol
+import probatio as vol
 from homeassistant.config_entries import SOURCE_IMPORT
 from homeassistant.const import EVENT_HOMEASSISTANT_STOP, Platform
 from homeassistant.core import Event, HomeAssistant
@@ -36,7 +36,7 @@ from .runtime import AforesaidConfigEntry, Runtime
 from .services import async_setup_services
 from .spool import Spool
 
-PLATFORMS = (Platform.CONVERSATION,)
+PLATFORMS = (Platform.CONVERSATION, Platform.SENSOR)
 
 CONFIG_SCHEMA = vol.Schema(
     {

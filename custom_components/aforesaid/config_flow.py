@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import voluptuous as vol
+import probatio as vol
 from homeassistant.components.conversation import async_get_agent_info
 from homeassistant.config_entries import (
     ConfigEntry,

@@ -56,8 +56,7 @@ def _message(content: Content, log_id: str) -> Message:
         fields["agent_name"] = content.agent_id
         if not content.tool_calls:
             return Message(role="assistant", content=content.content or "", **fields)
-        calls = [_call(call) for call in content.tool_calls]
-        extra = {"tool_calls": calls}
+        extra: dict[str, Any] = {"tool_calls": [_call(call) for call in content.tool_calls]}
         return Message(role="assistant", content=content.content, dialect=_DIALECT, extra=extra, **fields)
     if isinstance(content, conversation.ToolResultContent):
         extra = {"tool_call_id": content.tool_call_id, "name": content.tool_name}

@@ -4,6 +4,7 @@ from typing import Literal
 
 from homeassistant.components import conversation
 from homeassistant.components.conversation.agent_manager import async_get_agent
+from homeassistant.components.conversation.models import AbstractConversationAgent
 from homeassistant.config_entries import ConfigSubentry
 from homeassistant.const import MATCH_ALL
 from homeassistant.core import HomeAssistant, callback
@@ -77,7 +78,7 @@ class RememberingEntity(conversation.ConversationEntity):
     @callback
     def _target_agent(
         self,
-    ) -> conversation.AbstractConversationAgent | conversation.ConversationEntity | None:
+    ) -> AbstractConversationAgent | conversation.ConversationEntity | None:
         return async_get_agent(self.hass, resolve_target(self.hass, self._target))
 
     async def _async_handle_message(

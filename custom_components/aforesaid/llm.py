@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import voluptuous as vol
+import probatio as vol
 from homeassistant.components.llm import LLMTools
 from homeassistant.core import HomeAssistant, callback
 from homeassistant.exceptions import HomeAssistantError

@@ -187,7 +187,7 @@ class _Turn:
         if self._trace._error is not None:
             return True
         response = self._trace._result.get("response", {})
-        return response.get("response_type") == intent.IntentResponseType.ERROR.value
+        return bool(response.get("response_type") == intent.IntentResponseType.ERROR.value)
 
 
 Origin = tuple[Context | None, str | None, str | None]
@@ -219,6 +219,7 @@ def _pipeline_origin(chat_log: conversation.ChatLog) -> Origin | None:
     except TypeError:
         return None
     host = getattr(run, "host", run)
-    if not isinstance(getattr(host, "context", None), Context):
+    context = getattr(host, "context", None)
+    if not isinstance(context, Context):
         return None
-    return host.context, getattr(host, "device_id", None), getattr(host, "satellite_id", None)
+    return context, getattr(host, "device_id", None), getattr(host, "satellite_id", None)

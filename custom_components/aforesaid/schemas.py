@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import voluptuous as vol
+import probatio as vol
 from homeassistant.helpers import selector as sel
 
 from .const import (
