@@ -113,6 +113,14 @@ class Core:
         assert result["type"] == "create_entry", result
         return result
 
+    def wait_for(self, *entity_ids: str, seconds: float = 60) -> None:
+        """Wait until the entities are there: the core reloads an entry after its flow has ended."""
+        deadline = time.monotonic() + seconds
+        for entity_id in entity_ids:
+            while self._client().get(f"/api/states/{entity_id}").status_code != 200:
+                assert time.monotonic() < deadline, f"there is no {entity_id}"
+                time.sleep(0.1)
+
     def say(self, text: str, agent_id: str, conversation_id: str | None = None) -> dict[str, Any]:
         body = {"text": text, "agent_id": agent_id, "language": "en"}
         if conversation_id is not None:

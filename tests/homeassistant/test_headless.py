@@ -38,6 +38,7 @@ def test_a_real_core_remembers(real_core: Core, model_server: ModelServer) -> No
     core.flow(agents, {"target": "conversation.home_assistant"})
     remembering = "conversation.small_model_aforesaid"
     built_in = "conversation.home_assistant_aforesaid"
+    core.wait_for(remembering, built_in)
 
     assert spoken(core.say("Is the washing machine done?", remembering)) == "I will remember that."
     first = core.say("What time is it?", built_in, "hall")
@@ -46,6 +47,7 @@ def test_a_real_core_remembers(real_core: Core, model_server: ModelServer) -> No
 
     core.stop()
     core.start()
+    core.wait_for(remembering, built_in)
 
     answer = core.say("What did I ask you yesterday?", remembering)
     assert spoken(answer) == "You asked: Is the washing machine done?"
