@@ -1,9 +1,13 @@
 """A real core: set it up through its API, talk, restart, ask what was said; its dialogs in Chromium."""
 
+import json
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 from tests.homeassistant.headless import Core, spoken
 from tests.homeassistant.model_server import ModelServer
@@ -64,3 +68,38 @@ def test_a_real_core_remembers(real_core: Core, model_server: ModelServer) -> No
     core.stop()
     ours = [line for line in core.log().splitlines() if "aforesaid" in line]
     assert not [line for line in ours if "blocking call" in line or "ERROR" in line or "Traceback" in line]
+
+
+def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
+    """Set the integration up with the mouse. With AFORESAID_SCREENSHOTS, renew the pictures of the how-to."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("the dialogs were NOT shown in a browser: there is no chromium")
+    pictures = Path(os.environ.get("AFORESAID_SCREENSHOTS", tmp_path))
+    tokens = {**real_core.tokens, "hassUrl": real_core.url, "clientId": f"{real_core.url}/", "expires": 2**53}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1000, "height": 760})
+        page.set_default_timeout(120_000)
+        page.add_init_script(f"localStorage.setItem('hassTokens', {json.dumps(json.dumps(tokens))})")
+        page.goto(f"{real_core.url}/config/integrations/dashboard/add?domain=aforesaid")
+        page.get_by_role("button", name="OK").click()
+        page.get_by_text("Where should conversations be kept?").wait_for()
+        page.get_by_text("On an Aforesaid server").wait_for()
+        page.wait_for_timeout(500)  # the animation of the dialog
+        page.screenshot(path=pictures / "home-assistant-place.png")
+        page.get_by_text("In Home Assistant", exact=True).click()
+        page.get_by_text("They are part of your backups").wait_for()
+        page.wait_for_timeout(500)
+        page.screenshot(path=pictures / "home-assistant-embedded.png")
+        page.get_by_role("button", name="Submit").click()
+        page.get_by_role("button", name="Finish").or_(
+            page.get_by_role("button", name="Skip and finish")
+        ).click()
+        page.goto(f"{real_core.url}/config/integrations/integration/aforesaid")
+        page.get_by_text("Add remembering agent").first.click()
+        page.get_by_text("The new agent passes everything").wait_for()
+        page.wait_for_timeout(500)
+        page.screenshot(path=pictures / "home-assistant-agent.png")
+        browser.close()
+    assert len(list(pictures.glob("home-assistant-*.png"))) == 3
