@@ -34,7 +34,7 @@ export default function Privacy() {
     ${receipt && html`<${Receipt} receipt=${receipt} onClose=${() => { sessionStorage.removeItem("aforesaid.receipt"); setReceipt(null); }} />`}
     <${Stored} key=${`${receipt?.finished_at ?? ""}/${restored}`} />
     <div class="columns">
-      <${Retention} />
+      <${Retention} key=${`${receipt?.finished_at ?? ""}/${restored}`} />
       <${Archives} onRestored=${() => setRestored(restored + 1)} />
     </div>
     <section class="card danger-zone"><h2>Erase everything</h2>
