@@ -18,7 +18,7 @@ from msgspec import MsgspecError, Struct, json, msgpack
 from aforesaid.contracts import Document, Place, Position
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
-from aforesaid.model.conversations import Conversation
+from aforesaid.model.conversations import Conversation, decode_record
 from aforesaid.stores.encoded_logs import EncodedEntry, Log, entry_position
 from aforesaid.stores.owner_data import OwnerData
 
@@ -89,7 +89,7 @@ _Row = tuple[int, int, bytes]
 
 
 def _decode_log(row: bytes) -> Log:
-    found = json.decode(row, type=_Record)
+    found = json.decode(row, type=_Record, dec_hook=decode_record)
     return Log(record=found.conversation, next_sequence=found.next_sequence, head=found.head)
 
 
