@@ -158,10 +158,16 @@ class SyncManager:
     messages = _blocking(ConversationManager.messages)
     entries = _blocking(ConversationManager.entries)
     clear_history = _blocking(ConversationManager.clear_history)
+    rewrite_history = _blocking(ConversationManager.rewrite_history)
     load_context = _blocking(ConversationManager.load_context)
     load_request = _blocking(ConversationManager.load_request)
     first_context = _blocking(ConversationManager.first_context)
     interrupted = _blocking(ConversationManager.interrupted)
+
+    put_document = _blocking(ConversationManager.put_document)
+    get_document = _blocking(ConversationManager.get_document)
+    list_documents = _blocking(ConversationManager.list_documents)
+    delete_document = _blocking(ConversationManager.delete_document)
 
     remember = _blocking(ConversationManager.remember)
     notes = _blocking(ConversationManager.notes)

@@ -23,6 +23,7 @@ from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.voice import EmbeddedTranscriber, VoiceAssistant
+from aforesaid.windows import WindowPolicy
 from tests.doubles import Scripted
 
 RECEIVERS: dict[str, type] = {
@@ -136,6 +137,7 @@ class Receivers:
             "message_id": "m2",
             "messages": [message],
             "model": "gpt-4",
+            "policy": WindowPolicy(max_turns=1),
             "more": "be brief",
             "name": "Bob",
             "note_id": note_id,

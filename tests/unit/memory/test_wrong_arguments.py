@@ -151,7 +151,7 @@ def constructors() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def is_made_by_callers(made: Any) -> bool:
-    if not inspect.isclass(made) or issubclass(made, Exception):
+    if not inspect.isclass(made) or issubclass(made, Exception) or made is str:  # `Channel` is text
         return False
     return not getattr(made, "_is_protocol", False)
 
