@@ -28,7 +28,7 @@ from aforesaid.telemetry.events import timed
 
 log = logging.getLogger("aforesaid.tools")
 
-Provider = Literal["anthropic", "openai_chat", "openai_responses", "plain", "mcp"]
+Provider = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "plain", "mcp"]
 
 Arguments = dict[str, Any]
 Run = Callable[..., Awaitable[str]]
@@ -192,6 +192,19 @@ def _plain(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
 
 
+def _gemini(tool: Tool) -> dict[str, Any]:
+    return {"functionDeclarations": [_declaration(tool)]}
+
+
+def _declaration(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+
+
+def _bedrock(tool: Tool) -> dict[str, Any]:
+    schema = {"json": tool.parameters}
+    return {"toolSpec": {"name": tool.name, "description": tool.description, "inputSchema": schema}}
+
+
 def _mcp(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters}
 
@@ -200,6 +213,8 @@ _FORMATS: dict[str, Callable[[Tool], dict[str, Any]]] = {
     "anthropic": _anthropic,
     "openai_chat": _openai_chat,
     "openai_responses": _openai_responses,
+    "gemini": _gemini,
+    "bedrock": _bedrock,
     "plain": _plain,
     "mcp": _mcp,
 }

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from aforesaid.dialects import anthropic, openai_chat, openai_responses, plain
+from aforesaid.dialects import anthropic, bedrock, gemini, openai_chat, openai_responses, plain
 from aforesaid.dialects.edits import (
     cut_at_interruption,
     narrate,
@@ -30,6 +30,7 @@ from aforesaid.dialects.intake import (
     unpack,
     with_detected_dialect,
 )
+from aforesaid.dialects.keyed_blocks import with_bytes
 from aforesaid.dialects.openai_responses import is_from_model
 from aforesaid.dialects.parse import DialectName, Meaning, Request, ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.tombstones import tombstone_of
@@ -55,6 +56,7 @@ __all__ = [
     "split_images",
     "tombstone_of",
     "tool_result",
+    "with_bytes",
     "with_result_text",
     "without_images",
     "without_results",
@@ -73,7 +75,7 @@ class Dialect(Protocol):
     def result(self, *, call_id: str, name: str, text: str, is_error: bool) -> Message: ...
 
 
-_MODULES: tuple[Dialect, ...] = (plain, anthropic, openai_chat, openai_responses)
+_MODULES: tuple[Dialect, ...] = (plain, anthropic, openai_chat, openai_responses, gemini, bedrock)
 
 # All dialects by name.
 DIALECTS: Mapping[str, Dialect] = MappingProxyType({module.NAME: module for module in _MODULES})

@@ -18,6 +18,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from aforesaid.dialects.keyed_blocks import KEYED_DIALECTS, as_json
 from aforesaid.dialects.parse import (
     Image,
     Other,
@@ -25,7 +26,6 @@ from aforesaid.dialects.parse import (
     Text,
     ToolCall,
     ToolResult,
-    as_json,
     is_blank,
     parts_in,
     parts_of,
@@ -109,7 +109,7 @@ def is_native(message: Message, dialect: str) -> bool:
     share.
     """
     if message.dialect == dialect:
-        return dialect == "plain" or _is_regular(message.content)
+        return dialect == "plain" or _is_regular(message.content, keyed=dialect in KEYED_DIALECTS)
     return (
         message.dialect == "plain"
         and message.role in ("user", "assistant")
@@ -117,8 +117,10 @@ def is_native(message: Message, dialect: str) -> bool:
     )
 
 
-def _is_regular(content: Any) -> bool:
+def _is_regular(content: Any, *, keyed: bool) -> bool:
     """Return whether the content has a provider's form. A caller can construct a message with any content."""
+    if keyed:
+        return isinstance(content, list) and all(isinstance(block, dict) for block in content)
     if isinstance(content, list):
         return all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
     return content is UNSET or content is None or isinstance(content, str)

@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from aforesaid.dialects import keyed_blocks
+from aforesaid.dialects.keyed_blocks import typed
 from aforesaid.dialects.parse import (
     CALL_ITEMS,
     TEXT_BLOCKS,
@@ -82,14 +84,16 @@ def _select_results(message: Message, wanted: Callable[[str], bool], *, rest: bo
 
 
 def _block_result_id(block: Any) -> str | None:
-    match block:
+    match typed(block) or block:
         case {"type": "tool_result", "tool_use_id": str(call_id)}:
             return call_id
     return None
 
 
 def _result_block_with(block: Any, call_id: str, text: str) -> Any:
-    return {**block, "content": text} if _block_result_id(block) == call_id else block
+    if _block_result_id(block) != call_id:
+        return block
+    return {**block, "content": text} if "type" in block else keyed_blocks.with_result_text(block, text)
 
 
 def _filtered(message: Message, keep: Callable[[Any], bool]) -> Message | None:
@@ -109,6 +113,7 @@ def _with_blocks(message: Message, change: Callable[[Any], Any]) -> Message:
 
 
 def _is_thinking(block: Any) -> bool:
+    block = typed(block) or block
     return isinstance(block, dict) and str(block.get("type")) in THINKING_BLOCKS
 
 
@@ -157,6 +162,7 @@ def _heard_blocks(blocks: list[Any], text: str) -> list[Any]:
 
 
 def _is_words(block: Any) -> bool:
+    block = typed(block) or block
     return isinstance(block, str) or (
         isinstance(block, dict) and (block.get("type") in TEXT_BLOCKS or block.get("type") == "refusal")
     )
@@ -166,6 +172,9 @@ def _with_text(block: Any, text: str) -> Any:
     """Return the block with a new text. Citations and annotations of the old text are removed."""
     if isinstance(block, str):
         return text
+    if "type" not in block:
+        # A signature next to the text belongs to the old text.
+        return keyed_blocks.text_block(text)
     if block["type"] == "refusal":
         return {**block, "refusal": text}
     emptied: dict[str, Any] = {field: [] for field in ("annotations", "logprobs") if field in block}
@@ -276,7 +285,7 @@ def _block_with(block: Any, assigned: _CallIds) -> Any:
             return {**block, "id": assigned.of_call(call_id)}
         case {"type": "tool_result", "tool_use_id": str(call_id)}:
             return {**block, "tool_use_id": assigned.of_result(call_id)}
-    return block
+    return keyed_blocks.with_call_id(block, assigned.of_call, assigned.of_result)
 
 
 def _field_with(field: str, value: Any, assigned: _CallIds, *, calls: bool) -> Any:

@@ -99,6 +99,17 @@ def _find_image(block: dict[str, Any]) -> _ImageData | None:
             return _ImageData(
                 path=("result",), media_type=f"image/{rest.get('output_format') or 'png'}", data=data
             )
+    return _find_keyed_image(block)
+
+
+def _find_keyed_image(block: dict[str, Any]) -> _ImageData | None:
+    match block:
+        case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith("image/"):
+            return _ImageData(path=("inlineData", "data"), media_type=kind, data=data)
+        case {"inline_data": {"mime_type": str(kind), "data": str(data)}} if kind.startswith("image/"):
+            return _ImageData(path=("inline_data", "data"), media_type=kind, data=data)
+        case {"image": {"format": str(kind), "source": {"bytes": str(data)}}}:
+            return _ImageData(path=("image", "source", "bytes"), media_type=f"image/{kind}", data=data)
     return None
 
 
@@ -124,6 +135,8 @@ def _is_generated_image(message: Message) -> bool:
 def _to_placeholder(block: dict[str, Any], placeholder: str) -> dict[str, Any]:
     if _find_image(block) is None:
         return block
+    if "type" not in block:
+        return {"text": placeholder}
     if block["type"] == "computer_screenshot":
         return {key: value for key, value in block.items() if key != "image_url"}
     kind = "input_text" if block["type"] == "input_image" else "text"

@@ -3,11 +3,13 @@
 SDK objects are recognized by their `model_dump` method, so no SDK is imported.
 """
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from aforesaid.dialects.keyed_blocks import is_keyed, keyed
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import check_json
@@ -16,6 +18,7 @@ _MODULES = (
     ("anthropic.", "anthropic"),
     ("openai.types.chat", "openai_chat"),
     ("openai.types.responses", "openai_responses"),
+    ("google.genai", "gemini"),
 )
 # Fields that only Aforesaid's own form has.
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
@@ -24,6 +27,8 @@ _ROLES_LACKING = {
     "plain": ("developer",),
     "anthropic": ("developer", "tool"),
     "openai_responses": ("tool",),
+    "gemini": ("developer", "tool"),
+    "bedrock": ("developer", "tool"),
 }
 _CHAT_FIELDS = frozenset(("function_call", "refusal", "audio", "annotations"))
 _ANTHROPIC_BLOCKS = frozenset(
@@ -104,6 +109,8 @@ def _likely_dialect(document: Mapping[str, Any]) -> str:
     if document.get("role") == "developer" or "tool_call_id" in document:
         return "openai_chat"
     content = document.get("content")
+    if is_keyed(content):
+        return "bedrock"
     has_blocks = isinstance(content, list) and bool(content) and _all_typed(content)
     return "anthropic" if has_blocks and document.get("role") != "tool" else "plain"
 
@@ -120,6 +127,10 @@ def _unpack_one(value: Any) -> Iterator[RawMessage]:
         yield _raw_message(_first_choice(document), "openai_chat")
     elif document.get("object") == "response" and isinstance(document.get("output"), list):
         yield from (_raw_message(item, "openai_responses") for item in document["output"])
+    elif isinstance(document.get("candidates"), list):
+        yield _raw_message(_first_candidate(document), "gemini")
+    elif isinstance(message := _converse_message(document), dict):
+        yield _raw_message(message, "bedrock")
     elif _is_anthropic_response(document, hint):
         yield _raw_message({"role": document["role"], "content": document["content"]}, "anthropic")
     else:
@@ -137,6 +148,21 @@ def _first_choice(document: dict[str, Any]) -> Any:
         case [{"message": dict(message)}, *_]:
             return message
     raise InvalidMessage("a chat completion needs a choice with a message", field="choices")
+
+
+def _first_candidate(document: dict[str, Any]) -> Any:
+    match document["candidates"]:
+        case [{"content": dict(content)}, *_] if content.get("parts"):
+            return {"role": "model", **content}
+    raise InvalidMessage("a response of Gemini needs a candidate with parts", field="candidates")
+
+
+def _converse_message(document: dict[str, Any]) -> Any:
+    """Return the message of a response of Bedrock's Converse API."""
+    match document:
+        case {"output": {"message": dict(message)}, "stopReason": str()}:
+            return message
+    return None
 
 
 def _is_anthropic_response(document: dict[str, Any], hint: str | None) -> bool:
@@ -166,10 +192,17 @@ def as_json_value(value: Any) -> Any:
     if _is_model(value):
         return _dump(value)
     if isinstance(value, Mapping):
-        return {key: as_json_value(item) for key, item in value.items()}
+        return {key: _as_json_field(key, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [as_json_value(item) for item in value]
     return value
+
+
+def _as_json_field(key: Any, value: Any) -> Any:
+    # The SDKs of Gemini and Bedrock take media as bytes; their interfaces send it as base64.
+    if isinstance(value, bytes) and key in ("bytes", "data"):
+        return base64.b64encode(value).decode("ascii")
+    return as_json_value(value)
 
 
 def _dump(model: Any) -> dict[str, Any]:
@@ -206,7 +239,11 @@ def _detect_dialect(document: dict[str, Any]) -> str | None:
         return "plain" if _are_plain_calls(calls) else "openai_chat"
     if document["role"] == "function" or not _CHAT_FIELDS.isdisjoint(document):
         return "openai_chat"
+    if isinstance(document.get("parts"), list):
+        return "gemini"
     blocks = document.get("content")
+    if _is_converse(blocks):
+        return "bedrock"
     detected = _dialect_of_blocks(blocks) if isinstance(blocks, list) and document["role"] != "tool" else None
     return detected or ("openai_responses" if document.get("type") == "message" else None)
 
@@ -231,6 +268,13 @@ def _dialect_of_blocks(blocks: list[Any]) -> str | None:
     kinds = (block.get("type") for block in blocks if isinstance(block, dict))
     return next(
         (_BLOCK_DIALECTS[kind] for kind in kinds if isinstance(kind, str) and kind in _BLOCK_DIALECTS), None
+    )
+
+
+def _is_converse(blocks: Any) -> bool:
+    """Return whether these are blocks of Bedrock, at least one of which is not text."""
+    return is_keyed(blocks) and any(
+        found.key not in ("text", "json") for found in map(keyed, blocks) if found
     )
 
 

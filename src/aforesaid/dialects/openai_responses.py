@@ -96,7 +96,7 @@ def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
 def is_from_model(document: dict[str, Any]) -> bool:
     """Return whether the model wrote this message or item of a request, in any dialect."""
     if "role" in document:
-        return bool(document["role"] == "assistant")
+        return document["role"] in ("assistant", "model")
     return _item_role(document) == "assistant"
 
 

@@ -1,12 +1,12 @@
 """The dialect-independent meaning of a message, and the parts of every dialect that it is parsed from."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
+from aforesaid.dialects.keyed_blocks import as_json, typed
 from aforesaid.model.messages import Message, plain_text
 
 # The dialect-independent meaning of a message.
@@ -15,7 +15,7 @@ from aforesaid.model.messages import Message, plain_text
 # is an `Other`: kept in its own dialect and described as text in others.
 
 
-DialectName = Literal["plain", "anthropic", "openai_chat", "openai_responses"]
+DialectName = Literal["plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
 """The names of the dialects."""
 
 
@@ -91,12 +91,13 @@ class Meaning(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """A request's messages for a provider.
 
-    `messages` is the value of the provider's `messages` or `input` parameter. `system` is Anthropic's
-    separate system prompt, as text or text blocks. It is None without a prompt and in all other dialects.
+    `messages` is the value of the provider's `messages`, `input` or `contents` parameter. `system` is the
+    separate system prompt of Anthropic (text or blocks), Gemini (a content) and Bedrock (blocks). It is None
+    without a prompt and in all other dialects.
     """
 
     messages: list[dict[str, Any]]
-    system: str | list[dict[str, Any]] | None = None
+    system: str | list[dict[str, Any]] | dict[str, Any] | None = None
 
 
 # Parse the blocks, fields and items of every dialect into parts.
@@ -195,14 +196,6 @@ def text_of(content: Any) -> str:
     return _join_texts(parts_in(content), glue="\n")
 
 
-def as_json(value: Any) -> str:
-    """Return the value as JSON text, or empty text when it is nested too deeply."""
-    try:
-        return json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError, TypeError):
-        return ""
-
-
 def image_of(block: dict[str, Any]) -> Image | None:
     """Return the image in an image block of any dialect; None for a file id or an unknown form."""
     match block:
@@ -296,6 +289,7 @@ def _legacy_call(document: Any) -> ToolCall | None:
 def _block_parts(block: Any) -> list[Part]:
     if isinstance(block, str):
         return [Text(block)] if block else []
+    block = typed(block) or block
     if not isinstance(block, dict) or not isinstance(block.get("type"), str):
         return [Text(as_json(block))]
     kind = block["type"]

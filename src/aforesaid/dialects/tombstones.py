@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from aforesaid.dialects import keyed_blocks
 from aforesaid.dialects.parse import CALL_ITEMS, OUTPUT_ITEMS, TEXT_BLOCKS, call_id_of_item
 from aforesaid.model.messages import Message
 
@@ -109,11 +110,12 @@ def _blank_blocks(message: Message, mark: str) -> list[Any]:
         place = next((at for at, block in enumerate(message.content) if not _is_tied(block)), 0)
         before = sum(_is_tied(block) for block in message.content[:place])
         # One mark in the place of the first removed block.
-        kept.insert(before, {"type": _text_type(message), "text": mark})
+        kept.insert(before, _text_block(message, mark))
     return kept
 
 
 def _is_tied(block: Any) -> bool:
+    block = keyed_blocks.typed(block) or block
     return isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result")
 
 
@@ -124,7 +126,13 @@ def _blank_block(block: Any, mark: str) -> Any:
         case {"type": "tool_result", "tool_use_id": call_id, **rest}:
             failed = {"is_error": True} if rest.get("is_error") is True else {}
             return {"type": "tool_result", "tool_use_id": call_id, "content": mark, **failed}
-    return None
+    return keyed_blocks.blank(block, mark)
+
+
+def _text_block(message: Message, mark: str) -> dict[str, Any]:
+    if message.dialect in keyed_blocks.KEYED_DIALECTS:
+        return keyed_blocks.text_block(mark)
+    return {"type": _text_type(message), "text": mark}
 
 
 def _text_type(message: Message) -> str:

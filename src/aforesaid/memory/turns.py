@@ -35,6 +35,10 @@ from aforesaid.telemetry import describe
 from aforesaid.windows import (
     AnthropicModelRequest,
     AnthropicRequest,
+    BedrockModelRequest,
+    BedrockRequest,
+    GeminiModelRequest,
+    GeminiRequest,
     MessagesModelRequest,
     MessagesRequest,
     RequestOptions,
@@ -255,6 +259,22 @@ class TurnInProgress(TurnDraft):
     async def request(
         self, dialect: Literal["openai_responses"], *, model: None = None, **options: Unpack[RequestOptions]
     ) -> ResponsesRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["gemini"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> GeminiModelRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["gemini"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> GeminiRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["bedrock"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> BedrockModelRequest: ...
+    @overload
+    async def request(
+        self, dialect: Literal["bedrock"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> BedrockRequest: ...
     @overload
     async def request(
         self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]

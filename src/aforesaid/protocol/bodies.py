@@ -34,7 +34,7 @@ Channel = Annotated[
         description="`voice`, `text`, `email`, `phone` or another short word.",
     ),
 ]
-Dialect = Literal["plain", "anthropic", "openai_chat", "openai_responses"]
+Dialect = Literal["plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
 
 
 class RequestModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from aforesaid.model.messages import Message
 State = Literal["at rest", "mid-loop", "interrupted"]
 
 STATES: tuple[State, ...] = ("at rest", "mid-loop", "interrupted")
-DIALECT_NAMES = ("plain", "anthropic", "openai_chat", "openai_responses")
+DIALECT_NAMES = ("plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock")
 
 _START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 _CONVERSATION = "00000000-0000-7000-8000-000000000001"
@@ -78,6 +78,7 @@ class _History:
         self.calls = 0
         # The dialect of the current turn: a turn never changes its dialect, a conversation may.
         self.speaking = "plain" if dialect == "mixed" else dialect
+        self.with_ids = random.random() < 0.5
 
     # The shape
 
@@ -158,6 +159,10 @@ class _History:
     def say(self, role: str, *, agent: str | None = None) -> None:
         text = self.text()
         document: dict[str, Any] = {"role": role, "content": text}
+        if self.speaking == "gemini" and role != "system":
+            document = {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]}
+        if self.speaking == "bedrock":
+            document["content"] = [{"text": text}]
         if self.speaking == "anthropic" and self.chance(0.5):
             document["content"] = [{"type": "text", "text": text}]
         if self.speaking == "openai_responses" and role == "assistant":
@@ -171,6 +176,10 @@ class _History:
                 self.add({"role": "assistant", "content": self.anthropic_blocks(calls)}, agent=agent)
             case "openai_responses":
                 self.add_items(calls, agent)
+            case "gemini":
+                self.add({"role": "model", "parts": self.gemini_parts(calls)}, agent=agent)
+            case "bedrock":
+                self.add({"role": "assistant", "content": self.bedrock_blocks(calls)}, agent=agent)
             case "openai_chat":
                 self.add(
                     {"role": "assistant", "content": None, "tool_calls": _chat_calls(calls)}, agent=agent
@@ -190,6 +199,46 @@ class _History:
             {"type": "tool_use", "id": call_id, "name": name, "input": {"q": name}} for call_id, name in calls
         ]
 
+    def gemini_parts(self, calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Return calls with or without ids, as Gemini's own and its Vertex interface return them."""
+        parts: list[dict[str, Any]] = [{"text": self.text(), "thought": True}] if self.chance(0.3) else []
+        if self.chance(0.4):
+            parts.append({"text": self.text()})
+        for call_id, name in calls:
+            identity = {"id": call_id} if self.with_ids else {}
+            parts.append({"functionCall": {**identity, "name": name, "args": {"q": name}}})
+        if self.chance(0.5):
+            parts[-len(calls)]["thoughtSignature"] = "c2ln"
+        return parts
+
+    def bedrock_blocks(self, calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        if self.chance(0.3):
+            reasoning = {"reasoningText": {"text": self.text(), "signature": "c2ln"}}
+            blocks.append({"reasoningContent": reasoning})
+        if self.chance(0.4):
+            blocks.append({"text": self.text()})
+        return blocks + [
+            {"toolUse": {"toolUseId": call_id, "name": name, "input": {"q": name}}} for call_id, name in calls
+        ]
+
+    def keyed_results(self, calls: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        if self.speaking == "bedrock":
+            return [
+                {"toolResult": {"toolUseId": call_id, "content": [{"text": self.text()}]}}
+                for call_id, _ in calls
+            ]
+        return [
+            {
+                "functionResponse": {
+                    **({"id": call_id} if self.with_ids else {}),
+                    "name": name,
+                    "response": {"output": self.text()},
+                }
+            }
+            for call_id, name in calls
+        ]
+
     def add_items(self, calls: Sequence[tuple[str, str]], agent: str) -> None:
         if self.chance(0.4):
             self.add({"type": "reasoning", "id": self.new_id("rs"), "summary": []}, agent=agent)
@@ -202,6 +251,11 @@ class _History:
     def bring(self, calls: Sequence[tuple[str, str]], agent: str) -> None:
         if self.speaking == "anthropic":
             self.bring_blocks(calls)
+            return
+        if self.speaking in ("gemini", "bedrock"):
+            if calls:
+                field = "parts" if self.speaking == "gemini" else "content"
+                self.add({"role": "user", field: self.keyed_results(calls)})
             return
         for call_id, _ in calls:
             # Some results are long enough to be shortened.

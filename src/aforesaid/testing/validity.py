@@ -11,7 +11,7 @@ from typing import Any
 
 from aforesaid.dialects.parse import Request
 from aforesaid.errors import InvalidInput
-from aforesaid.testing.provider_rules import anthropic, openai_chat, openai_responses, plain
+from aforesaid.testing.provider_rules import anthropic, bedrock, gemini, openai_chat, openai_responses, plain
 from aforesaid.testing.provider_rules.common import Messages, shape_problems
 
 Rules = Callable[[Messages], Iterator[str]]
@@ -21,6 +21,14 @@ _RULES: Mapping[str, Rules] = {
     "anthropic": anthropic.problems,
     "openai_chat": openai_chat.problems,
     "openai_responses": openai_responses.problems,
+    "gemini": gemini.problems,
+    "bedrock": bedrock.problems,
+}
+
+_SYSTEM_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
+    "anthropic": anthropic.system_problems,
+    "gemini": gemini.system_problems,
+    "bedrock": bedrock.system_problems,
 }
 
 
@@ -39,15 +47,16 @@ def _parts(request: Request | Mapping[str, Any] | Sequence[Any]) -> tuple[Sequen
     if isinstance(request, Request):
         return request.messages, request.system
     if isinstance(request, Mapping):
-        return request["input"] if "input" in request else request["messages"], request.get("system")
+        name = next(each for each in ("input", "contents", "messages") if each in request)
+        return request[name], request.get("system", request.get("systemInstruction"))
     return request, None
 
 
 def _system_problems(system: Any, dialect: str) -> Iterator[str]:
     if system is None:
         return
-    if dialect != "anthropic":
+    if dialect in _SYSTEM_RULES:
+        yield from _SYSTEM_RULES[dialect](system)
+    else:
         # Other dialects have no system parameter; the system prompt is a message.
         yield f"{dialect} has no system parameter; the system prompt belongs in the messages"
-    else:
-        yield from anthropic.system_problems(system)

@@ -8,14 +8,14 @@ A request is a dict of the keyword arguments of the SDK's call. The types descri
 keys are typed as the SDKs accept them without importing the SDKs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid.contracts import TokenCounter
-from aforesaid.dialects import DialectName, Request, is_from_model, write
+from aforesaid.dialects import DialectName, Request, is_from_model, with_bytes, write
 from aforesaid.errors import InvalidInput, NothingToSend, shown
 from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
@@ -80,6 +80,33 @@ class ResponsesModelRequest(ResponsesRequest):
     model: str
 
 
+class GeminiRequest(TypedDict):
+    """Arguments of Gemini's `models.generate_content`."""
+
+    contents: list[Any]
+    config: NotRequired[dict[str, Any]]
+
+
+class GeminiModelRequest(GeminiRequest):
+    """The same with the model."""
+
+    model: str
+
+
+class BedrockRequest(TypedDict):
+    """Arguments of boto3's `converse`."""
+
+    messages: list[Any]
+    system: NotRequired[list[Any]]
+    toolConfig: NotRequired[dict[str, Any]]
+
+
+class BedrockModelRequest(BedrockRequest):
+    """The same with the model."""
+
+    modelId: str
+
+
 class RequestParts(Struct, frozen=True, kw_only=True):
     """The parts of a request that are not in the log: instructions, tools and the model's name."""
 
@@ -111,13 +138,48 @@ class RequestParts(Struct, frozen=True, kw_only=True):
             instructions = Message(role="system", content=self.system)
             context = Context(messages=(instructions, *context.messages), report=context.report)
         request = write_request(context, dialect)
-        arguments: dict[str, Any] = {} if self.model is None else {"model": self.model}
-        if request.system is not None:
-            arguments["system"] = request.system
-        arguments["input" if dialect == "openai_responses" else "messages"] = request.messages
-        if self.tools:
-            arguments["tools"] = list(self.tools)
-        return arguments
+        return _ARGUMENTS.get(dialect, _arguments)(self, request)
+
+
+def _arguments(parts: RequestParts, request: Request, messages: str = "messages") -> dict[str, Any]:
+    arguments: dict[str, Any] = {} if parts.model is None else {"model": parts.model}
+    if request.system is not None:
+        arguments["system"] = request.system
+    arguments[messages] = request.messages
+    if parts.tools:
+        arguments["tools"] = list(parts.tools)
+    return arguments
+
+
+def _responses_arguments(parts: RequestParts, request: Request) -> dict[str, Any]:
+    return _arguments(parts, request, "input")
+
+
+def _gemini_arguments(parts: RequestParts, request: Request) -> dict[str, Any]:
+    # The SDK takes instructions and tools in its config, and media as bytes.
+    config: dict[str, Any] = {} if request.system is None else {"system_instruction": request.system}
+    if parts.tools:
+        config["tools"] = list(parts.tools)
+    arguments: dict[str, Any] = {} if parts.model is None else {"model": parts.model}
+    arguments["contents"] = with_bytes(request.messages)
+    return arguments | ({"config": config} if config else {})
+
+
+def _bedrock_arguments(parts: RequestParts, request: Request) -> dict[str, Any]:
+    arguments: dict[str, Any] = {} if parts.model is None else {"modelId": parts.model}
+    if request.system is not None:
+        arguments["system"] = request.system
+    arguments["messages"] = with_bytes(request.messages)
+    if parts.tools:
+        arguments["toolConfig"] = {"tools": list(parts.tools)}
+    return arguments
+
+
+_ARGUMENTS: Mapping[str, Callable[[RequestParts, Request], dict[str, Any]]] = {
+    "openai_responses": _responses_arguments,
+    "gemini": _gemini_arguments,
+    "bedrock": _bedrock_arguments,
+}
 
 
 def write_request(context: Context, dialect: str) -> Request:

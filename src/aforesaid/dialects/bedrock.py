@@ -1,0 +1,133 @@
+"""Amazon Bedrock's Converse API, which AWS Strands uses.
+
+Parsing: a message keeps its content blocks. Media that boto3 gives as bytes is stored as base64, the form of
+the API itself.
+
+Rendering:
+
+- The system prompt goes to the request's `system`, as text blocks.
+- Roles alternate and the first message is the user's, so messages of one role are joined.
+- The results of a message's calls are all in the next user message, before other blocks.
+- Blank text is left out, because the API refuses it.
+- Ids and names that the API refuses are replaced, in a call and its result alike.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aforesaid.dialects.conversion import CallIdMapper, arguments_object, check_role
+from aforesaid.dialects.keyed_blocks import keyed
+from aforesaid.dialects.keyed_requests import NATIVE, arrange
+from aforesaid.dialects.parse import Request, image_of
+from aforesaid.errors import InvalidMessage, shown
+from aforesaid.model.messages import Message, Role
+
+NAME = "bedrock"
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+MAX_CALL_ID_LENGTH = 64
+IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
+
+_INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
+
+Block = dict[str, Any]
+
+
+def read_one(document: dict[str, Any]) -> Message:
+    """Parse one message of the `messages` list."""
+    role = check_role(document, ROLES, dialect=NAME)
+    extra = {name: value for name, value in document.items() if name not in ("role", "content")}
+    return Message(role=ROLES[role], content=_checked_blocks(document), dialect=NAME, extra=extra)
+
+
+def write(messages: Sequence[Message]) -> Request:
+    """Render the `messages` and `system` of a request."""
+    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
+    arranged = arrange(messages, NAME)
+    documents = [
+        {"role": role, "content": [_block(block, map_id) for block in blocks]}
+        for role, blocks in arranged.messages
+    ]
+    return Request(messages=documents, system=[{"text": text} for text in arranged.system] or None)
+
+
+def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
+    """Return a tool result message."""
+    answer = {
+        "toolUseId": call_id,
+        "content": [{"text": text}],
+        "status": "error" if is_error else "success",
+    }
+    return Message(role="user", content=[{"toolResult": answer}], dialect=NAME)
+
+
+def _checked_blocks(document: Mapping[str, Any]) -> Any:
+    content = document.get("content")
+    if isinstance(content, str):
+        return [{"text": content}]
+    if not isinstance(content, list):
+        raise InvalidMessage(
+            f"content must be a list of blocks in dialect {NAME}; got {shown(content)}", field="content"
+        )
+    for block in content:
+        if not isinstance(block, dict):
+            raise InvalidMessage(
+                f"a block must be an object; got {shown(block)}", field="content", value=block
+            )
+        found = keyed(block)
+        if found and found.key in ("toolUse", "toolResult") and not _has_id(found.value):
+            raise InvalidMessage(f"a {found.key} block needs toolUseId, as text", field="toolUseId")
+    return content
+
+
+def _has_id(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("toolUseId"), str)
+
+
+# Blocks
+
+
+def _block(block: Block, map_id: CallIdMapper) -> Block:
+    if NATIVE in block:
+        native: Block = block[NATIVE]
+        return native
+    match block:
+        case {"type": "tool_use", "id": call_id, "name": name, "input": arguments}:
+            return {
+                "toolUse": {
+                    "toolUseId": map_id(call_id),
+                    "name": _INVALID_IN_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed",
+                    "input": arguments_object(arguments),
+                }
+            }
+        case {"type": "tool_result", "tool_use_id": call_id}:
+            return {"toolResult": _result(block, map_id(call_id))}
+    return _media(block)
+
+
+def _result(block: Block, call_id: str) -> Block:
+    content = block.get("content")
+    inner = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    blocks = [shown for each in inner if not _is_blank(shown := _media(each))]
+    return {
+        "toolUseId": call_id,
+        # The API requires a block.
+        "content": blocks or [{"text": "(no output)"}],
+        "status": "error" if block.get("is_error") is True else "success",
+    }
+
+
+def _media(block: Block) -> Block:
+    image = image_of(block)
+    if image is None:
+        return {"text": str(block.get("text", ""))}
+    kind = (image.media_type or "").removeprefix("image/").replace("jpg", "jpeg")
+    if image.data is None or kind not in IMAGE_FORMATS:
+        # The API takes images as data only, in four formats.
+        return {"text": f"[image: {image.url}]" if image.url else f"[image/{kind}]"}
+    return {"image": {"format": kind, "source": {"bytes": image.data}}}
+
+
+def _is_blank(block: Block) -> bool:
+    return "text" in block and not block["text"].strip()

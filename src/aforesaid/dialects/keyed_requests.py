@@ -1,0 +1,72 @@
+"""Render a request in a dialect of keyed blocks (Gemini, Bedrock).
+
+Their rules for the order of roles, calls and results are those of Anthropic's Messages API, so its renderer
+orders and merges the messages. A native block passes through it inside a typed one, under `NATIVE`, and comes
+out unchanged. Blocks of other dialects come out typed, and the caller converts them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from aforesaid.dialects import anthropic
+from aforesaid.dialects.conversion import is_native
+from aforesaid.dialects.keyed_blocks import typed
+from aforesaid.model.messages import Message, Role
+
+NATIVE = "aforesaid_native"
+ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "function": "user", "assistant": "assistant"}
+
+_FOREIGN = "foreign"
+"""A dialect that no renderer has, so that Anthropic's converts the message."""
+
+
+class KeyedRequest(Struct, frozen=True, kw_only=True):
+    """Messages in order, alternating between the roles, and the texts of the system prompt."""
+
+    messages: list[tuple[Role, list[dict[str, Any]]]]
+    system: list[str]
+
+
+def arrange(messages: Sequence[Message], dialect: str) -> KeyedRequest:
+    """Order and merge the messages. Their blocks are typed; a native block is under `NATIVE`."""
+    request = anthropic.write([_prepared(message, dialect) for message in messages])
+    merged: list[tuple[Role, list[dict[str, Any]]]] = []
+    for document in request.messages:
+        role, blocks = ROLES[document["role"]], _blocks(document["content"])
+        if merged and merged[-1][0] == role:
+            merged[-1] = (role, _joined(merged[-1][1], blocks))
+        else:
+            merged.append((role, blocks))
+    return KeyedRequest(messages=merged, system=_texts(request.system))
+
+
+def _prepared(message: Message, dialect: str) -> Message:
+    if message.role == "system" or not is_native(message, dialect) or isinstance(message.content, str):
+        return message.with_(dialect=_FOREIGN)
+    return message.with_(
+        dialect=anthropic.NAME, extra={}, content=[_wrapped(each) for each in message.content]
+    )
+
+
+def _wrapped(block: dict[str, Any]) -> dict[str, Any]:
+    form = typed(block)
+    # An unknown block, and a text that only carries a signature, must not look like blank text.
+    if form is None or (form["type"] == "text" and not form["text"].strip() and len(block) > 1):
+        form = {"type": "unknown"}
+    return {**form, NATIVE: block}
+
+
+def _joined(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Join the blocks of two messages of one role. Results come first and calls last; the sort is stable."""
+    order = {"tool_result": 0, "tool_use": 2}
+    return sorted([*first, *second], key=lambda block: order.get(str(block.get("type")), 1))
+
+
+def _blocks(content: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _texts(system: Any) -> list[str]:
+    return [str(block["text"]) for block in _blocks(system) if block.get("text")] if system else []

@@ -1,0 +1,101 @@
+"""Rules of Amazon Bedrock's Converse API."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from aforesaid.testing.provider_rules.common import Call, Messages, id_problems, is_blank, role_problems
+
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_FORMATS = ("png", "jpeg", "gif", "webp")
+
+
+def problems(messages: Messages) -> Iterator[str]:
+    yield from role_problems(messages, ("user", "assistant"))
+    # A conversation must start with a user message.
+    if messages[0].get("role") != "user":
+        yield "the first message is not the user's"
+    for at, message in enumerate(messages):
+        # A conversation must alternate between user and assistant roles.
+        if at and messages[at - 1].get("role") == message.get("role"):
+            yield f"messages {at - 1} and {at} have the same role"
+        yield from _content_problems(message, f"message {at}")
+    yield from id_problems(
+        [
+            Call(use.get("toolUseId"), f"message {at}")
+            for at, message in enumerate(messages)
+            for use in _values(message, "toolUse")
+        ]
+    )
+    yield from _pairing_problems(messages)
+
+
+def system_problems(system: Any) -> Iterator[str]:
+    # The system prompt is a list of blocks; text is not blank.
+    if not isinstance(system, list) or not system:
+        yield "the system prompt is not a list of blocks"
+    elif any(is_blank(block.get("text")) for block in system if "text" in block):
+        yield "the system prompt has an empty text block"
+
+
+def _content_problems(message: dict[str, Any], place: str) -> Iterator[str]:
+    content = message.get("content")
+    # The content field must not be empty.
+    if not isinstance(content, list) or not content:
+        yield f"{place} has no content"
+        return
+    for block in content:
+        # A block is a union: exactly one member is set.
+        if not isinstance(block, dict) or len(block) != 1:
+            yield f"{place} has a block that is not one of its kinds: {block!r:.60}"
+            continue
+        ((kind, value),) = block.items()
+        yield from _block_problems(kind, value, str(message.get("role")), place)
+
+
+def _block_problems(kind: str, value: Any, role: str, place: str) -> Iterator[str]:
+    # The text field in a content block is not blank.
+    if kind == "text" and is_blank(value):
+        yield f"{place} has an empty text block"
+    # Results come from the user, calls and reasoning from the assistant.
+    elif (kind == "toolResult" and role != "user") or (
+        kind in ("toolUse", "reasoningContent") and role != "assistant"
+    ):
+        yield f"{place} of role {role} must not hold a {kind} block"
+    elif kind == "toolUse":
+        yield from _use_problems(value, place)
+    elif kind == "toolResult" and not value.get("content"):
+        yield f"{place} has a result without content"
+    elif kind == "image" and value.get("format") not in _FORMATS:
+        yield f"{place} has an image of format {value.get('format')!r}"
+
+
+def _use_problems(use: Any, place: str) -> Iterator[str]:
+    if not isinstance(use.get("toolUseId"), str) or not _ID.fullmatch(use["toolUseId"]):
+        yield f"{place} has a tool use id that is refused: {use.get('toolUseId')!r:.80}"
+    if not isinstance(use.get("name"), str) or not _ID.fullmatch(use["name"]):
+        yield f"{place} has a tool name that is refused: {use.get('name')!r:.80}"
+    if not isinstance(use.get("input"), dict):
+        yield f"{place} has a tool use whose input is not an object"
+
+
+def _pairing_problems(messages: Messages) -> Iterator[str]:
+    for at, message in enumerate(messages):
+        behind = messages[at + 1] if at + 1 < len(messages) else {}
+        before = messages[at - 1] if at else {}
+        answers = [each.get("toolUseId") for each in _values(behind, "toolResult")]
+        for use in _values(message, "toolUse"):
+            # Each toolUse block of a turn has a toolResult block in the next turn.
+            if answers.count(use.get("toolUseId")) != 1:
+                yield f"the tool use {use.get('toolUseId')!r} of message {at} has not one result"
+        called = [each.get("toolUseId") for each in _values(before, "toolUse")]
+        for answer in _values(message, "toolResult"):
+            # The toolResult blocks do not exceed the toolUse blocks of the previous turn.
+            if answer.get("toolUseId") not in called:
+                yield f"message {at} answers {answer.get('toolUseId')!r}, which was not called before it"
+
+
+def _values(message: dict[str, Any], kind: str) -> list[Any]:
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [block[kind] for block in blocks if isinstance(block, dict) and kind in block]

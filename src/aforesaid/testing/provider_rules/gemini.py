@@ -1,0 +1,99 @@
+"""Rules of Gemini's `generateContent`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from aforesaid.testing.provider_rules.common import Messages, is_blank, role_problems
+
+_DATA = (
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+)
+
+
+def problems(messages: Messages) -> Iterator[str]:
+    # Roles are user and model.
+    yield from role_problems(messages, ("user", "model"))
+    # A multi-turn conversation begins with the user.
+    if messages[0].get("role") != "user":
+        yield "the first content is not the user's"
+    for at, content in enumerate(messages):
+        yield from _part_problems(content, f"content {at}")
+    yield from _turn_problems(messages)
+
+
+def system_problems(system: Any) -> Iterator[str]:
+    # The system instruction is a content of text parts.
+    parts = system.get("parts") if isinstance(system, dict) else None
+    if not isinstance(parts, list) or not parts:
+        yield "the system instruction has no parts"
+    elif any(set(part) != {"text"} or is_blank(part["text"]) for part in parts):
+        yield "the system instruction has a part that is not text"
+
+
+def _part_problems(content: dict[str, Any], place: str) -> Iterator[str]:
+    parts = content.get("parts")
+    # contents.parts must not be empty.
+    if not isinstance(parts, list) or not parts:
+        yield f"{place} has no parts"
+        return
+    for part in parts:
+        data = [name for name in _DATA if name in part]
+        # A part has exactly one initialized field of data.
+        if len(data) != 1:
+            yield f"{place} has a part with {len(data)} fields of data"
+        elif data[0] == "text" and is_blank(part["text"]) and "thoughtSignature" not in part:
+            yield f"{place} has an empty text"
+        elif data[0] in ("functionCall", "functionResponse"):
+            yield from _function_problems(part[data[0]], data[0], str(content.get("role")), place)
+        # Unknown names are refused, so a field of our own must not be sent.
+        if any(name.lower().startswith("aforesaid") for name in part):
+            yield f"{place} has a field that Gemini does not have"
+
+
+def _function_problems(function: Any, kind: str, role: str, place: str) -> Iterator[str]:
+    # A function is called by the model and answered by the user, by name, with an object.
+    if is_blank(function.get("name")):
+        yield f"{place} has a {kind} without a name"
+    if role != ("model" if kind == "functionCall" else "user"):
+        yield f"{place} of role {role} has a {kind}"
+    body = function.get("args", {}) if kind == "functionCall" else function.get("response")
+    if not isinstance(body, dict):
+        yield f"{place} has a {kind} whose content is not an object"
+
+
+def _turn_problems(messages: Messages) -> Iterator[str]:
+    for at, content in enumerate(messages):
+        calls, answers = _functions(content, "functionCall"), _functions(content, "functionResponse")
+        before = messages[at - 1] if at else {}
+        behind = messages[at + 1] if at + 1 < len(messages) else {}
+        if calls:
+            # A function call turn comes immediately after a user turn or after a function response turn.
+            if before.get("role") != "user":
+                yield f"content {at} calls a function and does not follow the user's turn"
+            yield from _answer_problems(calls, _functions(behind, "functionResponse"), at)
+        # A function response turn comes immediately after a function call turn.
+        if answers and not _functions(before, "functionCall"):
+            yield f"content {at} answers a function that the content before did not call"
+
+
+def _answer_problems(calls: list[Any], answers: list[Any], at: int) -> Iterator[str]:
+    # The number of function response parts equals the number of function call parts of the call turn.
+    if len(calls) != len(answers):
+        yield f"content {at} calls {len(calls)} functions and gets {len(answers)} answers"
+        return
+    for call, answer in zip(calls, answers, strict=True):
+        if call.get("name") != answer.get("name"):
+            yield f"content {at} calls {call.get('name')!r} and gets the answer of {answer.get('name')!r}"
+        if call.get("id") != answer.get("id"):
+            yield f"content {at} has a call and an answer with different ids"
+
+
+def _functions(content: dict[str, Any], kind: str) -> list[Any]:
+    parts = content.get("parts")
+    return [part[kind] for part in parts if kind in part] if isinstance(parts, list) else []
