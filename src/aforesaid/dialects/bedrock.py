@@ -46,8 +46,12 @@ def write(messages: Sequence[Message]) -> Request:
     map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
     arranged = arrange(messages, NAME)
     documents = [
-        {"role": role, "content": [_block(block, map_id) for block in blocks]}
-        for role, blocks in arranged.messages
+        {
+            "role": message.role,
+            "content": [_block(block, map_id) for block in message.blocks],
+            **message.fields,
+        }
+        for message in arranged.messages
     ]
     return Request(messages=documents, system=[{"text": text} for text in arranged.system] or None)
 

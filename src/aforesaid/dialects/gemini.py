@@ -51,18 +51,20 @@ def read_one(document: dict[str, Any]) -> Message:
 def write(messages: Sequence[Message]) -> Request:
     """Render the `contents` and the `systemInstruction` of a request."""
     arranged = arrange(messages, NAME)
-    calls = _calls_in([block for _, blocks in arranged.messages for block in blocks])
+    calls = _calls_in([block for message in arranged.messages for block in message.blocks])
     contents: list[Block] = []
-    for role, blocks in arranged.messages:
+    for message in arranged.messages:
         results = sorted(
-            (block for block in blocks if block["type"] == "tool_result"),
+            (block for block in message.blocks if block["type"] == "tool_result"),
             key=lambda block: calls.get(block["tool_use_id"], _UNKNOWN).order,
         )
-        rest = [block for block in blocks if block["type"] != "tool_result"]
+        rest = [block for block in message.blocks if block["type"] != "tool_result"]
         for group in (results, rest):
             if group:
                 parts = [_part(block, calls) for block in group]
-                contents.append({"role": _NAMES[role], "parts": _with_signature(parts)})
+                contents.append(
+                    {"role": _NAMES[message.role], "parts": _with_signature(parts), **message.fields}
+                )
     system = {"parts": [{"text": text} for text in arranged.system]} if arranged.system else None
     return Request(messages=contents, system=system)
 
@@ -122,7 +124,8 @@ def _name(name: str) -> str:
 
 def _part(block: Block, calls: Mapping[str, _Call]) -> Block:
     if NATIVE in block:
-        return {name: value for name, value in block[NATIVE].items() if name != GENERATED_ID}
+        part = {name: value for name, value in block[NATIVE].items() if name != GENERATED_ID}
+        return _aligned(part, block, calls) if block["type"] == "tool_result" else part
     match block:
         case {"type": "tool_use", "id": call_id, "input": arguments}:
             return {"functionCall": {"name": calls[call_id].name, "args": arguments_object(arguments)}}
@@ -133,6 +136,16 @@ def _part(block: Block, calls: Mapping[str, _Call]) -> Block:
         case {"type": "image", "source": {"url": url}}:
             return {"fileData": {"mimeType": "image/*", "fileUri": url}}
     return {"text": str(block.get("text", ""))}
+
+
+def _aligned(part: Block, block: Block, calls: Mapping[str, _Call]) -> Block:
+    """Return a native response with an id exactly if its call has one."""
+    found, call = keyed(part), calls.get(block["tool_use_id"])
+    if found is None or call is None or call.has_id == bool(field(found.value, "id")):
+        return part
+    response = {name: value for name, value in found.value.items() if name != "id"}
+    identity = {"id": block["tool_use_id"]} if call.has_id else {}
+    return {**part, found.written: {**identity, **response}}
 
 
 def _response(block: Block, call: _Call, call_id: str) -> Block:

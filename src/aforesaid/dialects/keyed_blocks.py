@@ -25,10 +25,6 @@ KEYED_DIALECTS = ("gemini", "bedrock")
 GENERATED_ID = "aforesaidId"
 """The id of a Gemini call that came without one, while a request is rendered. It is never sent."""
 
-# Fields of Gemini that stand next to the key of a block.
-_BESIDE = frozenset(
-    ("thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata", GENERATED_ID)
-)
 _UPPER = re.compile(r"_([a-z])")
 
 Typed = dict[str, Any]
@@ -46,8 +42,9 @@ def keyed(block: Any) -> Keyed | None:
     """Return the key and value of a keyed block; None for a block of another form."""
     if not isinstance(block, Mapping) or "type" in block:
         return None
-    found = [name for name in block if _camel(name) not in _BESIDE]
-    if len(found) != 1 or _camel(found[0]) not in _TYPED:
+    # Other fields may stand next to the key: a signature, or one that a later version added.
+    found = [name for name in block if _camel(name) in _TYPED]
+    if len(found) != 1:
         return None
     return Keyed(_camel(found[0]), found[0], block[found[0]])
 
@@ -78,7 +75,7 @@ def with_call_id(block: Any, of_call: Callable[[str], str], of_result: Callable[
     is_call = form["type"] == "tool_use"
     assigned = of_call(form["id"]) if is_call else of_result(form["tool_use_id"])
     if found.key in ("toolUse", "toolResult"):
-        return {found.written: {**found.value, "toolUseId": assigned}}
+        return {**block, found.written: {**found.value, "toolUseId": assigned}}
     if "id" in found.value:
         return {**block, found.written: {**found.value, "id": assigned}}
     # Gemini pairs calls without ids by order. An id that we add would be refused by some of its servers.
@@ -91,7 +88,7 @@ def with_result_text(block: Any, text: str) -> Any:
     if found is None:
         return block
     if found.key == "toolResult":
-        return {found.written: {**found.value, "content": [text_block(text)]}}
+        return {**block, found.written: {**found.value, "content": [text_block(text)]}}
     return {**block, found.written: {**found.value, "response": {"output": text}}}
 
 

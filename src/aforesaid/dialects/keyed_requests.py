@@ -22,32 +22,41 @@ _FOREIGN = "foreign"
 """A dialect that no renderer has, so that Anthropic's converts the message."""
 
 
+class KeyedMessage(Struct, frozen=True):
+    """A message of a request: its role, its blocks, and the other fields of a native message."""
+
+    role: Role
+    blocks: list[dict[str, Any]]
+    fields: dict[str, Any]
+
+
 class KeyedRequest(Struct, frozen=True, kw_only=True):
     """Messages in order, alternating between the roles, and the texts of the system prompt."""
 
-    messages: list[tuple[Role, list[dict[str, Any]]]]
+    messages: list[KeyedMessage]
     system: list[str]
 
 
 def arrange(messages: Sequence[Message], dialect: str) -> KeyedRequest:
     """Order and merge the messages. Their blocks are typed; a native block is under `NATIVE`."""
     request = anthropic.write([_prepared(message, dialect) for message in messages])
-    merged: list[tuple[Role, list[dict[str, Any]]]] = []
+    merged: list[KeyedMessage] = []
     for document in request.messages:
-        role, blocks = ROLES[document["role"]], _blocks(document["content"])
-        if merged and merged[-1][0] == role:
-            merged[-1] = (role, _joined(merged[-1][1], blocks))
+        fields = {name: value for name, value in document.items() if name not in ("role", "content")}
+        message = KeyedMessage(ROLES[document["role"]], _blocks(document["content"]), fields)
+        if merged and merged[-1].role == message.role:
+            merged[-1] = _joined(merged[-1], message)
         else:
-            merged.append((role, blocks))
+            merged.append(message)
     return KeyedRequest(messages=merged, system=_texts(request.system))
 
 
 def _prepared(message: Message, dialect: str) -> Message:
     if message.role == "system" or not is_native(message, dialect) or isinstance(message.content, str):
         return message.with_(dialect=_FOREIGN)
-    return message.with_(
-        dialect=anthropic.NAME, extra={}, content=[_wrapped(each) for each in message.content]
-    )
+    blocks = [_wrapped(block) for block in message.content]
+    extra = {name: value for name, value in message.extra.items() if name != "role"}
+    return message.with_(dialect=anthropic.NAME, content=blocks, extra=extra)
 
 
 def _wrapped(block: dict[str, Any]) -> dict[str, Any]:
@@ -58,10 +67,11 @@ def _wrapped(block: dict[str, Any]) -> dict[str, Any]:
     return {**form, NATIVE: block}
 
 
-def _joined(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join the blocks of two messages of one role. Results come first and calls last; the sort is stable."""
+def _joined(first: KeyedMessage, second: KeyedMessage) -> KeyedMessage:
+    """Join two messages of one role. Results come first and calls last; the sort is stable."""
     order = {"tool_result": 0, "tool_use": 2}
-    return sorted([*first, *second], key=lambda block: order.get(str(block.get("type")), 1))
+    blocks = sorted([*first.blocks, *second.blocks], key=lambda block: order.get(str(block.get("type")), 1))
+    return KeyedMessage(first.role, blocks, first.fields | second.fields)
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

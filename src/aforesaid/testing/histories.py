@@ -78,7 +78,8 @@ class _History:
         self.calls = 0
         # The dialect of the current turn: a turn never changes its dialect, a conversation may.
         self.speaking = "plain" if dialect == "mixed" else dialect
-        self.with_ids = random.random() < 0.5
+        # Gemini returns calls without ids on some servers, which pairs them by order.
+        self.with_ids = not same_ids
 
     # The shape
 

@@ -245,11 +245,78 @@ def _plain_answer(call: Call) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call.id, "content": call.answer, **flag}
 
 
+# Gemini
+
+
+def as_gemini(history: History) -> list[dict[str, Any]]:
+    contents: list[dict[str, Any]] = []
+    if history.system is not None:
+        contents.append({"role": "system", "parts": [{"text": history.system}]})
+    for exchange in history.exchanges:
+        image = [{"inlineData": {"mimeType": "image/png", "data": PNG}}] if exchange.shows_image else []
+        contents.append({"role": "user", "parts": image + [{"text": text} for text in exchange.asks]})
+        for step in exchange.steps:
+            contents.append({"role": "model", "parts": _gemini_step(step)})
+            contents.append({"role": "user", "parts": [_gemini_answer(call) for call in step.calls]})
+        contents.append({"role": "model", "parts": [{"text": exchange.last}]})
+    return contents
+
+
+def _gemini_step(step: Step) -> list[dict[str, Any]]:
+    thought: list[dict[str, Any]] = [{"text": "hm", "thought": True}] if step.thinks else []
+    calls = [{"functionCall": {"id": call.id, "name": "look", "args": call.arguments}} for call in step.calls]
+    signed = [{**calls[0], "thoughtSignature": "c2ln"}, *calls[1:]]
+    return [*thought, *({"text": text} for text in step.says), *signed]
+
+
+def _gemini_answer(call: Call) -> dict[str, Any]:
+    response = {"error" if call.is_error else "output": call.answer}
+    return {"functionResponse": {"id": call.id, "name": "look", "response": response}}
+
+
+# Bedrock
+
+
+def as_bedrock(history: History) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if history.system is not None:
+        messages.append({"role": "system", "content": [{"text": history.system}]})
+    for exchange in history.exchanges:
+        image = [bedrock_image()] if exchange.shows_image else []
+        messages.append({"role": "user", "content": image + [{"text": text} for text in exchange.asks]})
+        for step in exchange.steps:
+            messages.append({"role": "assistant", "content": _bedrock_step(step)})
+            messages.append({"role": "user", "content": [_bedrock_answer(call) for call in step.calls]})
+        messages.append({"role": "assistant", "content": [{"text": exchange.last}]})
+    return messages
+
+
+def _bedrock_step(step: Step) -> list[dict[str, Any]]:
+    reasoning = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
+    calls = [
+        {"toolUse": {"toolUseId": call.id, "name": "look", "input": call.arguments}} for call in step.calls
+    ]
+    return [*([reasoning] if step.thinks else []), *({"text": text} for text in step.says), *calls]
+
+
+def _bedrock_answer(call: Call) -> dict[str, Any]:
+    content = [bedrock_image()] if call.with_image else []
+    content.append({"text": call.answer or "-"})
+    status = "error" if call.is_error else "success"
+    return {"toolResult": {"toolUseId": call.id, "content": content, "status": status}}
+
+
+def bedrock_image() -> dict[str, Any]:
+    return {"image": {"format": "png", "source": {"bytes": PNG}}}
+
+
 RENDERERS: dict[str, Callable[[History], list[dict[str, Any]]]] = {
     "plain": as_plain,
     "anthropic": as_anthropic,
     "openai_chat": as_openai_chat,
     "openai_responses": as_openai_responses,
+    "gemini": as_gemini,
+    "bedrock": as_bedrock,
 }
 
 
@@ -262,9 +329,13 @@ def decorated(draw: st.DrawFn, dialect: str) -> list[dict[str, Any]]:
 
 def _decorated_message(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, Any]:
     message = {**message, **draw(unknown_fields)}
-    if isinstance(message.get("content"), list):
-        blocks = [{**block, **draw(unknown_fields)} for block in message["content"]]
-        message["content"] = [*blocks, *draw(_unknown_blocks)] if message.get("role") == "user" else blocks
+    place = "parts" if "parts" in message else "content"
+    if isinstance(message.get(place), list) and message.get("role") != "system":
+        blocks = [{**block, **draw(unknown_fields)} for block in message[place]]
+        # A content of function responses holds nothing else.
+        alone = any("functionResponse" in block for block in blocks)
+        more = draw(_unknown_blocks) if message.get("role") == "user" and not alone else []
+        message[place] = [*blocks, *more]
     return message
 
 

@@ -16,9 +16,13 @@ pytestmark = pytest.mark.slow
 
 
 def prompt_apart(dialect: str, messages: list[dict[str, Any]]) -> tuple[Any, list[dict[str, Any]]]:
-    """Anthropic takes the system prompt apart from the messages; the rest keep it in the list."""
-    if dialect == "anthropic" and messages[0]["role"] == "system":
+    """Three dialects take the system prompt apart from the messages; the rest keep it in the list."""
+    if messages[0]["role"] != "system":
+        return None, messages
+    if dialect in ("anthropic", "bedrock"):
         return messages[0]["content"], messages[1:]
+    if dialect == "gemini":
+        return {"parts": messages[0]["parts"]}, messages[1:]
     return None, messages
 
 
