@@ -15,6 +15,10 @@ from aforesaid.model.messages import Message, OpenTurn
 from aforesaid.windows import (
     AnthropicModelRequest,
     AnthropicRequest,
+    BedrockModelRequest,
+    BedrockRequest,
+    GeminiModelRequest,
+    GeminiRequest,
     MessagesModelRequest,
     MessagesRequest,
     RequestOptions,
@@ -125,6 +129,22 @@ class SyncTurn(TurnDraft):
     def request(
         self, dialect: Literal["openai_responses"], *, model: None = None, **options: Unpack[RequestOptions]
     ) -> ResponsesRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["gemini"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> GeminiModelRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["gemini"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> GeminiRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["bedrock"], *, model: str, **options: Unpack[RequestOptions]
+    ) -> BedrockModelRequest: ...
+    @overload
+    def request(
+        self, dialect: Literal["bedrock"], *, model: None = None, **options: Unpack[RequestOptions]
+    ) -> BedrockRequest: ...
     @overload
     def request(
         self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
