@@ -97,7 +97,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """
 
     messages: list[dict[str, Any]]
-    system: str | list[dict[str, Any]] | dict[str, Any] | None = None
+    # Each provider has a type of its own.
+    system: Any = None
 
 
 # Parse the blocks, fields and items of every dialect into parts.

@@ -264,7 +264,9 @@ def as_gemini(history: History) -> list[dict[str, Any]]:
 
 def _gemini_step(step: Step) -> list[dict[str, Any]]:
     thought: list[dict[str, Any]] = [{"text": "hm", "thought": True}] if step.thinks else []
-    calls = [{"functionCall": {"id": call.id, "name": "look", "args": call.arguments}} for call in step.calls]
+    calls: list[dict[str, Any]] = [
+        {"functionCall": {"id": call.id, "name": "look", "args": call.arguments}} for call in step.calls
+    ]
     signed = [{**calls[0], "thoughtSignature": "c2ln"}, *calls[1:]]
     return [*thought, *({"text": text} for text in step.says), *signed]
 
