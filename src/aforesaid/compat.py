@@ -137,6 +137,7 @@ class SupervisorAgent(_SupervisorAgent):
         channel: Channel = "text",
         apology: Callable[[BaseException], str] = apology_for,
     ) -> None:
+        # A class attribute of the subclass counts, as in the documented examples.
         self.session_manager = sessions or self.session_manager
         super().__init__(
             conversation_manager,
@@ -148,6 +149,7 @@ class SupervisorAgent(_SupervisorAgent):
         )
 
     def _own_specialist(self, manager: ManagerProtocol) -> Specialist:
+        # A subclass that overrides the method answers itself; otherwise the recall agent does.
         if type(self)._route_to_agent is SupervisorAgent._route_to_agent:
             return Assistants().specialist(manager)
         size = WindowPolicy(max_messages=manager.config.context_window_size)
@@ -178,6 +180,8 @@ class SupervisorAgent(_SupervisorAgent):
 
     async def _stored_transcript(self, query: str, conversation_id: str) -> Message | None:
         manager = self.conversation_manager
+        # Only the last message can be this question: an earlier one with the same words is another
+        # question.
         count = (await manager.get_conversation(conversation_id)).message_count
         for message in await manager.messages(conversation_id, 1, max(0, count - 1)):
             if (message.role, message.content_type, message.content) == ("user", "audio", query):

@@ -43,6 +43,8 @@ def _blocking(
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         work: Coroutine[Any, Any, T] = getattr(self.wrapped, name)(*args, **kwargs)
+        # The coroutine is created on this thread, so that a wrong argument raises with the caller's
+        # stack.
         result: T = self.portal.run(work)
         return result
 
@@ -63,6 +65,8 @@ class Blocking:
         member = getattr(self.wrapped, name)
         if not inspect.iscoroutinefunction(member):
             return member
+        # Looked up by name: contacts and association are small and change rarely, so a list would
+        # only repeat them.
         return lambda *args, **kwargs: self.portal.run(member(*args, **kwargs))
 
 
@@ -98,6 +102,7 @@ class SyncManager:
         """Find the client that a text names, and link conversations to clients."""
         return Blocking(self.wrapped.association, self.portal)
 
+    # These return a handle on the same portal: a second event loop would open the store twice.
     def counting_with(self, counter: TokenCounter) -> Self:
         """Return this manager with another token counter."""
         return self._with(self.wrapped.counting_with(counter))
@@ -134,10 +139,12 @@ class SyncManager:
         watching: AbstractAsyncContextManager[AsyncIterator[Change]] = self.wrapped.watch(conversation_id)
         changes = self.portal.run(_enter(watching))
         try:
+            # None ends the iteration: the async iterator has ended.
             yield iter(lambda: self.portal.run(_following(changes)), None)
         finally:
             self.portal.run(_leave(watching))
 
+    # Listed by name, so that editors and type checkers see the signatures of the async methods.
     get_or_create_conversation = _blocking(ConversationManager.get_or_create_conversation)
     session = _blocking(ConversationManager.session)
     get_conversation = _blocking(ConversationManager.get_conversation)
@@ -264,5 +271,5 @@ def _opened(function: Callable[P, Memory]) -> Callable[P, SyncMemory]:
     return opened
 
 
+# Open the store at a URL, with the options of `aforesaid.open`.
 open = _opened(open_async)  # noqa: A001  the name of the async function
-"""Open the store at a URL, with the options of `aforesaid.open`."""

@@ -20,14 +20,13 @@ from aforesaid.memory.opening import open as open_memory
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message, Role
 
+# Entries or documents read in one call; a server answers at most as many.
 PAGE = 1000
-"""Entries or documents read in one call; a server answers at most as many."""
+# The field with the framework's own object.
 SOURCE = "source"
-"""The field with the framework's own object."""
+# Attempts of a change that concurrent writers interrupt. Each attempt of one writer means that another
+# succeeded.
 ATTEMPTS = 50
-"""Attempts of a change that concurrent writers interrupt. Each attempt of one writer means that another
-succeeded.
-"""
 
 Change = Callable[[list[Message]], Sequence[Message] | None]
 """Returns the new messages for the stored ones; None changes nothing."""
@@ -92,7 +91,10 @@ class Transcript:
             while True:
                 page = await self.manager.entries(self.name, PAGE, offset)
                 found += page
+                # A short page is the last one; this saves a call for every conversation.
                 if len(page) < PAGE:
+                    # One damaged entry must not keep an agent from continuing its
+                    # session.
                     return [entry for entry in found if unreadable_reason(entry) is None]
                 offset += len(page)
         except ConversationNotFound:
@@ -103,6 +105,7 @@ class Transcript:
         offset = 0
         if last is not None:
             record = await self.record()
+            # By offset instead of a tail, because the result may be longer than one page.
             offset = 0 if record is None else max(record.message_count - last, 0)
         return [entry.message for entry in await self.entries(offset=offset)]
 
@@ -111,6 +114,7 @@ class Transcript:
         for _ in range(ATTEMPTS):
             record = await self.record()
             stored = [] if record is None else await self.messages()
+            # Called again for every attempt, with what the other writer stored.
             new = change(stored)
             if new is None:
                 return stored
@@ -145,6 +149,7 @@ async def documents_in(
         page = await manager.list_documents(kind, conversation_id=conversation_id, after=after, limit=PAGE)
         matching = [document for document in page if document.key.startswith(prefix)]
         found += matching
+        # Keys are sorted, so the first key without the prefix ends the search.
         if len(page) < PAGE or len(matching) < len(page):
             return found
         after = page[-1].key
@@ -158,6 +163,7 @@ def open_manager(url: str, *, owner: str, **options: Any) -> ManagerProtocol:
     """
 
     async def opened() -> ManagerProtocol:
+        # On the portal's loop, where every later call runs as well.
         memory = await open_memory(url, **options).start()
         return memory.of(owner)
 

@@ -23,8 +23,8 @@ from aforesaid.model.messages import Message
 __all__ = ["AforesaidSessionStore"]
 
 FRAMEWORK = "claude-agent-sdk"
+# One document per transcript, by project, session and subpath: when it was written, and its summary.
 SESSIONS = "state/claude-agent-sdk.sessions"
-"""One document per transcript, by project, session and subpath: when it was written, and its summary."""
 
 
 class _Session(msgspec.Struct):

@@ -73,6 +73,7 @@ def to_log(message: BaseMessage) -> Message:
     ]
     return message_of(
         FRAMEWORK,
+        # Unknown kinds count as the user's words, which no provider rejects.
         _ROLES.get(message.type, "user"),
         str(message.text),
         message_to_dict(message),
@@ -86,6 +87,8 @@ def langchain_message_of(message: Message) -> BaseMessage:
     """Return LangChain's message; one of another program is made from its text."""
     source = source_of(message, FRAMEWORK)
     if source is None:
+        # A result without its call would be refused, so a foreign tool message becomes text of the
+        # user.
         kinds = {"user": "human", "assistant": "ai", "system": "system", "tool": "human"}
         source = {"type": kinds[message.role], "data": {"content": str(message.content)}}
     (restored,) = messages_from_dict([source])

@@ -59,6 +59,7 @@ class AforesaidSession(SessionABC):
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Any]:
         """Return the newest items in order, those of the log since the last compaction."""
         limit = resolve_session_limit(limit, self.session_settings)
+        # No history wanted: that needs no read.
         if limit == 0:
             return []
         if limit is not None and limit > 0:
@@ -74,6 +75,7 @@ class AforesaidSession(SessionABC):
 
     async def pop_item(self, *, wrapper: Any = None) -> Any:
         """Remove the newest item and return it; None where there is none. Two callers get different items."""
+        # A conditional rewrite: two agents that pop at once must not get the same item.
         popped = await self._transcript.change(lambda messages: messages[:-1] if messages else None)
         return item_of(popped[-1]) if popped else None
 
@@ -89,6 +91,7 @@ class AforesaidSession(SessionABC):
         starts = [entry.sequence for entry in entries if starts_turn(entry.message)]
         if len(starts) <= self.keep_turns:
             return
+        # A boundary is kept as a sequence, which stays valid when messages are added or redacted.
         first = starts[-self.keep_turns]
         await self.manager.put_document(
             COMPACTED, "first", msgspec.json.encode(first), conversation_id=self._transcript.name
@@ -112,6 +115,8 @@ def to_log(item: Any) -> Message:
         raise InvalidInput(f"an item must be a dict; got {type(item).__name__}", field="items")
     try:
         (message,) = read(item, dialect=NATIVE)
+        # Only if the way back gives the same item: windows and search understand the native form
+        # better.
         if _is_simple(message) and item_of(message) == item:
             return message.with_(message_id=new_id())
     except (InvalidInput, ValueError):

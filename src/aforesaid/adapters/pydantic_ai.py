@@ -34,8 +34,8 @@ __all__ = ["AforesaidConversationStore"]
 
 FRAMEWORK = "pydantic-ai"
 RECORDS = "state/pydantic-ai.records"
+# Which conversation has an entry, by its id: a chain may continue in another conversation.
 ENTRIES = "state/pydantic-ai.entries"
-"""Which conversation has an entry, by its id: a chain may continue in another conversation."""
 _RECORD: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 

@@ -101,6 +101,7 @@ def agent_for(config: AgentConfig) -> Agent | None:
     return _FACTORIES[config.provider](config)
 
 
+# The variables in which a provider's SDK finds its key. Bedrock has many other sources.
 _KEY_VARIABLES = {
     "anthropic": (
         "ANTHROPIC_API_KEY",
@@ -113,7 +114,6 @@ _KEY_VARIABLES = {
     "openai": ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
     "openai_responses": ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
 }
-"""The variables in which a provider's SDK finds its key. Bedrock has many other sources."""
 
 
 def _check_key(config: AgentConfig) -> None:

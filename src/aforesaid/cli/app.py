@@ -46,6 +46,7 @@ def main(
     """Conversation memory for assistants."""
 
 
+# The commands by task.
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start": (demo, chat, serve, mcp),
     "Read": (conversations, show, search, context, stats),
@@ -53,7 +54,6 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Move": (copy, export, import_),
     "Operate": (doctor, config, migrate, reindex, loadgen),
 }
-"""The commands by task."""
 
 for panel, commands in PANELS.items():
     for command in commands:

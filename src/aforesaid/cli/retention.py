@@ -225,8 +225,8 @@ def retention(
         print_conversations(out, [(owner, record) for record in newest])
 
 
+# Conversations whose expiry `retention` shows, the most recently active first.
 SHOWN = 50
-"""Conversations whose expiry `retention` shows, the most recently active first."""
 
 
 def _updated(

@@ -352,8 +352,8 @@ async def _by_prefix(memory: MemoryProtocol, owner: str | None, wanted: str) -> 
                 break
 
 
+# Conversations read at a time to find the start of an id.
 LISTED = 1000
-"""Conversations read at a time to find the start of an id."""
 
 
 def _ambiguous(wanted: str, found: list[Found]) -> InvalidInput:
@@ -391,8 +391,8 @@ def progress_of(label: str, *, unit: str = "", total: int | None = None) -> Iter
         yield lines.update
 
 
+# Seconds before the first line of progress outside a terminal, and between the others.
 FIRST_LINE, NEXT_LINE = 1.0, 10.0
-"""Seconds before the first line of progress outside a terminal, and between the others."""
 
 
 class _ProgressLines:

@@ -34,8 +34,11 @@ def _chatgpt(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
     nodes: dict[str, Any] = record["mapping"]
     parents = {name: node.get("parent") for name, node in nodes.items()}
     title = str(record.get("title") or "")
+    # Not every export has both.
     identifier = record.get("conversation_id") or record.get("id") or title
     messages: list[Message] = []
+    # An edited question leaves a branch behind. The path to the current node is the conversation as its
+    # user sees it.
     for name in path_to(record.get("current_node"), parents):
         node = nodes[name].get("message")
         text = "" if node is None else _chatgpt_text(node.get("content") or {})
@@ -75,6 +78,7 @@ def _chatgpt_part(part: Any) -> str:
     if isinstance(part.get("text"), str):
         return str(part["text"])
     kind = str(part.get("content_type", "part"))
+    # The export has a pointer instead of the file; a placeholder keeps the message in its place.
     return "[image]" if "image" in kind else f"[{kind}]"
 
 
@@ -91,6 +95,7 @@ def _claude(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
         blocks = said.get("content") or []
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         text = "\n".join(one for one in texts if one) or said.get("text") or ""
+        # The text of attached files is part of what the assistant read.
         attached = [one.get("extracted_content") for one in said.get("attachments") or ()]
         text = "\n".join(filter(None, [text, *attached]))
         if not text:
@@ -120,6 +125,7 @@ def _open_webui(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
         for number, said in enumerate(chat["messages"])
     }
     parents = {name: node.get("parentId") for name, node in nodes.items()}
+    # A flat list has no current node and no branches.
     path = path_to(history.get("currentId"), parents) if history.get("currentId") else list(nodes)
     title = str(record.get("title") or chat.get("title") or "")
     messages = [

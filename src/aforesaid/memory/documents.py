@@ -11,8 +11,8 @@ from aforesaid.errors import ConversationNotFound, InvalidInput
 from aforesaid.memory.records import Records
 from aforesaid.model.conversations import check_count
 
+# The most documents in one answer.
 MOST_LISTED = 1000
-"""The most documents in one answer."""
 
 
 class ApplicationDocuments:
@@ -37,6 +37,7 @@ class ApplicationDocuments:
         `expected_version`, raise `DocumentConflict` unless the document has that version; 0 means that there
         is none. Kinds that start with `state/` stay when a message is redacted; others are removed then.
         """
+        # Before anything is created: a bad kind must not leave an empty conversation.
         stored_kind = application_kind(kind)
         holder = None if conversation_id is None else await self._records.for_writing(conversation_id)
         stored = await self._store.put_document(
@@ -69,6 +70,8 @@ class ApplicationDocuments:
                 limit=min(limit, MOST_LISTED),
             )
         except ConversationNotFound:
+            # A conversation that does not exist has no documents: adapters read before their
+            # first write.
             return []
         return [_as_given(document) for document in found]
 
@@ -95,6 +98,7 @@ class ApplicationDocuments:
 def application_kind(kind: str) -> str:
     """Return the stored kind. Raise `InvalidInput` for a name that cannot be used."""
     stored = APPLICATION + parse_kind(kind)
+    # The prefix keeps applications away from our own kinds, and takes its part of the length.
     if len(stored.encode()) > LONGEST_KIND:
         raise InvalidInput(
             f"kind must have at most {LONGEST_KIND - len(APPLICATION)} bytes", field="kind", value=kind

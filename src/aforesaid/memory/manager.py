@@ -265,6 +265,7 @@ class ConversationManager:
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
         """Store a whole turn, all of it or nothing."""
+        # A text is a sequence too, and would become one message per letter.
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         key = conversation_key(conversation_id, owner=self.store.owner)
@@ -279,6 +280,7 @@ class ConversationManager:
             await self.images.forget(conversation_id)
             raise
         self.searcher.enqueue_indexing(conversation_id)
+        # After the store has acknowledged: metrics count what is durable.
         events.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
             self.contact_resources.queue.enqueue(
@@ -298,6 +300,7 @@ class ConversationManager:
 
         The conversation gets these tags, so that it can be listed by them.
         """
+        # Ids and times are set once, so that the retry below stores the same messages.
         complete = [self.intake.completed(message) for message in messages]
         try:
             return await self._append_to_session(session_id, complete, channel=channel, tags=tags)

@@ -209,5 +209,6 @@ def own_scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore |
     """Return a scope with the given store, or with a new in-memory store."""
     if store is not None:
         return OwnerScope(owner="default", store=as_store(store), blobs=blobs)
+    # Ready without `open`, so a manager in a test or a script needs no `async with`.
     backend = InMemoryBackend()
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)

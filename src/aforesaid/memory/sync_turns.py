@@ -189,6 +189,7 @@ class SyncTurn(TurnDraft):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Set first: a turn that could not be stored must not be used again.
         self._is_over = True
         if error is None and self._messages:
             self.stored = self._manager.append(

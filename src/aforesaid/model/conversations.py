@@ -19,13 +19,13 @@ from aforesaid.model.ids import parse_uuid
 from aforesaid.model.mappings import FrozenDict
 from aforesaid.model.messages import Message, Role, parse_tags, parse_text
 
+# How a conversation takes place: `voice`, `text`, `email`, `phone`, or any other short word.
 Channel = str
-"""How a conversation takes place: `voice`, `text`, `email`, `phone`, or any other short word."""
 Status = Literal["open", "pending", "resolved", "closed"]
 Priority = Literal["low", "normal", "high", "urgent"]
 
+# The channels that the documentation names.
 CHANNELS = ("voice", "text", "email", "phone")
-"""The channels that the documentation names."""
 LONGEST_CHANNEL = 32
 
 VALUE_SETS: dict[str, tuple[str, ...]] = {

@@ -23,14 +23,15 @@ from aforesaid.server.responses import Header, Response
 
 HTML = b"text/html; charset=utf-8"
 FOLDER = files("aforesaid.server") / "api_page"
+# The files that the pages load, with their types.
 FILES = {
     "page.css": b"text/css; charset=utf-8",
     "start.js": b"text/javascript; charset=utf-8",
     "vendor/swagger-ui.css": b"text/css; charset=utf-8",
     "vendor/swagger-ui-bundle.js": b"text/javascript; charset=utf-8",
 }
-"""The files that the pages load, with their types."""
 
+# The content security policy of the pages.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -43,7 +44,6 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""The content security policy of the pages."""
 _HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),

@@ -87,8 +87,8 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         self.manager = check_manager(manager)
         self.prefix = prefix
         self._cache: BoundedDict[tuple[str, str], CachedCheckpoint] = BoundedDict(CACHED_THREADS)
+        # The ids of conversations that exist: a write by id needs no look whether to create one.
         self._ids: BoundedDict[str, str] = BoundedDict(CACHED_THREADS * 16)
-        """The ids of conversations that exist: a write by id needs no look whether to create one."""
 
     # Reading
 
@@ -145,6 +145,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
             conversation_id=self._name(thread),
             prefix="" if ns is None else namespace_prefix(ns),
         )
+        # Sorted here, because keys sort within a namespace only.
         stored = [decode_checkpoint(document) for document in found]
         return sorted(stored, key=lambda one: one.id, reverse=True)
 
@@ -161,6 +162,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
 
     async def _tuple(self, thread: str, stored: StoredCheckpoint) -> CheckpointTuple:
         checkpoint = self.serde.loads_typed(stored.checkpoint)
+        # Independent reads: together they cost one round trip on a server.
         values, writes = await asyncio.gather(self._values(thread, stored), self._writes(thread, stored))
         checkpoint["channel_values"] = values
         return CheckpointTuple(
@@ -197,6 +199,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         channels = {
             channel: items_in(entries, ranges, self.serde) for channel, ranges in stored.logged.items()
         }
+        # An older checkpoint, as in time travel, must not replace the one that the next step needs.
         newest = cached is None or cached.stored.id <= stored.id
         if newest:
             self._cache[thread, stored.ns] = CachedCheckpoint(stored, channels)
@@ -290,6 +293,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         inputs: dict[str, bytes],
     ) -> None:
         stored = target.stored
+        # Most channels do not change in a step; they refer to what the parent stored.
         if before is not None and is_same_value(before.stored, stored, channel):
             take_over(before, target, channel)
             return
@@ -492,4 +496,5 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after this one: a number, zero-padded so that text sorts like numbers."""
         number = int(str(current).split(".", maxsplit=1)[0]) if current is not None else 0
+        # The framework compares versions as text.
         return f"{number + 1:032}"

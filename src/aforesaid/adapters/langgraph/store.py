@@ -29,8 +29,8 @@ from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.search.analysis import terms_of
 
 ITEMS = "state/langgraph.items"
+# Between the parts of a namespace: it sorts before every printable character.
 SEPARATOR = "\x1f"
-"""Between the parts of a namespace: it sorts before every printable character."""
 
 
 class StoredItem(msgspec.Struct, omit_defaults=True):

@@ -23,8 +23,8 @@ INPUTS = "langgraph.inputs"
 WRITES = "langgraph.writes"
 UNCHANGED = "langgraph.unchanged"
 INPUT_CHANNEL = "__start__"
+# Larger values are documents of their own, which later checkpoints share.
 INLINE_BYTES = 1024
-"""Larger values are documents of their own, which later checkpoints share."""
 # Newest first: documents are listed by key in ascending order, and checkpoint ids ascend with time.
 _INVERTED = {ord(one): chr(0x7E - ord(one) + 0x20) for one in map(chr, range(0x20, 0x7F))}
 

@@ -24,8 +24,8 @@ from aforesaid.contracts import Entry
 from aforesaid.model.messages import Message, Role
 
 FRAMEWORK = "langgraph"
+# Messages appended in one transaction.
 CHUNK = 500
-"""Messages appended in one transaction."""
 
 Ranges: TypeAlias = list[list[int]]
 """Sequence numbers, as pairs of the first and the last of each run."""

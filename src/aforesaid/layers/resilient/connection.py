@@ -166,8 +166,8 @@ class Resilience(CheckedFields, frozen=True, kw_only=True):
                 raise InvalidSetting(f"{field} must be seconds, more than 0; got {seconds}", field=field)
 
 
+# What a store behind a network gets when the caller says nothing.
 DEFAULT_RESILIENCE = Resilience()
-"""What a store behind a network gets when the caller says nothing."""
 
 
 class Health(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from aforesaid.server.responses import json_response
 
 routes = Routes("documents")
 
+# Bytes of a request body: a document in base64.
 LARGEST_BODY = LARGEST_DOCUMENT // 3 * 4 + 4096
-"""Bytes of a request body: a document in base64."""
 
 
 class DocumentQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
