@@ -76,6 +76,7 @@ class AforesaidSessionRepository(SessionRepository):
         earlier = self.read_agent(session_id, session_agent.agent_id)
         if earlier is None:
             raise SessionException(f"Agent {session_agent.agent_id} in session {session_id} does not exist")
+        # The framework builds a new object for every update; the time of creation is ours to keep.
         session_agent.created_at = earlier.created_at
         self._put(AGENTS, _key(session_id, session_agent.agent_id), session_agent.to_dict())
 
@@ -88,6 +89,8 @@ class AforesaidSessionRepository(SessionRepository):
         transcript, message = self._transcript(session_id, agent_id), to_log(session_message)
         try:
             stored = PORTAL.call(lambda: transcript.append([message]))
+        # The id with other content, and below the id with the same content: both mean that another
+        # writer was first.
         except MessageConflict as error:
             raise SessionException(taken) from error
         if stored is not None and stored.known:
@@ -112,6 +115,7 @@ class AforesaidSessionRepository(SessionRepository):
 
         def changed(messages: list[Message]) -> list[Message]:
             return [
+                # The time stays, because the log is ordered by it.
                 new.with_(timestamp=one.timestamp) if one.message_id == new.message_id else one
                 for one in messages
             ]
