@@ -116,7 +116,8 @@ async def live_serving(
             given,
             assistant=assistant_of(agent),
             transcriber=transcriber,
-            live_limits=LiveLimits(**({"poll_seconds": 0.02} | limits)),
+            # A test client answers no heartbeat while it waits for something else.
+            live_limits=LiveLimits(**({"poll_seconds": 0.02, "heartbeat_seconds": 600} | limits)),
             open_without_keys=True,
         )
         started = asyncio.Event()
