@@ -16,7 +16,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.transfer.archives import ArchiveFolder
-from tests.builders import LAYER_STORES, url_for
+from tests.builders import LAYER_STORES, empty_url
 from tests.encrypted_stores import MASTER, OTHER_MASTER
 
 SECRET = "the alarm code is marzipan"
@@ -43,7 +43,7 @@ class Kept:
 @pytest.fixture(params=LAYER_STORES)
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kept]:
     async with aforesaid.open(
-        url_for(request.param, tmp_path, request),
+        empty_url(request.param, tmp_path, request),
         retention=aforesaid.Retention(archives=tmp_path / "archives", sweep_every=None),
         layers=aforesaid.Layers(
             encryption=Encryption(master=MasterKeys(MASTER), records=True), resilience="off"

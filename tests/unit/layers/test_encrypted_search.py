@@ -11,7 +11,7 @@ from aforesaid.encryption import MasterKeys
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
-from tests.builders import LAYER_STORES, url_for
+from tests.builders import LAYER_STORES, empty_url
 from tests.encrypted_stores import MASTER
 
 SAID = (
@@ -23,7 +23,7 @@ SAID = (
 @pytest.fixture(params=LAYER_STORES)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
     async with aforesaid.open(
-        url_for(request.param, tmp_path, request),
+        empty_url(request.param, tmp_path, request),
         retention=aforesaid.Retention(sweep_every=None),
         layers=aforesaid.Layers(
             encryption=Encryption(master=MasterKeys(MASTER), records=True), resilience="off"

@@ -8,7 +8,7 @@ import pytest
 
 import aforesaid
 from aforesaid.testing import FixedClock
-from tests.builders import FEATURE_TARGETS, Target, opened, url_for
+from tests.builders import FEATURE_TARGETS, Target, empty_url, opened
 from tests.servers.postgres import Databases
 from tests.servers.remote import open_at
 
@@ -18,7 +18,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store with nothing in it: on a server that others use too, a part of it, or all of it emptied."""
     if request.param == "postgres":
         return emptied(request.getfixturevalue("faces_postgres_url"))
-    return url_for(request.param, tmp_path, request)
+    return empty_url(request.param, tmp_path, request)
 
 
 @pytest.fixture(scope="session")

@@ -28,13 +28,13 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing import FixedClock
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy
-from tests.builders import FEATURE_TARGETS, url_for
+from tests.builders import FEATURE_TARGETS, empty_url
 from tests.servers.remote import open_at
 
 
 @pytest.fixture(params=FEATURE_TARGETS)
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
-    url = url_for(request.param, tmp_path, request)
+    url = empty_url(request.param, tmp_path, request)
     async with open_at(url, clock=FixedClock(), sweep_every=None) as opened:
         yield opened
 

@@ -173,7 +173,7 @@ async def test_windows_of_a_part_of_the_conversation_have_none(erin: Conversatio
 async def test_it_goes_with_a_message_that_is_redacted(erin: ConversationManager) -> None:
     conversation_id = await talked(erin, 20)
     await shown(erin, conversation_id)
-    (first, *_) = await erin.messages(conversation_id, limit=1)
+    (first, *_) = await erin.messages(conversation_id, limit=1, offset=0)
     assert first.message_id is not None
     await erin.redact(conversation_id, first.message_id)
     assert await erin.summary(conversation_id) is None
@@ -245,7 +245,7 @@ async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -
         conversation_id = await talked(erin, 20)
         await erin.load_context(conversation_id, policy=TEN)
         await slow.begun.wait()
-        (first, *_) = await erin.messages(conversation_id, limit=1)
+        (first, *_) = await erin.messages(conversation_id, limit=1, offset=0)
         assert first.message_id is not None
         await erin.redact(conversation_id, first.message_id)
         slow.may_end.set()
@@ -277,7 +277,7 @@ async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_mad
     ) as memory:
         erin = memory.of("erin")
         conversation_id = await talked(erin, 60)
-        (first, *_) = await erin.messages(conversation_id, limit=1)
+        (first, *_) = await erin.messages(conversation_id, limit=1, offset=0)
         assert first.message_id is not None
         before = asyncio.create_task(erin.summarize(conversation_id, policy=TEN))
         (await stepwise.steps.get()).set()

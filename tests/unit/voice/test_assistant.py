@@ -23,7 +23,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Speech
 from aforesaid.voice import SoundLimits, VoiceAssistant, WyomingTranscriber
 from aforesaid.voice.sound import pack_wav
-from tests.builders import FEATURE_TARGETS, url_for
+from tests.builders import FEATURE_TARGETS, empty_url
 from tests.doubles import Scripted, Silent, calling
 from tests.servers.remote import open_at
 from tests.servers.wyoming import WyomingService
@@ -53,7 +53,7 @@ class Sure:
 
 @pytest.fixture(params=FEATURE_TARGETS)
 async def erin(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ConversationManager]:
-    url = url_for(request.param, tmp_path, request)
+    url = empty_url(request.param, tmp_path, request)
     async with open_at(url, sweep_every=None, embedder=None) as memory:
         manager = memory.of(f"erin-{new_id()}")
         yield manager

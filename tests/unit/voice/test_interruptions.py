@@ -22,7 +22,7 @@ from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.spoken_answers import spoken_form
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window
-from tests.builders import FEATURE_TARGETS, url_for
+from tests.builders import FEATURE_TARGETS, empty_url
 from tests.examples import examples
 from tests.servers.remote import open_at
 from tests.unit.windows.logs import histories, policies, words
@@ -34,7 +34,7 @@ SPOKEN = "The Johnson house is in progress. The painters come on Monday, and the
 
 @pytest.fixture(params=FEATURE_TARGETS)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return url_for(request.param, tmp_path, request)
+    return empty_url(request.param, tmp_path, request)
 
 
 @pytest.fixture
