@@ -125,7 +125,7 @@ def split_known(
         # A turn may contain an id twice.
         earlier = seen.get(message_id) or log.by_id.get(message_id) if message_id is not None else None
         if earlier is not None:
-            check_same_content(decode_entry(log, earlier), decode_message(body))
+            check_same_content(decode_entry(log.record.id, earlier), decode_message(body))
             known.append(earlier)
             continue
         position = Position(to_micros(message.timestamp or stamp), log.next_sequence + len(new))
@@ -148,24 +148,26 @@ def _with_timestamp(body: bytes, position: Position) -> bytes:
 def appended(log: Log, new: NewEntries, known: Sequence[EncodedEntry]) -> Appended:
     return Appended(
         conversation=log.record,
-        new=lambda: tuple(decode_entry(log, encoded) for _, encoded in new),  # encoded entries are immutable
-        known=tuple(decode_entry(log, encoded) for encoded in known),
+        new=lambda: tuple(
+            decode_entry(log.record.id, encoded) for _, encoded in new
+        ),  # encoded entries are immutable
+        known=tuple(decode_entry(log.record.id, encoded) for encoded in known),
     )
 
 
-def decode_entry(log: Log, encoded: EncodedEntry) -> Entry:
+def decode_entry(conversation_id: str, encoded: EncodedEntry) -> Entry:
     try:
         message = decode_message(encoded.body)
     except StoreDamaged as error:
         return unreadable_entry(
-            log.record.id,
+            conversation_id,
             encoded.position,
             revision=encoded.revision,
             stored_at=encoded.stored_at,
             why=str(error),
         )
     return Entry(
-        conversation_id=log.record.id,
+        conversation_id=conversation_id,
         sequence=encoded.position.sequence,
         revision=encoded.revision,
         stored_at=encoded.stored_at,

@@ -296,7 +296,7 @@ class HistoriesStore(DocumentChecks):
             if before is not None:
                 await _call(self._histories.delete(name))
             return
-        history = [decode_entry(log, encoded).message.to_dict() for encoded in log.entries]
+        history = [decode_entry(log.record.id, encoded).message.to_dict() for encoded in log.entries]
         if log.entries != (before or []):
             await _call(self._histories.save(name, history))
         self._names[log.record.id] = name

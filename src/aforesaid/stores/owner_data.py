@@ -227,18 +227,20 @@ class OwnerData(Struct, kw_only=True):
         check_position(before)
         log = self._log(conversation_id, now)
         end = len(log.entries) if before is None else bisect_left(log.entries, before, key=entry_position)
-        return [decode_entry(log, encoded) for encoded in log.entries[max(0, end - limit) : end]]
+        name, entries = log.record.id, log.entries[max(0, end - limit) : end]
+        return [decode_entry(name, encoded) for encoded in entries]
 
     def page(self, conversation_id: str, *, now: datetime, limit: int, offset: int = 0) -> list[Entry]:
         check_count(limit, field="limit", least=0)
         check_count(offset, field="offset", least=0)
         log = self._log(conversation_id, now)
-        return [decode_entry(log, encoded) for encoded in log.entries[offset : offset + limit]]
+        name, entries = log.record.id, log.entries[offset : offset + limit]
+        return [decode_entry(name, encoded) for encoded in entries]
 
     def entry(self, conversation_id: str, message_id: str, *, now: datetime) -> Entry | None:
         log = self._log(conversation_id, now)
         encoded = log.by_id.get(parse_name(message_id, field="message_id"))
-        return decode_entry(log, encoded) if encoded else None
+        return decode_entry(log.record.id, encoded) if encoded else None
 
     def replace(
         self, conversation_id: str, message: Message, *, now: datetime, expected_revision: int | None = None
@@ -250,7 +252,7 @@ class OwnerData(Struct, kw_only=True):
         old = log.by_id.get(message_id)
         if old is None:
             raise MessageNotFound(log.record.id, message_id)
-        before = decode_entry(log, old)
+        before = decode_entry(log.record.id, old)
         body = encode_message(replacement_message(before, message))
         check_revision(log.record.id, log.record.revision, expected_revision)
         check_head(log.record.id, log.record.revision, log.head, seen)
@@ -263,7 +265,7 @@ class OwnerData(Struct, kw_only=True):
         if not same_content(before, message):
             log.documents = {at: one for at, one in log.documents.items() if not is_derived(at.kind)}
         self.removals += 1
-        return decode_entry(log, encoded)
+        return decode_entry(log.record.id, encoded)
 
     # Sealing
 

@@ -169,7 +169,9 @@ class KeyValueStore(DocumentChecks):
         log = (await self._load(self._rows.key("c", one)))._log(one, self.now())
         stem = self._rows.key("m", one)
         rows = await self._backend.scan(f"{stem}\0", stem + end, limit=limit, descending=descending)
-        return [decode_entry(log, decode_row(key.rpartition("\0")[2], row)) for key, row in rows.items()]
+        return [
+            decode_entry(log.record.id, decode_row(key.rpartition("\0")[2], row)) for key, row in rows.items()
+        ]
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         one, name = _parse_id(conversation_id), parse_name(message_id, field="message_id")
