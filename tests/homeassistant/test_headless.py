@@ -80,7 +80,7 @@ def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 760})
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(60_000)
         page.add_init_script(f"localStorage.setItem('hassTokens', {json.dumps(json.dumps(tokens))})")
         page.goto(f"{real_core.url}/config/integrations/dashboard/add?domain=aforesaid")
         page.get_by_role("button", name="OK").click()
@@ -96,10 +96,5 @@ def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
         page.get_by_role("button", name="Finish").or_(
             page.get_by_role("button", name="Skip and finish")
         ).click()
-        page.goto(f"{real_core.url}/config/integrations/integration/aforesaid")
-        page.get_by_text("Add remembering agent").first.click()
-        page.get_by_text("The new agent passes everything").wait_for()
-        page.wait_for_timeout(500)
-        page.screenshot(path=pictures / "home-assistant-agent.png")
         browser.close()
-    assert len(list(pictures.glob("home-assistant-*.png"))) == 3
+    assert len(list(pictures.glob("home-assistant-*.png"))) == 2
