@@ -10,6 +10,7 @@ created again when its requirements change.
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -34,11 +35,15 @@ NAMES = (
     "langchain",
     "livekit",
     "pipecat",
+    "supabase",
 )
 """The frameworks: an extra of the package, a file of requirements, and a folder of tests each."""
 
 SUITES = {"openai-agents": "openai-agents", "strands": "strands-agents"}
 """Packages whose source distribution contains the framework's own tests of stores."""
+
+SERVERS = {"supabase": "supabase_lite"}
+"""Folders in `tests/servers` with the locked npm packages of a server that the tests start."""
 
 
 def main(arguments: list[str]) -> int:
@@ -80,7 +85,7 @@ def _create(name: str) -> str | None:
     """Create the environment unless it is current; return why that was impossible, or None."""
     requirements, folder = REQUIREMENTS / f"{name}.txt", ENVIRONMENTS / name
     stamp = folder / "made-of"
-    wanted = f"{sys.version} {hashlib.sha256(requirements.read_bytes()).hexdigest()}"
+    wanted = f"{sys.version} {_digest(name, requirements)}"
     if stamp.exists() and stamp.read_text() == wanted:
         return None
     print(f"creating the environment of {name}", flush=True)
@@ -94,10 +99,20 @@ def _create(name: str) -> str | None:
     )
     if done.returncode == 0 and name in SUITES:
         done = _download_suite(command, name, requirements, folder)
+    if done.returncode == 0 and name in SERVERS:
+        done = _install_server(name, folder)
     if done.returncode != 0:
         return (done.stderr.strip().splitlines() or ["pip failed"])[-1]
     stamp.write_text(wanted)
     return None
+
+
+def _digest(name: str, requirements: Path) -> str:
+    """Return a digest of everything that an environment is made of."""
+    files = [requirements]
+    if name in SERVERS:
+        files.append(ROOT / "tests" / "servers" / SERVERS[name] / "package-lock.json")
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _download_suite(
@@ -114,6 +129,16 @@ def _download_suite(
         with tarfile.open(archive) as packed:
             packed.extractall(target, filter="data")
     return done if not list(target.glob("*/tests")) else subprocess.CompletedProcess(done.args, 0, "", "")
+
+
+def _install_server(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Install the npm packages of a server into the environment."""
+    target = folder / "server"
+    shutil.copytree(ROOT / "tests" / "servers" / SERVERS[name], target, dirs_exist_ok=True)
+    npm = shutil.which("npm")
+    if npm is None:
+        return subprocess.CompletedProcess([], 1, "", "npm is not installed")
+    return subprocess.run([npm, "ci"], cwd=target, check=False, capture_output=True, text=True)
 
 
 def _passes(name: str) -> bool:
@@ -133,6 +158,7 @@ def environment(name: str) -> dict[str, str]:
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "PYTHONUTF8": "1",
         "AFORESAID_PYTHON": sys.executable,
+        "AFORESAID_SUPABASE_LITE": str(ENVIRONMENTS / "supabase" / "server"),
         "AFORESAID_SUITE": str(ENVIRONMENTS / name / "suite"),
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "LANGSMITH_TRACING": "false",

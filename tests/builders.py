@@ -131,6 +131,13 @@ content_types = st.sampled_from(["text", "audio"])
 roles = st.sampled_from(["user", "assistant"])
 moments = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))
 client_ids = st.uuids().map(str)
+
+
+async def add_client(manager: Any, client_id: str) -> None:
+    """Add a contact with this id."""
+    await manager.clients.add("A client", client_id=client_id)
+
+
 tags = st.lists(names, max_size=10, unique=True)
 spoken = st.lists(st.tuples(roles, contents, content_types), min_size=1, max_size=12)
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 MATRIX = os.environ.get("AFORESAID_TEST_MATRIX") == "1"
@@ -72,6 +73,8 @@ def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     unproxied = [report for report in stats.get("skipped", ()) if report.nodeid.startswith(PROXY)]
     if unproxied:
         yield f"nginx: {len(unproxied)} tests could not run: nginx is not installed"
+    if find_spec("supabase") is None:
+        yield "supabase: tested in an environment of its own: make test-adapters ADAPTERS=supabase"
 
 
 def _reason(report: Any) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from psycopg.conninfo import conninfo_to_dict
 
 import aforesaid
+from aforesaid.errors import DocumentConflict
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.stores.blobs import FolderBlobs
@@ -149,6 +150,8 @@ async def live(manager: ConversationManager, *, session: str = SESSION) -> str:
     """A conversation with every mark in it, in the place that it is named after."""
     record = await manager.get_or_create_conversation(session, channel="text")
     await manager.update_metadata(record.id, subject=SUBJECT, tags=[TAG], notes=REMARK)
+    with contextlib.suppress(DocumentConflict):  # several conversations have one client
+        await manager.clients.add("A client", client_id="0193b0f0-0000-7000-8000-000000000001")
     await manager.associate_client(record.id, "0193b0f0-0000-7000-8000-000000000001", CLIENT)
     async with manager.turn(record.id) as turn:
         turn.user(f"{CONTENT} " * 50, message_id="first", tags=[TAG])

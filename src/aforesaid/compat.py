@@ -7,10 +7,13 @@ A project that was written for one of these interfaces changes its import line:
 Everything here is a part of Aforesaid or passes arguments on to one.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
+
+from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid.agents import (
@@ -29,15 +32,18 @@ from aforesaid.agents.tools import ToolRegistry
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.contracts.plugins import HistoryStore as ConversationStore
 from aforesaid.dialects import meaning_of
+from aforesaid.errors import InvalidSetting, MissingExtra
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.interface import ManagerProtocol
-from aforesaid.memory.manager import ConversationManager
+from aforesaid.memory.manager import ConversationManager as _Manager
 from aforesaid.memory.sessions import Session, SessionManager, SessionPolicy
 from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Channel, Conversation
 from aforesaid.model.messages import ContentType, Message
 from aforesaid.settings import ConversationConfig as _Settings
+from aforesaid.stores.histories import as_store
+from aforesaid.stores.supabase import SCHEMA, SupabaseStore, is_client
 from aforesaid.windows import WindowPolicy
 from aforesaid.windows.sliding import ConversationWindow
 
@@ -58,18 +64,60 @@ __all__ = [
     "S2SSessionManager",
     "SupervisorAgent",
     "ToolRegistry",
+    "get_supabase_client",
 ]
 
 M = TypeVar("M")
+
+
+class ConversationManager(_Manager):
+    """`aforesaid.ConversationManager` with the documented arguments.
+
+    - `supabase_client`: a sync or async client of Supabase, whose user owns the conversations; or a store.
+    - `context_window_size`: the number of recent messages in a context.
+    """
+
+    def __init__(
+        self,
+        supabase_client: object,
+        context_window_size: int = 20,
+        *,
+        config: "ConversationConfig | _Settings | None" = None,
+    ) -> None:
+        settings = config.settings() if isinstance(config, ConversationConfig) else config or _Settings()
+        sized = replace(settings, context_window_size=context_window_size)
+        if is_client(supabase_client):
+            # The lifetime of a row is a setting of the database.
+            super().__init__(SupabaseStore(supabase_client), config=sized, ttl=None)
+        else:
+            super().__init__(as_store(supabase_client), config=sized)
+
+
+def get_supabase_client() -> Any:
+    """Return a client of Supabase for `SUPABASE_URL` and `SUPABASE_KEY`, whose tables are those of `api`.
+
+    Raise `InvalidSetting`, which names a missing variable, and `MissingExtra` without `aforesaid[supabase]`.
+    """
+    url, key = (_variable(name) for name in ("SUPABASE_URL", "SUPABASE_KEY"))
+    try:
+        from supabase import ClientOptions, create_client
+    except ImportError as error:
+        raise MissingExtra("a client of Supabase", extra="supabase") from error
+    return create_client(url, key, ClientOptions(schema=SCHEMA))
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise InvalidSetting(f"{name} is not set", field=name)
+    return value
 
 
 @validated
 class S2SSessionManager(SessionManager):
     """Sessions of a manager. `session_to_conversation` has those that this object started."""
 
-    def __init__(
-        self, conversation_manager: ConversationManager, *, policy: SessionPolicy | None = None
-    ) -> None:
+    def __init__(self, conversation_manager: _Manager, *, policy: SessionPolicy | None = None) -> None:
         super().__init__(conversation_manager, policy)
         self.session_to_conversation: dict[str, str] = {}
 
@@ -193,7 +241,7 @@ class SupervisorAgent(_SupervisorAgent):
 class ClientAssociationService:
     """Finds clients in messages among the manager's contacts, and links conversations to them."""
 
-    def __init__(self, supabase_client: Any, conversation_manager: ConversationManager) -> None:
+    def __init__(self, supabase_client: Any, conversation_manager: _Manager) -> None:
         self.supabase = supabase_client
         self.conversation_manager = conversation_manager
 

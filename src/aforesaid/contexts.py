@@ -22,6 +22,7 @@ from aforesaid.model.messages import Message
 from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, NotesShown
 from aforesaid.notes.service import Notes
 from aforesaid.settings import ConversationConfig
+from aforesaid.stores.histories import learn_name
 from aforesaid.summaries.service import Summaries, message_of
 from aforesaid.telemetry import describe
 from aforesaid.tokens import (
@@ -122,6 +123,11 @@ log = logging.getLogger("aforesaid.contexts")
 # Shared by all loaders of a process: a loader may live for one call only.
 _token_estimates = TokenEstimates()
 
+# Messages in a window without a limit, for the size of a reduced one.
+USUAL_SIZE = 20
+# A reduced window has this fraction of the messages.
+REDUCTION = 4
+
 # The id in a context whose conversation does not exist yet.
 NO_CONVERSATION = "00000000-0000-0000-0000-000000000000"
 
@@ -156,7 +162,8 @@ class ContextLoader:
 
     The steps of `load`, each calling the next:
 
-    - `load`: limit the time, and degrade if the store fails
+    - `load`: degrade if the store fails
+    - `_load_in_time`: limit the time, and reduce the window if the store is slow
     - `_load_with_retry`: try again without the snapshot
     - `_load_counted`: use stored token counts while the counter is loading
     - `_build`: read the window (`windows.read_window`), add notes and summary (`ContextExtras`)
@@ -217,12 +224,12 @@ class ContextLoader:
     async def load(self, conversation_id: str, policy: WindowPolicy, pending: Sequence[Message]) -> Context:
         """Build the context. Degrade instead of failing: an agent must not wait for a store."""
         key = conversation_key(conversation_id, owner=self.store.owner)
+        if key.name is not None:
+            learn_name(self, key.id, key.name)
         request = ContextRequest(conversation_id=key.id, policy=policy, pending=pending)
         with noting_freshness() as freshness:
             try:
-                loading = self._load_with_retry(request)
-                bounded = within if self._snapshots is None else promptly_within
-                context = await bounded(self.config.context_deadline or None, loading)
+                context = await self._load_in_time(request)
             except ConversationNotFound as missing:
                 if key.name is not None and pending:
                     # The first turn under a new name creates the conversation.
@@ -237,6 +244,24 @@ class ContextLoader:
                 log.error("context not loaded: %s", describe(error))  # noqa: TRY400
                 return await self._degraded(request, why=str(error))
         return _with_freshness(context, freshness)
+
+    async def _load_in_time(self, request: ContextRequest) -> Context:
+        """Load within the deadline. When half of it has passed, load a smaller window instead."""
+        bounded = within if self._snapshots is None else promptly_within
+        deadline = self.config.context_deadline
+        if not deadline:
+            return await self._load_with_retry(request)
+        with suppress(TimeoutError):
+            return await bounded(deadline / 2, self._load_with_retry(request))
+        size = max(
+            1, (request.policy.max_messages or self.config.context_window_size or USUAL_SIZE) // REDUCTION
+        )
+        why = f"the store is slow: the window was reduced to {size} messages"
+        log.warning("context: %s", why)
+        policy = replace(request.policy, max_messages=size, notes_tokens=0, summary_tokens=0)
+        context = await bounded(deadline / 2, self._load_with_retry(replace(request, policy=policy)))
+        warnings = (*context.report.warnings, why)
+        return context.with_report(replace(context.report, warnings=warnings))
 
     async def _load_with_retry(self, request: ContextRequest) -> Context:
         try:

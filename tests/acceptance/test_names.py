@@ -64,7 +64,7 @@ USES: dict[str, Use] = {
 }
 """One call of each method that takes a conversation id. `associate_client` is with the contacts."""
 
-CREATING = ("update_metadata", "add_message", "append", "turn", "put_document")
+CREATING = ("update_metadata", "add_message", "append", "turn", "put_document", "open_turn")
 
 UNAVAILABLE = (InvalidSetting, ArchiveNotFound)
 """What a memory without archives or a summarizer raises for any conversation."""

@@ -41,7 +41,6 @@ from tests.servers.remote import open_at
 from tests.unit.retention.test_archives import live
 from tests.unit.retention.test_owner_folders import whole
 
-CLIENT_ID = "0193b0f0-0000-7000-8000-000000000001"
 SECRET = "lemon chicken"
 SUBJECT = "dinner on Sunday"
 
@@ -72,6 +71,11 @@ async def _watch(manager: ConversationManager, names: Names, folder: Path) -> An
         return "watching"
 
 
+async def _associate(manager: ConversationManager, names: Names, folder: Path) -> Any:
+    contact = await manager.clients.add("x")
+    return await manager.associate_client(names.conversation, contact.id, "x")
+
+
 async def _import(manager: ConversationManager, names: Names, folder: Path) -> Any:
     target = folder / new_id()
     await manager.export(target)
@@ -85,7 +89,7 @@ CASES: dict[str, Case] = {
     "apply_retention": lambda m, n, f: m.apply_retention(),
     "archive": lambda m, n, f: m.archive(n.conversation),
     "archives": lambda m, n, f: m.archives(),
-    "associate_client": lambda m, n, f: m.associate_client(n.conversation, CLIENT_ID, "x"),
+    "associate_client": _associate,
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
@@ -105,7 +109,7 @@ CASES: dict[str, Case] = {
     "forget": lambda m, n, f: m.forget(n.note),
     "get_conversation": lambda m, n, f: m.get_conversation(n.conversation),
     "get_note": lambda m, n, f: m.get_note(n.note),
-    "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session, CLIENT_ID),
+    "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session),
     "import_": _import,
     "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
     "leave_session": lambda m, n, f: m.leave_session(n.session),

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from aforesaid.errors import InvalidInput, shown
+from aforesaid.errors import ContactNotFound, InvalidInput, shown
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import VALUE_SETS
-from tests.builders import Target, client_ids, names, say, spoken, tags, value_of
+from tests.builders import Target, add_client, client_ids, names, say, spoken, tags, value_of
 from tests.examples import for_all
 
 FIELDS = (
@@ -22,6 +22,7 @@ FIELDS = (
 def test_a_linked_client_is_stored(target: Target, client_id: str, client_name: str) -> None:
     async def scenario(erin: ConversationManager) -> None:
         conversation = await erin.get_or_create_conversation("s")
+        await add_client(erin, client_id)
         linked = await erin.associate_client(conversation.id, client_id, client_name)
         assert (linked.client_id, linked.client_name) == (client_id, client_name)
         assert await erin.get_conversation(conversation.id) == linked
@@ -41,6 +42,8 @@ def test_all_conversations_of_a_client_are_found(
 
     async def scenario(erin: ConversationManager) -> None:
         made: dict[str | None, set[str]] = {}
+        for known in clients:
+            await add_client(erin, known)
         for number, client_id in enumerate(links):
             conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
             made.setdefault(client_id, set()).add(conversation.id)
@@ -56,6 +59,7 @@ def test_all_conversations_of_a_client_are_found(
 def test_conversations_of_one_client_are_separate(target: Target, client_id: str, count: int) -> None:
     async def scenario(erin: ConversationManager) -> None:
         ids = []
+        await add_client(erin, client_id)
         for number in range(count):
             conversation = await erin.get_or_create_conversation(f"s{number}", client_id=client_id)
             await erin.add_message(conversation.id, "user", f"about {number}")
@@ -72,6 +76,8 @@ def test_conversations_of_one_client_are_separate(target: Target, client_id: str
 @for_all(channel=value_of("channel"), client_id=st.none() | client_ids)
 def test_every_field_is_initialised(target: Target, channel: Any, client_id: str | None) -> None:
     async def scenario(erin: ConversationManager) -> None:
+        if client_id is not None:
+            await add_client(erin, client_id)
         made = await erin.get_or_create_conversation("s", client_id=client_id, channel=channel)
         record = await erin.get_conversation(made.id)
         document = record.to_dict()
@@ -80,6 +86,39 @@ def test_every_field_is_initialised(target: Target, channel: Any, client_id: str
         assert (record.client_id, record.subject, record.assigned_to) == (client_id, None, None)
         assert (record.unread_count, record.tags, document["messages"]) == (0, (), [])
         assert record.created_at == record.updated_at or client_id is not None
+
+    target.run(scenario)
+
+
+@pytest.mark.requirement("004-041")
+def test_an_unknown_client_is_refused(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
+        contact = await erin.clients.add("Ann")
+        await erin.clients.remove(contact.id)
+        with pytest.raises(ContactNotFound, match=contact.id):
+            await erin.get_or_create_conversation("s", client_id=contact.id)
+        assert (await erin.list()).conversations == ()
+        conversation = await erin.get_or_create_conversation("s")
+        with pytest.raises(ContactNotFound):
+            await erin.get_or_create_conversation("s", client_id=contact.id)
+        with pytest.raises(ContactNotFound):
+            await erin.associate_client(conversation.id, contact.id, "Ann")
+        with pytest.raises(ContactNotFound):
+            await erin.associate_client("unknown", contact.id, "Ann")
+        records = (await erin.list()).conversations
+        assert [(record.id, record.client_id) for record in records] == [(conversation.id, None)]
+
+    target.run(scenario)
+
+
+@pytest.mark.requirement("004-041")
+def test_deleting_a_contact_sets_the_client_to_null(target: Target) -> None:
+    async def scenario(erin: ConversationManager) -> None:
+        contact = await erin.clients.add("Ann")
+        conversation = await erin.get_or_create_conversation("s", client_id=contact.id)
+        assert conversation.client_id == contact.id
+        await erin.clients.remove(contact.id)
+        assert (await erin.get_conversation(conversation.id)).client_id is None
 
     target.run(scenario)
 

@@ -1,5 +1,6 @@
 """Searching conversations: what is found, what a result holds, in which order, and what filters do."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -7,11 +8,12 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from aforesaid.errors import DocumentConflict
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import terms_of
-from tests.builders import Target, roles, value_of
+from tests.builders import Target, add_client, roles, value_of
 from tests.examples import for_all
 
 WORDS = ("topeka", "bicycle", "leek", "garage", "violin", "harbour", "pepper", "candle", "märz", "猫")
@@ -51,6 +53,8 @@ plans = st.builds(
 
 async def made(manager: ConversationManager, plan: Plan, number: int) -> Conversation:
     conversation = await manager.get_or_create_conversation(f"s{number}")
+    with suppress(DocumentConflict):  # several plans have one client
+        await add_client(manager, plan.client_id)
     await manager.associate_client(conversation.id, plan.client_id, plan.client_name or "")
     moments = [DAY + timedelta(days=plan.day, minutes=at) for at in range(len(plan.said))]
     await manager.append(

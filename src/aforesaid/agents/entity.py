@@ -34,9 +34,9 @@ from aforesaid.errors import (
     AforesaidError,
     InvalidInput,
     InvalidSetting,
-    RevisionConflict,
     shown,
 )
+from aforesaid.memory.chats import drop_evicted
 from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
@@ -331,18 +331,7 @@ class ConversationEntity:
         """In the process's own memory, drop messages that no window can include again."""
         if not self._trims_log:
             return
-        # Before the window: the revision refuses the rewrite if a turn arrives in between.
-        current = await manager.get_conversation(record.id)
-        window = await manager.load_context(record.id, policy=self._keep_policy)
-        # A degraded window is incomplete; rewriting the log with it would lose messages.
-        if len(window.messages) < current.message_count and not window.report.degraded:
-            waiting = await manager.unanswered(record.id)
-            try:
-                await manager.store.rewrite(record.id, window.messages, expected_revision=current.revision)
-            except RevisionConflict:
-                return  # a concurrent turn changed the log and trims it
-            for turn in waiting:  # a rewrite removes the conversation's documents
-                await manager.open_turn(record.id, turn.messages)
+        await drop_evicted(manager, record.id, self._keep_policy)
 
     async def _create_conversation(self, manager: ManagerProtocol, conversation_id: str) -> Conversation:
         """Create and label the conversation of a first turn. It must exist before the answer, so that notes

@@ -29,6 +29,7 @@ from aforesaid.dialects import Request
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Conversation
+from aforesaid.model.messages import OpenTurn
 from aforesaid.windows import WindowPolicy, write_request
 
 # `aforesaid conversations`, `show` and `stats`: list, show and count conversations.
@@ -80,22 +81,29 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the record and the messages of one conversation."""
+    """Show the record, the messages and the unanswered words of one conversation."""
 
-    async def work() -> tuple[str, Conversation, list[Entry]]:
+    async def work() -> tuple[str, Conversation, list[Entry], list[OpenTurn]]:
         async with memory_at(url) as memory:
             name, manager, record = await find_conversation(memory, owner, conversation_id)
-            return name, record, await manager.entries(record.id, limit, offset)
+            entries = await manager.entries(record.id, limit, offset)
+            return name, record, entries, await manager.unanswered(record.id)
 
-    name, record, entries = run(work)
+    name, record, entries, waiting = run(work)
     if as_json:
-        print_json({"owner": name, **record.to_dict(), "messages": [_document(entry) for entry in entries]})
+        messages = [_document(entry) for entry in entries]
+        unanswered = [[message.to_dict() for message in turn.messages] for turn in waiting]
+        print_json({"owner": name, **record.to_dict(), "messages": messages, "unanswered": unanswered})
         return
     out = console()
     _print_record(out, name, record)
     for entry in entries:
         out.print(message_line(entry.message) if unreadable_reason(entry) is None else _unreadable(entry))
     _print_rest(out, record.message_count, offset, len(entries))
+    for turn in waiting:
+        out.print(f"[yellow]unanswered since {when(turn.opened_at)}:[/]")
+        for message in turn.messages:
+            out.print(message_line(message))
 
 
 def _print_rest(out: Console, total: int, offset: int | None, shown: int) -> None:
@@ -149,8 +157,9 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
                     by["status"][record.status] += 1
                     by["channel"][record.channel] += 1
                     last = max(last or record.last_activity, record.last_activity)
-        names = ("owners", "conversations", "messages", "unread")
-        return {**{name: totals[name] for name in names}, **by, "last_activity": last}
+        average = totals["messages"] / totals["conversations"] if totals["conversations"] else 0.0
+        counts = {name: totals[name] for name in ("owners", "conversations", "messages", "unread")}
+        return {**counts, "messages_per_conversation": average, **by, "last_activity": last}
 
     found = run(work)
     if as_json:
@@ -159,6 +168,7 @@ def stats(url: UrlOption = None, owner: OwnerOption = None, as_json: JsonOption 
     table = Table(box=None, show_header=False, pad_edge=False)
     for name in ("owners", "conversations", "messages", "unread"):
         table.add_row(name, f"{found[name]:,}", style="bold" if name == "messages" else "")
+    table.add_row("messages per conversation", f"{found['messages_per_conversation']:,.1f}")
     for name in ("status", "channel"):
         counts = ", ".join(f"{count:,} {value}" for value, count in found[name].most_common())
         table.add_row(name, counts or "none")

@@ -27,22 +27,28 @@ def accept_names(
     *,
     untranslated: Collection[str] = (),
     in_errors: bool = False,
+    on_name: Callable[[Any, str, str], None] | None = None,
 ) -> type[T]:
     """Make every public method of the class that takes a `conversation_id` accept a name instead.
 
     The methods get the UUID. The `untranslated` ones get the text as given: they may create a missing
     conversation, for which they need the name. With `in_errors`, `ConversationNotFound` gives the caller's
-    name; layers of a store need the UUID there.
+    name; layers of a store need the UUID there. `on_name` is called with the object, the UUID and the name of
+    every translation.
     """
     for attribute, method in list(vars(kind).items()):
         is_public = isinstance(method, FunctionType) and not attribute.startswith("_")
         if is_public and attribute not in untranslated and not hasattr(method, _MARK):
-            setattr(kind, attribute, _translating(method, owner_of, in_errors=in_errors))
+            setattr(kind, attribute, _translating(method, owner_of, in_errors=in_errors, on_name=on_name))
     return kind
 
 
 def _translating(
-    method: Callable[..., Any], owner_of: Callable[[Any], str], *, in_errors: bool
+    method: Callable[..., Any],
+    owner_of: Callable[[Any], str],
+    *,
+    in_errors: bool,
+    on_name: Callable[[Any, str, str], None] | None,
 ) -> Callable[..., Any]:
     parameters = inspect.signature(method).parameters
     if PARAMETER not in parameters:
@@ -59,6 +65,8 @@ def _translating(
         if (type(value) is str and is_uuid(value)) or (value is None and is_optional):
             return _Translated(given, named)
         key, name = conversation_key(value, owner=owner_of(self))
+        if on_name is not None and name is not None:
+            on_name(self, key, name)
         shown = name if in_errors else None
         if by_place:
             return _Translated((*given[:place], key, *given[place + 1 :]), named, shown)

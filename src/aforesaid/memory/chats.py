@@ -1,21 +1,32 @@
 """Chat history: store whole turns, return the last turns ready to send.
 
 For channels with occasional messages (messengers, SMS). A key such as a phone number identifies the person.
-After a pause the next message starts a new conversation.
+After a pause the next message starts a new conversation. Turns that no history can contain again, because
+they are too many or too old, are removed from the store.
 """
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
+from itertools import dropwhile
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.contracts import Appended
+from aforesaid.contracts import Appended, ConversationStore
 from aforesaid.dialects import DIALECTS, write
-from aforesaid.errors import InvalidInput, InvalidMessage
+from aforesaid.errors import (
+    AforesaidError,
+    InvalidInput,
+    InvalidMessage,
+    InvalidSetting,
+    RevisionConflict,
+    StoreUnavailable,
+)
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import Channel
+from aforesaid.model.conversations import Changes, Channel, Conversation, Query
 from aforesaid.model.ids import parse_name
+from aforesaid.telemetry import describe
 from aforesaid.windows import WindowPolicy
 
 log = logging.getLogger("aforesaid.chats")
@@ -40,6 +51,8 @@ class ChatHistory:
     - `manager`: the owner's handle (`memory.of(owner)`); by default a new one that stores in memory only.
     - `max_turns`: the number of turns to return, each with all its tool calls; 0 returns all.
     - `idle_after`: the pause after which a new conversation starts; None never starts one.
+    - `keep`: keep evicted and expired turns in the store until their lifetime ends, where search finds them.
+      A server always keeps them.
     """
 
     def __init__(
@@ -50,10 +63,13 @@ class ChatHistory:
         idle_after: timedelta | None = IDLE_AFTER,
         dialect: str = "anthropic",
         channel: Channel = "text",
+        keep: bool = False,
     ) -> None:
         if dialect not in DIALECTS:
             raise InvalidInput.not_in("dialect", dialect, DIALECTS)
         self._manager = (manager or ConversationManager()).idling_after(idle_after)
+        self._idle_after = idle_after
+        self._store = None if keep else _store_of(self._manager)
         self._policy = WindowPolicy(max_turns=max_turns, notes_tokens=0, summary_tokens=0)
         self._dialect = dialect
         self._channel = channel
@@ -65,6 +81,7 @@ class ChatHistory:
         """
         record = await self._manager.session(parse_name(key, field="key"))
         if record is None:
+            await self._remove_idle(key)
             return []
         context = await self._manager.load_context(record.id, policy=self._policy)
         return write(context.messages, self._dialect).messages
@@ -81,11 +98,74 @@ class ChatHistory:
         turn = self._manager.intake.messages(messages)
         if not turn:
             raise InvalidMessage("a turn needs messages", field="messages")
-        return await self._manager.append_to_session(key, turn, channel=self._channel, tags=(_label(key),))
+        stored = await self._manager.append_to_session(key, turn, channel=self._channel, tags=(_label(key),))
+        await self._forget_old(key, stored)
+        return stored
 
     async def clear_history(self, key: str) -> None:
         """Remove everything stored under this key, including earlier conversations."""
         await self._manager.delete_session(key, tag=_label(key))
+
+    async def _forget_old(self, key: str, stored: Appended) -> None:
+        """Remove turns that no history contains again. The turn is stored, so a failure is only logged."""
+        record = stored.conversation
+        try:
+            if record.message_count == len(stored.new):
+                await self._remove_idle(key)
+                await self._expire_when_idle(record)
+            elif self._store is not None and self._policy.max_turns:
+                await drop_evicted(self._manager, record.id, self._policy)
+        except AforesaidError as error:
+            log.warning("old turns are not removed yet: %s", describe(error))
+
+    async def _expire_when_idle(self, record: Conversation) -> None:
+        """Let the sweep remove the conversation if nobody writes again."""
+        if self._store is None or self._idle_after is None:
+            return
+        with suppress(InvalidSetting):  # a store of histories has no lifetimes
+            await self._store.update(record.id, Changes(ttl=self._idle_after))
+
+    async def _remove_idle(self, key: str) -> None:
+        if self._store is None or self._idle_after is None:
+            return
+        latest = self._manager.now() - self._idle_after
+        with suppress(InvalidSetting, StoreUnavailable):  # without a list, or without a store now
+            await self._manager.purge_expired()
+            for record in (await self._store.find(Query(tags=(_label(key),)))).conversations:
+                if record.last_activity < latest:
+                    # At this revision: a turn that comes now keeps the conversation.
+                    with suppress(RevisionConflict):
+                        await self._manager.delete_conversation(record.id, expected_revision=record.revision)
+
+
+async def drop_evicted(manager: ManagerProtocol, conversation_id: str, policy: WindowPolicy) -> None:
+    """Remove the messages before the window from the log. Open turns stay."""
+    store = manager.store
+    # Before the window: the revision refuses the rewrite if a turn arrives in between.
+    record = await manager.get_conversation(conversation_id)
+    window = await manager.load_context(conversation_id, policy=policy)
+    # A degraded window is incomplete; rewriting the log with it would lose messages.
+    if not window.messages or len(window.messages) >= record.message_count or window.report.degraded:
+        return
+    entries = await store.tail(conversation_id, limit=record.message_count)
+    first = window.messages[0].message_id
+    kept = [entry.message for entry in dropwhile(lambda one: one.message.message_id != first, entries)]
+    if not kept or len(kept) == len(entries):
+        return
+    waiting = await manager.unanswered(conversation_id)
+    try:
+        await store.rewrite(conversation_id, kept, expected_revision=record.revision)
+    except RevisionConflict:
+        return  # a concurrent turn changed the log and removes them
+    for turn in waiting:  # a rewrite removes the conversation's documents
+        await manager.open_turn(conversation_id, turn.messages)
+
+
+def _store_of(manager: ManagerProtocol) -> ConversationStore | None:
+    try:
+        return manager.store
+    except InvalidSetting:
+        return None  # behind a server
 
 
 def _label(key: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import replace
@@ -49,6 +50,7 @@ from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
 from aforesaid.spoken_answers import note_interruption
 from aforesaid.stores.blobs import BlobStore
+from aforesaid.stores.histories import learn_name
 from aforesaid.summaries.service import Summaries, Summary, SummaryResources
 from aforesaid.telemetry import events
 from aforesaid.telemetry.events import watched
@@ -63,23 +65,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("aforesaid.manager")
 M = TypeVar("M")
-_BY_NAME = frozenset(
-    (
-        "append",
-        "add_message",
-        "turn",
-        "update_metadata",
-        "associate_client",
-        "put_document",
-        "load_context",
-        "load_request",
-    )
-)
+_CREATING = "append add_message turn open_turn update_metadata associate_client put_document"
+_BY_NAME = f"{_CREATING} load_context load_request"
 
 
 def _accepting_names(kind: type[M]) -> type[M]:
     """Make every method accept the name of a conversation. Methods that create a missing one get the name."""
-    return accept_names(kind, lambda manager: manager.store.owner, untranslated=_BY_NAME, in_errors=True)
+    owner_of = attrgetter("store.owner")
+    return accept_names(kind, owner_of, untranslated=_BY_NAME.split(), in_errors=True, on_name=learn_name)
 
 
 @validated
@@ -140,13 +133,13 @@ class ConversationManager:
         self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries, self._policy)
-        self._open_turns = OpenTurns(store, intake)
         self._searches = Search(self.searcher, intake, config)
         self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
         self._records = Records(
             self.scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
         )
         self._documents = ApplicationDocuments(store, self._records)
+        self._open_turns = OpenTurns(store, intake, self._records.for_writing)
         self._removal = Removal(
             self.scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )

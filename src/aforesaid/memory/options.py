@@ -208,7 +208,8 @@ def own_contact_resources() -> "ContactResources":
 def own_scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | None) -> OwnerScope:
     """Return a scope with the given store, or with a new in-memory store."""
     if store is not None:
-        return OwnerScope(owner="default", store=as_store(store), blobs=blobs)
+        found = as_store(store)
+        return OwnerScope(owner=found.owner, store=found, blobs=blobs)
     # Ready without `open`, so a manager in a test or a script needs no `async with`.
     backend = InMemoryBackend()
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)

@@ -10,7 +10,14 @@ from typing import Any
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Appended, Change, ConversationStore, Watchable, capability
 from aforesaid.contracts.listing import known_records
-from aforesaid.errors import ConversationExists, ConversationNotFound, StoreError, StoreUnavailable
+from aforesaid.errors import (
+    ContactNotFound,
+    ConversationExists,
+    ConversationNotFound,
+    StoreError,
+    StoreUnavailable,
+)
+from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.conversations import (
     Changes,
     Channel,
@@ -26,6 +33,7 @@ from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import parse_tags
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
+from aforesaid.stores.histories import learn_name
 from aforesaid.telemetry import describe, events
 from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import messages_of, with_latest
@@ -64,13 +72,15 @@ class Records:
 
         The same session id gives the same conversation, also after a restart, until it expires or, with
         `idle_after`, has been idle for longer. With the setting `continue_minutes`, a new session id
-        continues the owner's last conversation.
+        continues the owner's last conversation. Raise `ContactNotFound` for an unknown client.
         """
+        if client_id is not None:
+            client_id = await self._known_client(client_id)
         if self.config.continue_minutes:
             await self._continue_last(session_id)
         record = await self.resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
-            record = await self.store.update(record.id, Changes(client_id=client_id))
+            record = await self._link(record.id, Changes(client_id=client_id))
         return await with_latest(self.store, record, self.config.context_window_size)
 
     async def _continue_last(self, session_id: str) -> None:
@@ -122,6 +132,8 @@ class Records:
 
     async def create_named(self, key: ConversationKey, *, expected_revision: int | None = None) -> None:
         """Create the conversation if the caller gave a name and it does not exist."""
+        if key.name is not None:
+            learn_name(self, key.id, key.name)
         # A new conversation has revision 0, so nothing is created for a write that expects another one.
         if key.name is not None and not expected_revision:
             await self._create_if_missing(key.id, key.name)
@@ -222,11 +234,33 @@ class Records:
         return updated
 
     async def associate_client(self, conversation_id: str, client_id: str, client_name: str) -> Conversation:
-        """Link the conversation to a client."""
-        client_id = parse_uuid(client_id, field="client_id")
+        """Link the conversation to a client. Raise `ContactNotFound` for an unknown one."""
+        client_id = await self._known_client(client_id)
         changes = Changes(client_id=client_id, client_name=client_name)
-        linked = await self.store.update(await self.for_writing(conversation_id), changes)
+        linked = await self._link(await self.for_writing(conversation_id), changes)
         events.client_associated(linked.id)
+        return linked
+
+    async def _known_client(self, client_id: str) -> str:
+        """Return the canonical id of a contact. Raise `ContactNotFound`."""
+        key = parse_uuid(client_id, field="client_id")
+        if not await self._has_client(key):
+            raise ContactNotFound(key)
+        return key
+
+    async def _has_client(self, client_id: str) -> bool:
+        try:
+            return await self.store.get_document(CONTACTS, client_id) is not None
+        except StoreUnavailable:
+            return True  # unknown during an outage: the write is accepted, or fails by itself
+
+    async def _link(self, conversation_id: str, changes: Changes) -> Conversation:
+        linked = await self.store.update(conversation_id, changes)
+        assert linked.client_id is not None
+        if not await self._has_client(linked.client_id):
+            # Removed after the first check, maybe after its conversations were unlinked.
+            await self.store.update(conversation_id, Changes(client_id=None))
+            raise ContactNotFound(linked.client_id)
         return linked
 
     async def mark_read(self, conversation_id: str) -> Conversation:

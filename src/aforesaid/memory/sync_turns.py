@@ -35,6 +35,10 @@ class SyncTurnTarget(Protocol):
     def intake(self) -> Intake:
         """Converts input to messages."""
 
+    @property
+    def owner(self) -> str:
+        """The owner of the conversations."""
+
     def load_context(
         self,
         conversation_id: str,
@@ -91,6 +95,7 @@ class SyncTurn(TurnDraft):
         super().__init__(
             manager.intake,
             conversation_id,
+            owner=manager.owner,
             expected_revision=expected_revision,
             answering=answering,
             policy=policy,

@@ -4,7 +4,7 @@ A turn may be opened first: its words are then durable before the answer exists 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from types import TracebackType
@@ -28,7 +28,7 @@ from aforesaid.errors import (
 )
 from aforesaid.intake.messages import Intake
 from aforesaid.model.contexts import Context
-from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.telemetry import describe
@@ -66,6 +66,10 @@ class TurnTarget(Protocol):
     @property
     def intake(self) -> Intake:
         """Converts input to messages."""
+
+    @property
+    def owner(self) -> str:
+        """The owner of the conversations."""
 
     async def load_context(
         self,
@@ -122,11 +126,13 @@ class TurnDraft:
         intake: Intake,
         conversation_id: str,
         *,
+        owner: str,
         expected_revision: int | None = None,
         answering: OpenTurn | None = None,
         policy: WindowPolicy | None = None,
     ) -> None:
-        if answering is not None and answering.conversation_id != conversation_id:
+        key = conversation_key(conversation_id, owner=owner).id if answering is not None else conversation_id
+        if answering is not None and answering.conversation_id != key:
             raise InvalidInput(
                 f"answering must be of this conversation; got one of {answering.conversation_id}",
                 field="answering",
@@ -219,6 +225,7 @@ class TurnInProgress(TurnDraft):
         super().__init__(
             manager.intake,
             conversation_id,
+            owner=manager.owner,
             expected_revision=expected_revision,
             answering=answering,
             policy=policy,
@@ -348,9 +355,13 @@ class TurnInProgress(TurnDraft):
 class OpenTurns:
     """One owner's open turns."""
 
-    def __init__(self, store: ConversationStore, intake: Intake) -> None:
+    def __init__(
+        self, store: ConversationStore, intake: Intake, for_writing: Callable[[str], Awaitable[str]]
+    ) -> None:
         self._store = store
         self._intake = intake
+        self._for_writing = for_writing
+        """Returns the id of a conversation; creates a named one that does not exist."""
 
     async def open_turn(self, conversation_id: str, messages: Sequence[Message]) -> OpenTurn:
         """Store the words of a turn that has no answer yet, outside the log.
@@ -358,14 +369,16 @@ class OpenTurns:
         The words are durable on return. They are in no window. To answer, append the whole turn with the same
         first message and call `discard_turn`; `turn` and the agents do both. Opening a turn again with the
         same first message id changes nothing, or adds the messages that follow the stored ones; other words
-        raise `MessageConflict`.
+        raise `MessageConflict`. A name without a conversation gets one.
         """
         if isinstance(messages, str) or not isinstance(messages, Sequence) or not messages:
             raise InvalidInput(
                 f"messages must be a list with the user's words; got {shown(messages)}", field="messages"
             )
-        conversation_id = parse_uuid(conversation_id, field="conversation_id")
+        given = conversation_id
+        conversation_id = conversation_key(given, owner=self._store.owner).id
         words = tuple(await self._intake.stored_form(conversation_id, messages))
+        await self._for_writing(given)
         try:
             stored = await self._put(conversation_id, words, expected_version=0)
         except DocumentConflict:

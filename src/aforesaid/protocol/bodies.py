@@ -378,6 +378,7 @@ class StatsBody(ResponseModel, frozen=True, kw_only=True):
     conversations: int
     messages: int
     unread: int
+    messages_per_conversation: float
     status: dict[str, int]
     channel: dict[str, int]
     last_activity: datetime | None

@@ -8,7 +8,7 @@ documents or a list of conversations: operations that need one raise `InvalidSet
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from msgspec import MsgspecError, json
@@ -16,17 +16,14 @@ from msgspec import MsgspecError, json
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import (
-    Appended,
     ConversationStore,
     Document,
     Entry,
     Listing,
     Place,
-    Position,
     Tally,
     check_restorable,
     entries_without_head,
-    without_head,
 )
 from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import (
@@ -41,7 +38,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, started
 from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._whole_logs import WholeLogs
 from aforesaid.stores.encoded_logs import Log, decode_entry, encode_entries, encode_messages
 from aforesaid.stores.owner_data import OwnerData
 
@@ -68,12 +65,22 @@ def as_store(store: object) -> ConversationStore:
     )
 
 
+class _HasStore(Protocol):
+    store: ConversationStore
+
+
+def learn_name(holder: _HasStore, conversation_id: str, name: str) -> None:
+    """Tell a store of histories the name behind an id. It loads and saves by name; other stores know ids."""
+    if isinstance(holder.store, HistoriesStore):
+        holder.store.learn_name(conversation_id, name)
+
+
 def id_of(name: str) -> str:
     """Return the id of a named conversation: the name if it is a UUID, else a UUID derived from it."""
     return conversation_key(name, owner=OWNER).id
 
 
-class HistoriesStore(DocumentChecks):
+class HistoriesStore(WholeLogs):
     """One owner's store over histories. A session is the name of a conversation."""
 
     def __init__(self, histories: HistoryStore, *, clock: Clock = system_clock) -> None:
@@ -86,6 +93,10 @@ class HistoriesStore(DocumentChecks):
     @property
     def owner(self) -> str:
         return OWNER
+
+    def learn_name(self, conversation_id: str, name: str) -> None:
+        """Find the conversation with this id under its name. Ids are derived from names, not the reverse."""
+        self._names[conversation_id] = name
 
     def now(self) -> datetime:
         return self._clock()
@@ -146,55 +157,6 @@ class HistoriesStore(DocumentChecks):
     async def sessions(self, conversation_id: str) -> list[str]:
         data = await self._load(self._name(conversation_id))
         return data.bound_to(conversation_id, now=self.now())
-
-    # The log
-
-    async def append(
-        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
-    ) -> Appended:
-        messages, head = without_head(messages)
-        turn = encode_messages(messages)
-        return await self._change(
-            self._name(conversation_id),
-            lambda data: data.append(
-                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
-            ),
-        )
-
-    async def rewrite(
-        self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
-    ) -> Appended:
-        messages, head = without_head(messages)
-        turn = encode_messages(messages)
-        return await self._change(
-            self._name(conversation_id),
-            lambda data: data.rewrite(
-                conversation_id, turn, now=self.now(), expected_revision=expected_revision, head=head
-            ),
-        )
-
-    async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
-        data = await self._load(self._name(conversation_id))
-        return data.tail(conversation_id, now=self.now(), limit=limit, before=before)
-
-    async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
-        data = await self._load(self._name(conversation_id))
-        return data.page(conversation_id, now=self.now(), limit=limit, offset=offset)
-
-    async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
-        data = await self._load(self._name(conversation_id))
-        return data.entry(conversation_id, message_id, now=self.now())
-
-    async def replace(
-        self, conversation_id: str, message: Message, *, expected_revision: int | None = None
-    ) -> Entry:
-        encode_messages([message])  # raises for a message that could not be parsed again
-        return await self._change(
-            self._name(conversation_id),
-            lambda data: data.replace(
-                conversation_id, message, now=self.now(), expected_revision=expected_revision
-            ),
-        )
 
     async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
         entries, head = entries_without_head(entries)

@@ -23,7 +23,7 @@ IMPORTS: dict[str, Any] = {
 }
 
 METHODS = {
-    "__init__": "004-001",
+    "__init__": "",
     "get_or_create_conversation": "",
     "load_context": "",
     "add_message": "",

@@ -81,7 +81,7 @@ async def test_agents_are_moved_to_a_database_one_by_one(tmp_path: Path) -> None
         found: dict[str, int] = {}
         async with aforesaid.open(f"sqlite:///{tmp_path}/memory.db") as memory:
             for name in ("supervisor_agent", "invoice_agent"):
-                manager = memory.of(name) if name in persistent else compat.ConversationManager()
+                manager = memory.of(name) if name in persistent else ConversationManager()
                 agent = Scripted("yes", name=name)
                 supervisor = compat.SupervisorAgent(manager, [Specialist(loop=AgenticLoop(agent))])
                 assert await supervisor.process_query("Are you there?", "session 1") == "yes"

@@ -78,23 +78,3 @@ async def test_a_cached_conversation_expires_and_is_invalidated(is_printed: bool
     assert cache.get("b") == {"id": "b"}
     Moments.current += timedelta(seconds=1)
     assert (cache.get("b"), cache.cache) == (None, {})
-
-
-@pytest.mark.requirement("004-066", "004-110")
-@pytest.mark.xfail(strict=True, reason="004-066 004-110")
-async def test_the_printed_client_is_created_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in printed_environment().items():
-        monkeypatch.setenv(name, value)
-    client = (await run(printed("004-09"), **IMPORTS))["get_supabase_client"]()
-    manager_class: Any = compat.ConversationManager
-    manager = manager_class(client, context_window_size=20)
-    assert manager.config.context_window_size == 20
-
-
-@pytest.mark.requirement("004-066", "004-067")
-@pytest.mark.xfail(strict=True, reason="004-066")
-async def test_the_printed_queries_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in printed_environment().items():
-        monkeypatch.setenv(name, value)
-    client = (await run(printed("004-09"), **IMPORTS))["get_supabase_client"]()
-    await run(printed("004-10"), supabase=client)

@@ -13,6 +13,8 @@ ROOT = FOLDER.parents[2]
 REQUIREMENTS = {row["id"]: row for row in rows_of("requirements.tsv")}
 BLOCKS = rows_of("blocks.tsv")
 SURFACES = ("", "console", "Home Assistant", "LangGraph", "branches", "participants", "analytics")
+SUPABASE = ROOT / "tests" / "adapters" / "supabase" / "test_supabase.py"
+"""Runs blocks that need a client and a server of Supabase."""
 DIAGRAMS = ("004-01",)
 """Blocks that contain no code and no values."""
 
@@ -92,6 +94,6 @@ def test_every_block_is_as_printed_and_runs_in_a_test() -> None:
     assert {row["block"]: row["sha256"] for row in BLOCKS} == {
         file.stem: digest(file.stem) for file in (FOLDER / "blocks").iterdir()
     }
-    text = "".join(file.read_text("utf-8") for file in FOLDER.glob("test_document_*.py"))
+    text = "".join(file.read_text("utf-8") for file in (*FOLDER.glob("test_document_*.py"), SUPABASE))
     used = set(re.findall(r'"(\d{3}-\d{2})"|\'(\d{3}-\d{2})\'', text))
     assert {one or other for one, other in used} | set(DIAGRAMS) == {row["block"][:6] for row in BLOCKS}

@@ -1,5 +1,6 @@
 """The command line, as an operator meets it."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import typer
 import aforesaid
 from aforesaid.cli.serve import parse_options, run_lean, serve
 from aforesaid.model.ids import new_id
+from aforesaid.model.messages import Message
 from aforesaid.settings import ENVIRONMENT
 from tests.integration.cli.conftest import Run
 
@@ -101,8 +103,22 @@ def test_a_context_is_explained(run: Run, demo: Any) -> None:
 def test_statistics(run: Run, demo: Any) -> None:
     found = json.loads(run("stats", "--json").stdout)
     assert (found["owners"], found["conversations"], found["messages"]) == (1, 1, 6)
-    assert found["status"] == {"open": 1}
+    assert (found["status"], found["messages_per_conversation"]) == ({"open": 1}, 6.0)
     assert "messages" in run("stats").stdout
+
+
+def test_unanswered_words_are_shown(run: Run, demo: Any) -> None:
+    async def ask() -> None:
+        async with aforesaid.open("sqlite:///aforesaid-demo.db") as memory:
+            question = Message(role="user", content="Is it cold?", message_id="q1")
+            await memory.of("erin").open_turn("cellar", [question])
+
+    asyncio.run(ask())
+    shown = run("show", "cellar").stdout
+    assert "unanswered since" in shown
+    assert "Is it cold?" in shown
+    ((message,),) = json.loads(run("show", "cellar", "--json").stdout)["unanswered"]
+    assert message["content"] == "Is it cold?"
 
 
 def test_purging(run: Run, demo: Any) -> None:

@@ -188,7 +188,9 @@ async def test_a_record_changes_and_null_empties(server: Running) -> None:
 
 async def test_a_client_is_linked_and_let_go(server: Running) -> None:
     path = f"/v1/conversations/{await opened(server)}/client"
-    ann = str(uuid4())
+    unknown = await server.client.put(path, json={"client_id": str(uuid4()), "client_name": "Ann"})
+    assert unknown.status_code == 404
+    ann = (await server.client.post("/v1/clients", json={"name": "Ann"})).json()["id"]
     linked = await server.client.put(path, json={"client_id": ann, "client_name": "Ann"})
     assert (linked.json()["client_id"], linked.json()["client_name"]) == (ann, "Ann")
     alone = await server.client.delete(path)

@@ -39,6 +39,7 @@ COLUMNS = [
         "messages",
     ),
     *("last_message_at", "last_message_from", "unread_count", "tags", "notes", "created_at", "updated_at"),
+    *("name", "revision", "message_count"),
 ]
 HELLO = {"role": "user", "content": "hello", "timestamp": "2026-03-01T09:30:00+02:00"}
 

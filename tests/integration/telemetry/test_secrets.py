@@ -120,7 +120,8 @@ async def test_a_life_with_everything_in_it(memory: aforesaid.Memory, seen: Seen
     await erin.update_metadata(
         conversation.id, subject=SECRET, notes=SECRET, tags=[SECRET], assigned_to=SECRET
     )
-    await erin.associate_client(conversation.id, new_id(), f"Mia {SECRET}")
+    mia = await erin.clients.add(f"Mia {SECRET}")
+    await erin.associate_client(conversation.id, mia.id, mia.name)
     assert len(await erin.load_context(conversation.id, agent_name=SECRET)) == 2
     assert await erin.search_history(SECRET)
     assert await erin.search_conversations(SECRET)
@@ -306,7 +307,8 @@ async def test_a_whole_story_over_the_wire(seen: Seen) -> None:
         turn = [{"role": "user", "content": SECRET}, {"role": "assistant", "content": SECRET}]
         await said("POST", f"{path}/turns", {"messages": turn})
         await said("PATCH", path, {"subject": SECRET, "tags": [SECRET]})
-        await said("PUT", f"{path}/client", {"client_id": new_id(), "client_name": SECRET})
+        client = await said("POST", "/v1/clients", {"name": SECRET})
+        await said("PUT", f"{path}/client", {"client_id": client["id"], "client_name": SECRET})
         await said("GET", f"/v1/search?query={SECRET}")
         await said("POST", f"{path}/context", {"agent_name": SECRET})
         await said("DELETE", path)

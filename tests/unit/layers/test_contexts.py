@@ -1,9 +1,14 @@
 """Contexts while the store is away: never late, never silent about what they are made from."""
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
+from aforesaid import contexts
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.contexts import Context
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.windows import WindowPolicy
@@ -77,6 +82,32 @@ async def test_a_store_that_hangs_does_not_hang_the_agent(monkeypatch: pytest.Mo
     assert [message["content"] for message in context] == ["now"]
     assert context.report.degraded
     assert "did not answer within" in context.report.warnings[0]
+
+
+@pytest.mark.requirement("004-055")
+@pytest.mark.parametrize("policy", [None, WindowPolicy(max_tokens=1000)])
+async def test_a_slow_store_reduces_the_window(
+    monkeypatch: pytest.MonkeyPatch, policy: WindowPolicy | None
+) -> None:
+    waits: list[float | None] = []
+
+    async def bounded(seconds: float | None, work: Coroutine[Any, Any, Context]) -> Context:
+        waits.append(seconds)
+        if len(waits) > 1:
+            return await work
+        work.close()
+        raise TimeoutError
+
+    for name in ("within", "promptly_within"):
+        monkeypatch.setattr(contexts, name, bounded)
+    erin = ConversationManager(config=ConversationConfig(context_deadline=4))
+    for number in range(30):
+        await erin.add_message("kitchen", "user", str(number))
+    context = await erin.load_context("kitchen", policy=policy)
+    assert [message["content"] for message in context] == [str(number) for number in range(25, 30)]
+    assert context.report.warnings == ("the store is slow: the window was reduced to 5 messages",)
+    assert waits == [2, 2], "both attempts share the deadline"
+    assert len(await erin.load_context("kitchen")) == 20, "the next load is not reduced"
 
 
 async def test_an_unknown_conversation_in_an_outage_says_so(setup: LayerSetup) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid import ChatHistory, ConversationManager, Memory
-from aforesaid.errors import InvalidId, InvalidInput, InvalidMessage
+from aforesaid.errors import ConversationNotFound, InvalidId, InvalidInput, InvalidMessage
 from aforesaid.testing import FixedClock
 from tests.builders import Target
 from tests.examples import examples
@@ -114,7 +114,53 @@ async def test_after_a_silence_the_next_message_starts_fresh(memory: Memory, clo
     assert second is not None
     assert first.conversation.id != second.conversation.id
     assert await chat.get_history(PHONE) == [question("hi"), answer("Hello.")]
-    assert len(await household.messages(first.conversation.id)) == 2
+    with pytest.raises(ConversationNotFound):
+        await household.messages(first.conversation.id)
+
+
+async def test_evicted_turns_leave_the_store(memory: Memory) -> None:
+    household = memory.of("household")
+    chat = ChatHistory(household, max_turns=2)
+    for number in range(5):
+        stored = await chat.save_turn(PHONE, turn_with_tools(number))
+        assert stored is not None
+        kept = [message for one in range(max(0, number - 1), number + 1) for message in turn_with_tools(one)]
+        log = await household.messages(stored.conversation.id)
+        assert [(message.role, message.content) for message in log] == [
+            (message["role"], message["content"]) for message in kept
+        ]
+
+
+async def test_expired_turns_leave_the_store(memory: Memory, clock: FixedClock) -> None:
+    household = memory.of("household")
+    chat = ChatHistory(household)
+    await chat.save_turn(PHONE, [question("dinner?"), answer("Soup.")])
+    await chat.save_turn("+1555", [question("lunch?"), answer("Bread.")])
+    clock.advance(timedelta(minutes=31))
+    assert await chat.get_history(PHONE) == []
+    assert await household.store.expired(by=clock()) == []
+    assert await memory.sweep() == 0, "nothing is left, also of the other key"
+
+
+async def test_histories_are_kept_on_request(memory: Memory, clock: FixedClock) -> None:
+    household = memory.of("household")
+    chat = ChatHistory(household, max_turns=1, keep=True)
+    for number in range(3):
+        await chat.save_turn(PHONE, turn_with_tools(number))
+    assert await chat.get_history(PHONE) == turn_with_tools(2)
+    clock.advance(timedelta(hours=1))
+    assert await chat.get_history(PHONE) == []
+    (record,) = (await household.list()).conversations
+    assert record.message_count == 12
+
+
+async def test_a_turn_that_comes_while_others_are_removed_stays(memory: Memory) -> None:
+    chat = ChatHistory(memory.of("household"), max_turns=2)
+    await asyncio.gather(*(chat.save_turn(PHONE, turn_with_tools(number)) for number in range(10)))
+    history = await chat.get_history(PHONE)
+    assert len(history) == 8
+    await chat.save_turn(PHONE, turn_with_tools(99))
+    assert (await chat.get_history(PHONE))[-4:] == turn_with_tools(99)
 
 
 async def test_without_idle_expiry_a_history_goes_on(memory: Memory, clock: FixedClock) -> None:

@@ -201,7 +201,7 @@ class TestMetadata:
             await erin.associate_client(kitchen.id, "johnson", "Johnson")
 
     async def test_a_client_given_later_is_linked_but_never_replaced(self, erin: ConversationManager) -> None:
-        first, second = new_id(), new_id()
+        first, second = [(await erin.clients.add(name)).id for name in ("Ann", "Bea")]
         await erin.get_or_create_conversation("s")
         assert (await erin.get_or_create_conversation("s", client_id=first)).client_id == first
         assert (await erin.get_or_create_conversation("s", client_id=second)).client_id == first

@@ -209,7 +209,7 @@ async def test_a_conversation_leaves_its_numbers() -> None:
     async with erin.turn(conversation.id) as turn:
         turn.user("a roast")
         turn.assistant([{"type": "text", "text": "with potatoes"}], content_type="text")
-    await erin.associate_client(conversation.id, new_id(), "Mia")
+    await erin.associate_client(conversation.id, (await erin.clients.add("Mia")).id, "Mia")
     await erin.load_context(conversation.id)
     await erin.search("potatoes")
     await erin.delete_conversation(conversation.id)

@@ -305,7 +305,9 @@ async def _count(manager: ConversationManager) -> dict[str, Any]:
         by["channel"][record.channel] += 1
         last = max(last or record.last_activity, record.last_activity)
     names = ("conversations", "messages", "unread")
-    return {**{name: totals[name] for name in names}, **by, "last_activity": last}
+    average = totals["messages"] / totals["conversations"] if totals["conversations"] else 0.0
+    counts = {name: totals[name] for name in names}
+    return {**counts, "messages_per_conversation": average, **by, "last_activity": last}
 
 
 @overview.get("/owners", response=OwnersBody, needs_owner=False)

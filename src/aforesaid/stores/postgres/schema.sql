@@ -386,8 +386,8 @@ DECLARE
 BEGIN
     EXECUTE format('GRANT USAGE ON SCHEMA api, aforesaid TO %I', p_role);
     EXECUTE format(
-        'GRANT SELECT, INSERT, UPDATE, DELETE ON api.conversations, api.contacts,'
-        ' aforesaid.conversations, aforesaid.contacts, aforesaid.messages TO %I', p_role);
+        'GRANT SELECT, INSERT, UPDATE, DELETE ON api.conversations, api.contacts, api.conversation_sessions,'
+        ' aforesaid.conversations, aforesaid.contacts, aforesaid.messages, aforesaid.sessions TO %I', p_role);
     EXECUTE format('GRANT SELECT (owner, conversation_id), DELETE ON aforesaid.documents TO %I', p_role);
     EXECUTE format('DROP POLICY IF EXISTS %I ON aforesaid.documents', derived);
     EXECUTE format('GRANT EXECUTE ON FUNCTION aforesaid.notify_watchers TO %I', p_role);
@@ -398,7 +398,7 @@ BEGIN
     END IF;
     IF p_service THEN
         EXECUTE format(
-            'GRANT SELECT, INSERT, UPDATE, DELETE ON aforesaid.sessions, aforesaid.documents TO %I', p_role);
+            'GRANT SELECT, INSERT, UPDATE, DELETE ON aforesaid.documents TO %I', p_role);
         EXECUTE format('GRANT SELECT ON aforesaid.migrations, aforesaid.notification_key TO %I', p_role);
         EXECUTE format('GRANT EXECUTE ON FUNCTION aforesaid.owners_after, aforesaid.purge TO %I', p_role);
     END IF;
@@ -1106,14 +1106,15 @@ SELECT
         WHERE m.owner = c.owner AND m.conversation_id = c.id
     ) AS messages,
     c.last_message_at, c.last_message_from, least(c.unread_count, 2147483647)::integer AS unread_count, c.tags, c.notes,
-    c.created_at, c.updated_at
+    c.created_at, c.updated_at, c.name, c.revision, c.message_count
 FROM aforesaid.conversations AS c
 WHERE c.owner = (SELECT aforesaid.current_owner()) AND (c.expires_at IS NULL OR c.expires_at > now());
 
 COMMENT ON VIEW api.conversations IS
     'The owner''s conversations, each with its messages. Insert, update and delete as in a table. An update'
     ' of messages that begins with those there are appends the rest; any other takes their place.'
-    ' last_message_at and last_message_from follow from the messages; what is written to them is not kept.';
+    ' last_message_at, last_message_from, revision and message_count follow from the messages and the changes;'
+    ' what is written to them is not kept.';
 
 ALTER VIEW api.conversations ALTER COLUMN id SET DEFAULT gen_random_uuid();
 ALTER VIEW api.conversations ALTER COLUMN channel SET DEFAULT 'voice';
@@ -1223,12 +1224,12 @@ BEGIN
     WHERE c.owner = me AND c.id = NEW.id AND c.expires_at <= now();
     INSERT INTO aforesaid.conversations (
         owner, id, owner_name, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
-        notes, unread_count, message_count, revision, ttl, expires_at, created_at, updated_at
+        notes, unread_count, message_count, revision, ttl, expires_at, created_at, updated_at, name
     ) VALUES (
         me, coalesce(NEW.id, gen_random_uuid()), aforesaid.full_owner_name(), NEW.channel, NEW.status, NEW.priority,
         NEW.client_id, NEW.client_name, NEW.subject, NEW.assigned_to, coalesce(NEW.tags, '{}'), NEW.notes, 0, 0, 0,
         aforesaid.default_ttl(), aforesaid.expiry(aforesaid.default_ttl(), now()),
-        coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now())
+        coalesce(NEW.created_at, now()), coalesce(NEW.updated_at, now()), NEW.name
     ) RETURNING id INTO NEW.id;
     PERFORM aforesaid.notify(me, NEW.id);
     IF NEW.messages <> '[]' THEN
@@ -1256,8 +1257,12 @@ BEGIN
     IF NEW.id IS DISTINCT FROM OLD.id THEN
         RAISE check_violation USING MESSAGE = 'the id of a conversation does not change';
     END IF;
-    IF NEW.messages IS DISTINCT FROM OLD.messages THEN
-        PERFORM aforesaid.api_messages(me, OLD.id, OLD.messages, NEW.messages);
+    IF NEW.name IS DISTINCT FROM OLD.name THEN
+        RAISE check_violation USING MESSAGE = 'the name of a conversation does not change';
+    END IF;
+    IF NEW.messages IS DISTINCT FROM OLD.messages
+        AND NOT aforesaid.api_messages(me, OLD.id, OLD.revision, OLD.messages, NEW.messages) THEN
+        RETURN NULL;
     END IF;
     UPDATE aforesaid.conversations AS c
     SET
@@ -1291,13 +1296,16 @@ $$;
 CREATE TRIGGER update_conversation INSTEAD OF UPDATE ON api.conversations
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update();
 
--- Additional messages at the end are a turn. Any other change replaces the history.
-CREATE FUNCTION aforesaid.api_messages(p_owner text, p_id uuid, p_old jsonb, p_new jsonb) RETURNS void
+-- Additional messages at the end are a turn. Any other change replaces the history; return false if it has changed since
+-- the statement read it.
+CREATE FUNCTION aforesaid.api_messages(p_owner text, p_id uuid, p_revision bigint, p_old jsonb, p_new jsonb)
+RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     size integer := jsonb_array_length(p_old);
     head jsonb;
     rest jsonb;
+    actual bigint;
 BEGIN
     IF jsonb_typeof(p_new) IS DISTINCT FROM 'array' THEN
         RAISE check_violation USING MESSAGE = 'messages must be an array';
@@ -1309,9 +1317,16 @@ BEGIN
     FROM jsonb_array_elements(p_new) WITH ORDINALITY AS incoming (document, place);
     IF head = p_old THEN
         PERFORM aforesaid.store_messages(p_owner, p_id, rest, false);
-    ELSE
-        PERFORM aforesaid.store_messages(p_owner, p_id, p_new, true);
+        RETURN true;
     END IF;
+    -- The statement read the row before it waited for this lock: a message that came in between must not be replaced.
+    SELECT c.revision INTO actual FROM aforesaid.conversations AS c
+    WHERE c.owner = p_owner AND c.id = p_id FOR NO KEY UPDATE;
+    IF actual <> p_revision THEN
+        RETURN false;
+    END IF;
+    PERFORM aforesaid.store_messages(p_owner, p_id, p_new, true);
+    RETURN true;
 END
 $$;
 
@@ -1417,3 +1432,67 @@ $$;
 
 CREATE TRIGGER delete_contact INSTEAD OF DELETE ON api.contacts
     FOR EACH ROW EXECUTE FUNCTION aforesaid.api_delete_contact();
+
+-- Sessions ---------------------------------------------------------------------------------------
+
+CREATE VIEW api.conversation_sessions WITH (security_invoker = true) AS
+SELECT coalesce(s.session_name, s.session_key) AS session_id, s.conversation_id
+FROM aforesaid.sessions AS s
+JOIN aforesaid.conversations AS c ON c.owner = s.owner AND c.id = s.conversation_id
+WHERE s.owner = (SELECT aforesaid.current_owner()) AND (c.expires_at IS NULL OR c.expires_at > now());
+
+COMMENT ON VIEW api.conversation_sessions IS
+    'The conversation that each session of the owner continues. Insert binds a session that has none; update'
+    ' binds it to another conversation.';
+
+CREATE FUNCTION aforesaid.api_insert_session() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.require_owner();
+    given text := aforesaid.key_of(NEW.session_id);
+BEGIN
+    DELETE FROM aforesaid.sessions AS s USING aforesaid.conversations AS c
+    WHERE s.owner = me AND s.session_key = given
+        AND c.owner = me AND c.id = s.conversation_id AND c.expires_at <= now();
+    INSERT INTO aforesaid.sessions (owner, session_key, session_name, conversation_id)
+    VALUES (me, given, nullif(NEW.session_id, given), NEW.conversation_id);
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER insert_session INSTEAD OF INSERT ON api.conversation_sessions
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_insert_session();
+
+CREATE FUNCTION aforesaid.api_update_session() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.require_owner();
+BEGIN
+    IF NEW.session_id IS DISTINCT FROM OLD.session_id THEN
+        RAISE check_violation USING MESSAGE = 'the id of a session does not change';
+    END IF;
+    UPDATE aforesaid.sessions AS s SET conversation_id = NEW.conversation_id
+    WHERE s.owner = me AND s.session_key = aforesaid.key_of(OLD.session_id)
+        AND s.conversation_id = OLD.conversation_id;
+    IF NOT FOUND THEN
+        RETURN NULL;  -- bound to another conversation meanwhile
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER update_session INSTEAD OF UPDATE ON api.conversation_sessions
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_update_session();
+
+CREATE FUNCTION aforesaid.api_delete_session() RETURNS trigger
+LANGUAGE plpgsql AS $$
+DECLARE
+    me text := aforesaid.require_owner();
+BEGIN
+    DELETE FROM aforesaid.sessions AS s WHERE s.owner = me AND s.session_key = aforesaid.key_of(OLD.session_id);
+    RETURN OLD;
+END
+$$;
+
+CREATE TRIGGER delete_session INSTEAD OF DELETE ON api.conversation_sessions
+    FOR EACH ROW EXECUTE FUNCTION aforesaid.api_delete_session();

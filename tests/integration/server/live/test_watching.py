@@ -115,6 +115,7 @@ async def test_a_record_that_changes_is_told(hub: HubSetup) -> None:
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
     client_id = "7d5b5c2e-6f3a-4a43-9c86-3f2c8a2d9b01"
+    await erin.clients.add("Johnson", client_id=client_id)
     await erin.associate_client(ready["conversation"]["id"], client_id, "Johnson")
     describe = await client.until("conversation")
     assert describe["conversation"]["client_name"] == "Johnson"
