@@ -21,12 +21,12 @@ async def describe(server: Running, *words: str, session: str = "kitchen", **hea
 
 async def test_rules_are_set_in_seconds_and_applied(server: Running) -> None:
     path = await describe(server, "hi")
-    rules: dict[str, Any] = {"owner": 7200.0, "channels": {"voice": 3600.0}, "tags": {"legal": None}}
+    rules: dict[str, Any] = {"owner": 7200.0, "channels": {"text": 3600.0}, "tags": {"legal": None}}
     changed = await server.client.put("/v1/retention", json=rules)
     assert changed.json() == {"changed": 1}
     assert (await server.client.get("/v1/retention")).json() == rules | {"conversations": {}}
     lifetime = (await server.client.get(f"{path}/lifetime")).json()
-    assert (lifetime["ttl"], lifetime["step"], lifetime["name"]) == (3600.0, "channel", "voice")
+    assert (lifetime["ttl"], lifetime["step"], lifetime["name"]) == (3600.0, "channel", "text")
     soon = (await server.client.get("/v1/retention/expiring?within=4000")).json()["expiring"]
     assert [each["messages"] for each in soon] == [1]
     assert (await server.client.post("/v1/retention/purge")).json() == {"purged": 0}
