@@ -16,6 +16,7 @@ import aforesaid
 from aforesaid import compat
 from aforesaid.agents import AgenticLoop, Specialist
 from aforesaid.errors import (
+    ContactNotFound,
     ConversationNotFound,
     InvalidInput,
     InvalidSetting,
@@ -196,7 +197,7 @@ async def test_contacts_are_rows_too(clients: Any, user: str) -> None:
     assert (linked.client_id, linked.client_name) == (contact.id, "Robert Johnson")
     changed = await manager.clients.update(contact.id, company="Johnson & Sons")
     assert (changed.company, changed.name) == ("Johnson & Sons", "Robert Johnson")
-    with pytest.raises(InvalidInput, match="contact"):
+    with pytest.raises(ContactNotFound):
         await manager.associate_client(record.id, new_id(), "Nobody")
     await manager.clients.remove(contact.id)
     assert (await manager.get_conversation(record.id)).client_id is None
