@@ -175,6 +175,6 @@ async def test_contacts_are_made_changed_imported_and_removed(server: Running) -
 async def test_statistics_count_one_owners_things(server: Running) -> None:
     await describe(server, "hi", "ho", **{"Aforesaid-Owner": "erin"})
     stats = (await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "erin"})).json()
-    assert (stats["conversations"], stats["messages"], stats["channel"]) == (1, 2, {"voice": 1})
+    assert (stats["conversations"], stats["messages"], stats["channel"]) == (1, 2, {"text": 1})
     nobody = (await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "bob"})).json()
     assert (nobody["conversations"], nobody["last_activity"]) == (0, None)
