@@ -29,7 +29,7 @@ from aforesaid.summaries.summarizers import ExtractiveSummarizer, extract
 from aforesaid.testing import FixedClock
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy
-from tests.builders import FEATURE_TARGETS, empty_url
+from tests.builders import FEATURE_STORES, empty_url
 from tests.doubles import Scripted
 from tests.servers.remote import BEHIND, open_at
 
@@ -37,7 +37,7 @@ TEN = WindowPolicy(max_messages=10)
 DIALECTS = ("plain", "anthropic", "openai_chat", "openai_responses")
 
 
-@pytest.fixture(params=FEATURE_TARGETS)
+@pytest.fixture(params=FEATURE_STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return empty_url(request.param, tmp_path, request)
 
