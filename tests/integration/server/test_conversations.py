@@ -96,7 +96,7 @@ async def test_pages_lead_from_one_to_the_next(server: Running) -> None:
     for number in range(7):
         body = {"role": "user", "content": str(number)}
         await server.client.post(f"/v1/conversations/{kitchen}/messages", json=body)
-    answer = await server.client.get(f"/v1/conversations/{kitchen}/messages?limit=3")
+    answer = await server.client.get(f"/v1/conversations/{kitchen}/messages?offset=0&limit=3")
     seen = said(answer)
     while "next" in answer.links:
         answer = await server.client.get(answer.links["next"]["url"])
