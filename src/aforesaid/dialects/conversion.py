@@ -120,7 +120,9 @@ def is_native(message: Message, dialect: str) -> bool:
 def _is_regular(content: Any, *, keyed: bool) -> bool:
     """Return whether the content has a provider's form. A caller can construct a message with any content."""
     if keyed:
-        return isinstance(content, list) and all(isinstance(block, dict) for block in content)
+        return isinstance(content, list) and all(
+            isinstance(block, dict) and "type" not in block for block in content
+        )
     if isinstance(content, list):
         return all(isinstance(block, dict) and isinstance(block.get("type"), str) for block in content)
     return content is UNSET or content is None or isinstance(content, str)

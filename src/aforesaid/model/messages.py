@@ -310,12 +310,20 @@ def starts_turn(message: Message) -> bool:
 
 
 def carries_tool_results(message: Message) -> bool:
-    """Whether the message carries tool results: role `tool`, or Anthropic's blocks with role `user`."""
+    """Whether the message carries tool results: role `tool`, or blocks with role `user`."""
     if message.role == "tool":
         return True
     if message.role != "user" or not isinstance(message.content, list):
         return False
-    return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in message.content)
+    return any(isinstance(block, dict) and _is_tool_result(block) for block in message.content)
+
+
+def _is_tool_result(block: dict[str, Any]) -> bool:
+    # Anthropic names the type of a block in a field, Bedrock and Gemini in its key.
+    return block.get("type") == "tool_result" or not _RESULT_KEYS.isdisjoint(block)
+
+
+_RESULT_KEYS = frozenset(("toolResult", "functionResponse", "function_response"))
 
 
 def _writable(moment: datetime) -> datetime:

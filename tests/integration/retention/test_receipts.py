@@ -74,7 +74,7 @@ OF_AN_OWNER = {
     "summaries": 1,
     "vector_blocks": 3,
     "notes": 3,
-    "contacts": 2,
+    "contacts": 3,
     "retention_rules": 1,
     "idempotency_keys": 1,
     "other_documents": 2,
@@ -234,6 +234,7 @@ async def test_who_finishes_what_a_killed_process_began_counts_all_of_it(
         "sessions": 1,
         "summaries": 1,
         "notes": 1,
+        "contacts": 1,
         "blobs": 1,
         "archives": 1,
     }

@@ -99,6 +99,8 @@ async def test_a_key_reaches_no_further_than_its_scope(guarded: Running, scope: 
     for endpoint in ENDPOINTS:
         if endpoint.path == "/changes":  # an answer without an end
             continue
+        if endpoint.path == "/health/series":  # needs a key for all owners, whatever its scope
+            continue
         answer = await called(guarded, endpoint.method, endpoint.full_path, key)
         assert (answer.status_code == 403) == (endpoint.scope not in allowed), endpoint.name
 

@@ -337,6 +337,8 @@ def _decorated_message(draw: st.DrawFn, message: dict[str, Any]) -> dict[str, An
         # A content of function responses holds nothing else.
         alone = any("functionResponse" in block for block in blocks)
         more = draw(_unknown_blocks) if message.get("role") == "user" and not alone else []
+        if "type" not in blocks[0]:
+            more = [{"x_hologram": block} for block in more]
         message[place] = [*blocks, *more]
     return message
 

@@ -212,7 +212,7 @@ class TestOnEveryStore:
     async def test_an_idle_session_starts_afresh_and_the_old_conversation_stays(
         self, memory: aforesaid.Memory, clock: FixedClock
     ) -> None:
-        chat = aforesaid.ChatHistory(memory.of("erin"))
+        chat = aforesaid.ChatHistory(memory.of("erin"), keep=True)
         first = await chat.save_turn("+1", [{"role": "user", "content": "before"}])
         clock.advance(timedelta(minutes=30))
         assert len(await chat.get_history("+1")) == 1, "half an hour to the second is not longer"

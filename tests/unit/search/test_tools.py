@@ -130,7 +130,7 @@ def test_a_name_is_given_once_and_fits_every_provider() -> None:
     with pytest.raises(InvalidInput, match="name"):
         ToolRegistry([Tool(name="two words", description="", parameters={}, run=_repeat)])
     with pytest.raises(InvalidInput, match="provider"):
-        registry.definitions("gemini")
+        registry.definitions("llama")
 
 
 def test_definitions_have_the_form_of_each_provider() -> None:
