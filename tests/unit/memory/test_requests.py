@@ -47,9 +47,11 @@ async def test_a_request_contains_instructions_notes_tools_and_the_model(
     chat = await talk(erin, 1)
     request = await ask(erin, chat, dialect, model="gpt-4o", system=SYSTEM, tools=[TOOL])
     assert problems(request, dialect) == []
-    assert request["model"] == "gpt-4o"
-    assert request["tools"] == [TOOL]
-    text = str(request)
+    assert request["modelId" if dialect == "bedrock" else "model"] == "gpt-4o"
+    holders = {"gemini": "config", "bedrock": "toolConfig"}
+    assert (request[holders[dialect]] if dialect in holders else request)["tools"] == [TOOL]
+    # Gemini's instructions come after the contents.
+    text = str(request.get("config", "")) + str(request)
     assert text.index(SYSTEM) < text.index(NOTE) < text.index("question 0") < text.index("and now?")
 
 
@@ -60,6 +62,8 @@ async def test_each_dialect_has_the_keys_of_its_sdk(erin: ConversationManager) -
     assert set(await ask(erin, chat, "openai_chat")) == {"messages"}
     assert set(await ask(erin, chat, "openai_responses")) == {"input"}
     assert set(await ask(erin, chat, "plain")) == {"messages"}
+    assert set(await ask(erin, chat, "gemini")) == {"contents", "config"}
+    assert set(await ask(erin, chat, "bedrock")) == {"system", "messages"}
 
 
 async def test_instructions_are_not_stored(erin: ConversationManager) -> None:
@@ -85,7 +89,7 @@ class TestBudget:
         firsts = []
         for _ in range(8):
             request = await ask(erin, chat, dialect)
-            first = (request.get("messages") or request["input"])[0]
+            first = next(request[name] for name in ("messages", "input", "contents") if name in request)[0]
             assert first["role"] == "user"
             firsts.append(str(first))
             await talk(erin, 1, words=100)
