@@ -69,6 +69,7 @@ async def test_an_owner_is_erased_without_residue(files: StoreFiles, tmp_path: P
         receipt = await erin.erase()
         assert counted(receipt) == {
             "archives": 1,
+            "contacts": 1,
             "blobs": 1,
             "conversations": 1,
             "messages": 5,
