@@ -72,7 +72,7 @@ def render(document: Document) -> RenderedDocument:
 def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[ControllerRouterHandler]:
     """Return the routes of the front page, the document and its page, and of the documentation."""
 
-    @get("/", include_in_schema=False, opt={"public": True})
+    @get("/", include_in_schema=False)
     async def front_page(request: Request[Any, Any, Any]) -> ASGIApp:
         template = (await asyncio.to_thread(_read, "front.html")).decode()
         address = escape(str(request.base_url).rstrip("/"))
@@ -89,7 +89,7 @@ def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[Controll
     async def openapi_page() -> ASGIApp:
         return Response(await asyncio.to_thread(_read, "index.html"), media=HTML, headers=_HEADERS)
 
-    @get("/schema/{wanted:path}", include_in_schema=False, opt={"public": True})
+    @get("/schema/{wanted:path}", include_in_schema=False)
     async def file(request: Request[Any, Any, Any]) -> ASGIApp:
         name = request.path_params["wanted"].lstrip("/")
         if name not in FILES:
@@ -107,13 +107,13 @@ def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[Controll
 def _documentation(folder: str) -> list[ControllerRouterHandler]:
     """Return the routes of the built documentation site."""
 
-    @get("/docs", include_in_schema=False, opt={"public": True})
+    @get("/docs", include_in_schema=False)
     async def docs_page(request: Request[Any, Any, Any]) -> ASGIApp:
         if not request.scope["raw_path"].endswith(b"/"):  # relative addresses need the slash
             return Response(status=308, headers=((b"location", b"docs/"),))
         return await asyncio.to_thread(_site_file, folder, "")
 
-    @get("/docs/{wanted:path}", include_in_schema=False, opt={"public": True})
+    @get("/docs/{wanted:path}", include_in_schema=False)
     async def docs_file(request: Request[Any, Any, Any]) -> ASGIApp:
         return await asyncio.to_thread(_site_file, folder, request.path_params["wanted"].lstrip("/"))
 

@@ -474,7 +474,8 @@ def test_every_table_is_guarded_and_every_view_asks_with_the_askers_rights(two_o
             " WHERE relnamespace = 'api'::regnamespace AND relkind = 'v' ORDER BY relname"
         ).fetchall()
         options = ["security_invoker=true"]
-        assert views == [("contacts", options), ("conversations", options)]
+        names = ("contacts", "conversation_sessions", "conversations")
+        assert views == [(name, options) for name in names]
         open_to_all = connection.execute(
             "SELECT proname FROM pg_proc WHERE pronamespace = 'aforesaid'::regnamespace"
             " AND prosecdef AND has_function_privilege('public', oid, 'EXECUTE')"
