@@ -80,6 +80,7 @@ class AuditTrail:
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._queue_lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._ending: threading.Thread | None = None
         self._files: _Files | None = None
         self._known_head = b"", Head()
         self._synced = 0.0
@@ -96,11 +97,13 @@ class AuditTrail:
     async def close(self) -> None:
         """Write queued events, sync, and release the files. Closing twice is allowed."""
         with self._queue_lock:  # no event may enter the queue after the None that ends the thread
-            thread, self._thread = self._thread, None
-            if thread is not None:
+            if self._thread is not None:
+                self._ending, self._thread = self._thread, None
                 self._queue.put(None)
-        if thread is not None:
-            await asyncio.to_thread(thread.join)
+            ending = self._ending
+        # Every caller waits for the thread: it writes to the files that the first of them closes.
+        if ending is not None:
+            await asyncio.to_thread(ending.join)
         await asyncio.to_thread(self._close)
 
     async def record(self, *events: Event) -> None:
@@ -137,7 +140,8 @@ class AuditTrail:
                 self._recover(self._files)
 
     def _close(self) -> None:
-        files, self._files = self._files, None
+        with self._queue_lock:
+            files, self._files = self._files, None
         if files is not None:
             with _translating_errors(self.path):
                 files.sync()
