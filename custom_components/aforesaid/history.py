@@ -103,7 +103,7 @@ class History:
         await manager.update_metadata(
             record.id,
             tags=(*(tag for tag in record.tags if tag != TAG), TAG),
-            channel=channel,  # type: ignore[arg-type]
+            channel=channel,
             ttl=self._lifetime,
             clear=("ttl",) if self._lifetime is None else (),
         )
