@@ -24,7 +24,7 @@ from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.redis import running, running_cluster
 
 import aforesaid
-from aforesaid.testing.load import Grown, Load, generate
+from aforesaid.cli.load import Grown, Load, generate
 from benchmarks.__main__ import RESULTS, about
 from benchmarks.peers.environments import ROOT
 from benchmarks.report.numbers import size, table

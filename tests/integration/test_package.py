@@ -21,3 +21,9 @@ def test_importing_pulls_in_no_driver_no_server_and_no_numpy() -> None:
     code = "import sys, aforesaid; print(' '.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not set(HEAVY) & set(loaded.split())
+
+
+def test_the_command_line_needs_no_test_tools() -> None:
+    """A user installs neither pytest nor Hypothesis."""
+    program = "import sys; sys.modules |= dict.fromkeys(('pytest', 'hypothesis')); import aforesaid.cli.app"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -10,6 +10,7 @@ import typer
 from rich.rule import Rule
 from rich.table import Table
 
+from aforesaid.cli.load import Grown, Load, check_near, generate
 from aforesaid.cli.runtime import (
     JsonOption,
     UrlOption,
@@ -27,7 +28,6 @@ from aforesaid.memory.opening import open as open_memory
 from aforesaid.memory.options import Models, Retention
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
-from aforesaid.testing.load import Grown, Load, check_near, generate
 
 # `aforesaid demo`: store a sample conversation, reopen the store, build a context and search.
 

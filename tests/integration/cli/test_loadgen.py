@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import aforesaid
+from aforesaid.cli.load import MOST_MESSAGES, Load, check_near
 from aforesaid.errors import InvalidInput, InvalidSetting
-from aforesaid.testing.load import MOST_MESSAGES, Load, check_near
 from tests.builders import STORES, empty_url
 from tests.integration.cli.conftest import Run
 
