@@ -30,9 +30,12 @@ def test_attempts_are_logged_with_counts_and_hashes(target: Target, caplog: pyte
     assert [one["results"] for one in searches] == [1, 0, 1]
     assert {one["query_characters"] for one in searches} == {len(SECRET)}
     assert len({one["query_hash"] for one in searches}) == 1
-    assert [one["outcome"] for one in attempts][-2:] == ["unidentified", "identified"]
-    assert [len(one["candidates"]) for one in attempts][-2:] == [0, 1]
-    assert attempts[-2]["text_hash"] == searches[0]["query_hash"]
+    # The attempts in the background come at any time.
+    found = {(one["outcome"], len(one["candidates"])) for one in attempts}
+    assert found == {("unidentified", 0), ("identified", 1)}
+    assert searches[0]["query_hash"] in {
+        one["text_hash"] for one in attempts if one["outcome"] == "unidentified"
+    }
     assert not any(SECRET in str(vars(one)) for one in caplog.records)
 
 

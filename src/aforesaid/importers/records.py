@@ -140,12 +140,18 @@ def one_by_one(records: Iterator[Any], read: Callable[[dict[str, Any]], Iterator
             yield Skipped(place=title or f"record {number}", reason=f"{type(error).__name__}: {error}")
 
 
+def _read_only(path: Path) -> sqlite3.Connection:
+    # The rows are read one after the other, but each on whichever thread is free.
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(address, uri=True, check_same_thread=False)
+
+
 def rows_in(path: Path, query: str, *, table: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a SQLite file, which is opened for reading only."""
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file", field="file")
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        with closing(_read_only(path)) as db:
             found = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
             if found is None:
                 raise InvalidInput(f"{path} has no table {table}", field="file")
