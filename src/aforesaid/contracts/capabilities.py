@@ -11,6 +11,8 @@ from msgspec import Struct
 from aforesaid.contracts.documents import Document, Listing
 from aforesaid.contracts.entries import Entry, Position
 from aforesaid.contracts.stores import Backend, ConversationStore
+from aforesaid.model.conversations import Conversation
+from aforesaid.model.lineages import Lineage
 from aforesaid.model.messages import Role
 
 T = TypeVar("T")
@@ -97,6 +99,8 @@ class LogSnapshot(Struct, frozen=True, eq=False, kw_only=True):
     """The owner's documents of one kind."""
     head: str | None = None
     """The sealed head of the log; see `Sealable`."""
+    lineage: Lineage = ()
+    """The lineage of a branch, as in its record. The other fields are the conversation's own part."""
     _cache: dict[Hashable, Any] = {}
 
     def cached(self, key: Hashable) -> Any:
@@ -186,6 +190,29 @@ class Sealable(Protocol):
         """Replace this head by another one; return False when the head is no longer `old`. Nothing else
         changes.
         """
+        ...
+
+
+@runtime_checkable
+class Branchable(Protocol):
+    """A store that keeps branches; the layer `aforesaid.layers.branched` builds them from these methods.
+
+    - A record keeps its lineage, and the first message of a branch gets the sequence
+      `lineages.first_sequence`.
+    - An expired conversation is not purged while a branch of its family (the conversations with the same
+      root) is alive, and `expired` leaves it out.
+    """
+
+    def including_expired(self) -> ConversationStore:
+        """Return a view of this store, for reading only, in which nothing has expired."""
+        ...
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        """Return the records of all branches with this root, expired or not, in the order of their ids."""
+        ...
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        """Return the last sequence that the conversation has assigned. Raise `ConversationNotFound`."""
         ...
 
 

@@ -252,7 +252,9 @@ def check_restorable(
             continue
         if ids.setdefault(message_id, entry.sequence) != entry.sequence:
             raise MessageConflict(conversation.id, message_id)
-    return (conversation.with_(messages=()) if conversation.messages else conversation), by_sequence
+    if conversation.messages or conversation.summary is not None:
+        conversation = conversation.with_(messages=(), summary=None)
+    return conversation, by_sequence
 
 
 def _check_entry(conversation_id: str, entry: Entry) -> None:

@@ -8,8 +8,8 @@ of names can disagree with the records. The record contains the name.
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
-from types import FunctionType
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.ids import conversation_key, is_uuid
@@ -18,7 +18,8 @@ T = TypeVar("T")
 Arguments: TypeAlias = tuple[Any, ...]
 
 PARAMETER = "conversation_id"
-_MARK = "__accepts_names__"
+# The attribute of a method that accepts names itself.
+ACCEPTS_NAMES = "__accepts_names__"
 
 
 def accept_names(
@@ -38,7 +39,7 @@ def accept_names(
     """
     for attribute, method in list(vars(kind).items()):
         is_public = isinstance(method, FunctionType) and not attribute.startswith("_")
-        if is_public and attribute not in untranslated and not hasattr(method, _MARK):
+        if is_public and attribute not in untranslated and not hasattr(method, ACCEPTS_NAMES):
             setattr(kind, attribute, _translating(method, owner_of, in_errors=in_errors, on_name=on_name))
     return kind
 
@@ -50,9 +51,9 @@ def _translating(
     in_errors: bool,
     on_name: Callable[[Any, str, str], None] | None,
 ) -> Callable[..., Any]:
-    parameters = inspect.signature(method).parameters
-    if PARAMETER not in parameters:
+    if PARAMETER not in _parameter_names(method):  # most methods, and a signature takes long to read
         return method
+    parameters = inspect.signature(method).parameters
     by_keyword = parameters[PARAMETER].kind is inspect.Parameter.KEYWORD_ONLY
     place = len(parameters) if by_keyword else list(parameters).index(PARAMETER) - 1
     is_optional = parameters[PARAMETER].default is None
@@ -73,6 +74,21 @@ def _translating(
         return _Translated(given, {**named, PARAMETER: key}, shown)
 
     return _wrapped(method, translated, place)
+
+
+class _HasStore(Protocol):
+    store: Any
+
+
+def learn_name(holder: _HasStore, conversation_id: str, name: str) -> None:
+    """Give a store of histories the name behind an id. It loads and saves by name; other stores know ids."""
+    if hasattr(holder.store, "learn_name"):
+        holder.store.learn_name(conversation_id, name)
+
+
+def _parameter_names(method: Callable[..., Any]) -> tuple[str, ...]:
+    code: CodeType = inspect.unwrap(method).__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 class _Translated(NamedTuple):
@@ -101,7 +117,7 @@ def _wrapped(
                     raise
                 raise ConversationNotFound(call.name) from error
 
-        setattr(call_async, _MARK, True)
+        setattr(call_async, ACCEPTS_NAMES, True)
         return call_async
 
     @wraps(method)
@@ -109,5 +125,5 @@ def _wrapped(
         given, named, _ = translated(self, given, named)
         return method(self, *given, **named)
 
-    setattr(call, _MARK, True)
+    setattr(call, ACCEPTS_NAMES, True)
     return call

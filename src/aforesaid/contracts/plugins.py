@@ -58,6 +58,26 @@ class Summarizer(Protocol):
         ...
 
 
+class DetectedNote(Struct, frozen=True, kw_only=True):
+    """A preference or fact in a message."""
+
+    text: str
+    subject: str | None = None
+    """A later note on the same subject replaces an earlier one; None takes the subject from the text."""
+    tags: tuple[str, ...] = ()
+
+
+class NoteDetector(Protocol):
+    """Finds preferences and lasting facts in a user's message: a model or rules."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def detect(self, message: Message) -> Sequence[DetectedNote]:
+        """Return the notes in the message. Raise an `AforesaidError` on failure: nothing is stored then."""
+        ...
+
+
 Stop = Literal["end", "tools", "length", "pause"]
 """Why an agent stopped: it answered, it waits for tools, it reached the length limit, or it paused to
 continue.
@@ -217,6 +237,17 @@ class StreamingTranscriber(Protocol):
         self, chunks: AsyncIterable[bytes], audio_format: AudioFormat, *, language: str | None = None
     ) -> Transcript:
         """Transcribe raw samples that arrive in chunks."""
+        ...
+
+
+@runtime_checkable
+class NameAwareTranscriber(Protocol):
+    """A transcriber that recognizes given names better than others."""
+
+    async def transcribe_with_names(
+        self, audio: Audio, names: Sequence[str], *, language: str | None = None
+    ) -> Transcript:
+        """Return the transcript of audio in which these names are likely, the most likely first."""
         ...
 
 

@@ -169,8 +169,13 @@ class ConversationStore(Protocol):
 
     # Restoring
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         """Store the record and the entries exactly as given, expired or not, in one step.
+
+        With `expected_revision`, only if the conversation is there at that revision; otherwise raise
+        `RevisionConflict`.
 
         An entry with a known sequence is skipped, so a long conversation can be restored in parts, and a part
         twice; the last record wins. New messages continue after the largest sequence. An id that another
@@ -326,7 +331,7 @@ def _matches(message: Message, document: dict[str, Any]) -> bool:
     return same_labels and message.same_content_as(parsed)
 
 
-_LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech")
+_LABELS = ("timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "author")
 
 
 _EVERYTHING = 2**53  # more than any log has, and exact as a double in Redis scripts

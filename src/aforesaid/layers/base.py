@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import (
     Appended,
     Backend,
+    Branchable,
     ConversationStore,
     Document,
     Entry,
@@ -138,8 +139,10 @@ class StoreWrapper(Wrapper, ConversationStore):
     ) -> Entry:
         return await self.inner.replace(conversation_id, message, expected_revision=expected_revision)
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self.inner.restore(conversation, entries)
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
+        await self.inner.restore(conversation, entries, expected_revision=expected_revision)
 
     # Documents
 
@@ -191,6 +194,17 @@ class StoreWrapper(Wrapper, ConversationStore):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return await self.inner.expired(by=by, limit=limit)
+
+    # Branches, where `inner` is `Branchable`
+
+    def including_expired(self) -> Self:
+        return self.with_inner(self.inner_capability(Branchable).including_expired())
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        return await self.inner_capability(Branchable).family(root_id)
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return await self.inner_capability(Branchable).last_sequence(conversation_id)
 
     async def clear(self) -> Tally:
         return await self.inner.clear()

@@ -9,8 +9,9 @@ The order, from the outside in:
 - timed: it measures the store alone
 
 By default a store behind a network gets the resilient layer, because networks and servers fail independently
-of this process. An embedded store does not: it fails together with the disk that holds the spool. A layer
-that is not used is not imported.
+of this process, and the cached layer, which checks every read. An embedded store gets neither: it fails
+together with the disk that holds the spool, and its data are in this process. A layer that is not used is
+not imported.
 """
 
 import os
@@ -29,7 +30,7 @@ from aforesaid.contracts import Backend
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.layers.base import ReachedMark
 from aforesaid.model.clock import Clock, system_clock
-from aforesaid.settings import RESILIENCE, ResilienceConfig, Settings
+from aforesaid.settings import CACHES, RESILIENCE, ResilienceConfig, Settings
 
 if TYPE_CHECKING:
     from aforesaid.layers.cached import Cache
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from aforesaid.layers.resilient import Resilience
 
 ResilienceChoice: TypeAlias = "Resilience | Literal['auto', 'off']"
-CacheChoice: TypeAlias = "Cache | Literal['off']"
+CacheChoice: TypeAlias = "Cache | Literal['auto', 'off']"
 
 SERVERS = ("redis", "rediss", "redis+cluster", "rediss+cluster", "postgres", "postgresql")
 
@@ -54,7 +55,8 @@ class Layers:
     - `encryption`: the master key (`env:NAME`, `file:PATH`, the key itself, a `KeyProvider`), or an
       `Encryption`. Images cannot be stored as blobs then.
     - `audit`: the path of the audit trail, or an `AuditTrail`.
-    - `cache`: a `Cache` caches reads.
+    - `cache`: "auto" caches reads of a store behind a network for the `cache_ttl` of the configuration and
+      checks each against the record, so that none is stale. A `Cache` caches with its own options.
     - `resilience`: behaviour while the store is unavailable. "auto" spools turns for a store behind a network
       and is "off" for an embedded one. A store that this machine has never reached must be available at the
       start, unless `Resilience(start_unreached=True)`.
@@ -63,13 +65,15 @@ class Layers:
 
     encryption: "EncryptionChoice | None" = None
     audit: "AuditChoice | None" = None
-    cache: CacheChoice = "off"
+    cache: CacheChoice = "auto"
     resilience: ResilienceChoice = "auto"
     timed: bool = False
 
 
-def layered(backend: Backend, url: str, layers: Layers, *, clock: Clock = system_clock) -> Backend:
-    """Wrap the backend of this URL in the layers."""
+def layered(
+    backend: Backend, url: str, layers: Layers, *, cache_ttl: int = 0, clock: Clock = system_clock
+) -> Backend:
+    """Wrap the backend of this URL in the layers. `cache_ttl` is in seconds, for `cache="auto"`."""
     if layers.timed:
         from aforesaid.layers.timed import timed
 
@@ -80,7 +84,7 @@ def layered(backend: Backend, url: str, layers: Layers, *, clock: Clock = system
         from aforesaid.layers.options import encryption_of
 
         backend = encrypted(backend, encryption_of(layers.encryption))
-    backend = with_cache(backend, url, layers.cache)
+    backend = with_cache(backend, url, layers.cache, ttl=cache_ttl)
     if layers.audit is not None:
         from aforesaid.layers.audited import audited
         from aforesaid.layers.options import trail_of
@@ -99,9 +103,13 @@ def layers_in(settings: Settings, url: str) -> Layers:
 
 
 def _cache_in(settings: Settings) -> CacheChoice:
-    seconds = settings.conversation.cache_ttl
-    if not settings.resilience.cache or seconds <= 0:
+    wanted, seconds = settings.resilience.cache, settings.conversation.cache_ttl
+    if wanted not in CACHES:
+        raise InvalidSetting.not_in("cache", wanted, CACHES)
+    if wanted == "off" or seconds <= 0:
         return "off"
+    if wanted == "auto":
+        return "auto"
     from aforesaid.layers.cached import Cache
 
     return Cache(ttl=timedelta(seconds=seconds))
@@ -164,15 +172,16 @@ def with_resilience(
     )
 
 
-def with_cache(backend: Backend, url: str, wanted: CacheChoice = "off") -> Backend:
-    """Wrap the backend of this URL in the cached layer, unless it is off."""
-    if wanted == "off":
+def with_cache(backend: Backend, url: str, wanted: CacheChoice = "auto", *, ttl: int) -> Backend:
+    """Wrap the backend of this URL in the cached layer, unless it is off. `ttl` is in seconds, for "auto"."""
+    if wanted == "off" or (wanted == "auto" and (ttl <= 0 or not is_behind_network(url))):
         return backend
     from aforesaid.layers.cached import Cache, cached
 
-    if not isinstance(wanted, Cache):
-        raise InvalidSetting(f"cache must be a Cache or 'off'; got {shown(wanted)}", field="cache")
-    return cached(backend, wanted, name=store_name(url))
+    chosen = Cache(ttl=timedelta(seconds=ttl), watch=False) if wanted == "auto" else wanted
+    if not isinstance(chosen, Cache):
+        raise InvalidSetting(f"cache must be a Cache, 'auto' or 'off'; got {shown(wanted)}", field="cache")
+    return cached(backend, chosen, name=store_name(url))
 
 
 def store_name(url: str) -> str:

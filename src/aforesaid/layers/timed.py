@@ -4,12 +4,14 @@ The layer is the innermost, so it measures the store alone. It reads no argument
 """
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Any
 
 from aforesaid.contracts import (
     Backend,
+    Branchable,
     ConversationStore,
     Sealable,
     Searchable,
@@ -17,12 +19,27 @@ from aforesaid.contracts import (
     VectorSearchable,
 )
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
-from aforesaid.telemetry import Telemetry, telemetry, tracing
+from aforesaid.telemetry import Telemetry, event, telemetry, tracing
 from aforesaid.telemetry.events import error_kind
 
-TIMED_CAPABILITIES = (Searchable, VectorSearchable, Sealable, SnapshotReader)
+log = logging.getLogger("aforesaid.stores")
+
+TIMED_CAPABILITIES = (Searchable, VectorSearchable, Sealable, SnapshotReader, Branchable)
 # `load` and `save` consist of other operations, which are timed themselves.
 NOT_TIMED = ("load", "save", "authoritative")
+# Every asynchronous method of the contract and of the timed capabilities, with its protocol.
+TIMED_OPERATIONS: dict[str, type] = {
+    name: protocol
+    for protocol in (ConversationStore, *TIMED_CAPABILITIES)
+    for name, _ in inspect.getmembers(protocol, inspect.iscoroutinefunction)
+    if name not in NOT_TIMED
+}
+
+
+# Seconds from which an operation is slow.
+SLOW = 1.0
+# Errors that alerts count. Their series exist from the start: a rate does not see a series' first value.
+ALERTING_ERRORS = ("KeyUnavailable", "StoreDamaged", "StoreForeign", "StoreUnavailable")
 
 
 class StoreMetrics:
@@ -32,6 +49,23 @@ class StoreMetrics:
         self.name = name
         self._metrics = metrics
         self.observe = _Observers(name, metrics)
+        for operation in TIMED_OPERATIONS:
+            metrics.counter("aforesaid_slow_operations_total", store=name, operation=operation)
+            for error in ALERTING_ERRORS:
+                metrics.counter("aforesaid_store_errors_total", store=name, operation=operation, error=error)
+
+    def note_slow(self, operation: str, seconds: float) -> None:
+        """Count and log an operation that took long."""
+        self._metrics.counter("aforesaid_slow_operations_total", store=self.name, operation=operation).add()
+        event(
+            log,
+            logging.WARNING,
+            "slow_operation",
+            f"{operation} took {seconds:.1f} s",
+            store=self.name,
+            operation=operation,
+            ms=round(1000 * seconds),
+        )
 
     def count_error(self, operation: str, error: BaseException) -> None:
         """Count the error, unless it is a cancellation."""
@@ -82,11 +116,9 @@ class TimedStore(StoreWrapper):
 
 
 def _add_operations() -> None:
-    """Override every asynchronous method of the contract and of the timed capabilities."""
-    for protocol in (ConversationStore, *TIMED_CAPABILITIES):
-        for name, _ in inspect.getmembers(protocol, inspect.iscoroutinefunction):
-            if name not in NOT_TIMED:
-                setattr(TimedStore, name, _operation(name, protocol))
+    """Override every timed operation."""
+    for name, protocol in TIMED_OPERATIONS.items():
+        setattr(TimedStore, name, _operation(name, protocol))
 
 
 def _operation(name: str, protocol: type) -> Callable[..., Awaitable[Any]]:
@@ -105,7 +137,10 @@ def _operation(name: str, protocol: type) -> Callable[..., Awaitable[Any]]:
             self._metrics.count_error(name, error)
             raise
         finally:
-            self._metrics.observe[name](perf_counter() - began)
+            seconds = perf_counter() - began
+            self._metrics.observe[name](seconds)
+            if seconds > SLOW:
+                self._metrics.note_slow(name, seconds)
 
     operation.__name__ = name
     return operation

@@ -26,7 +26,7 @@ LONGEST_NICKNAME = 200
 MOST_NICKNAMES = 50
 
 
-class Contact(Struct, frozen=True, kw_only=True):
+class Contact(Struct, frozen=True, kw_only=True, gc=False):
     """A person or company that conversations can be about, with their names."""
 
     id: str
@@ -50,7 +50,7 @@ class Contact(Struct, frozen=True, kw_only=True):
         return plain
 
 
-class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ContactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The content of a contact's document; the document provides id, version and time."""
 
     name: str

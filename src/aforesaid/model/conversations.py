@@ -16,8 +16,15 @@ from msgspec.structs import asdict, force_setattr
 from aforesaid.errors import InvalidInput, RevisionConflict, shown
 from aforesaid.model.clock import from_micros, parse_moment, to_micros
 from aforesaid.model.ids import parse_uuid
+from aforesaid.model.lineages import Lineage, check_lineage
 from aforesaid.model.mappings import FrozenDict
 from aforesaid.model.messages import Message, Role, parse_tags, parse_text
+from aforesaid.model.participants import (
+    Participants,
+    parse_participant_id,
+    parse_participants,
+    participant_in,
+)
 
 # How a conversation takes place: `voice`, `text`, `email`, `phone`, or any other short word.
 Channel = str
@@ -67,12 +74,22 @@ class Conversation(FrozenDict):
     revision: int = 0
     ttl: timedelta | None = None
     expires_at: datetime | None = None
+    participants: Participants = ()
+    """The people and agents of the conversation; empty where only the owner uses it."""
+    summary: str | None = None
+    """The summary of the oldest messages, in single records; stored next to the record, never in it."""
     messages: tuple[Message, ...] = ()
+    lineage: Lineage = ()
+    """The conversations that a branch continues, the nearest first; see `model.lineages`."""
 
     @staticmethod
     def _check(fields: dict[str, Any]) -> None:
         fields["id"] = parse_uuid(fields["id"], field="id")
         _check_metadata(fields, most_unread=_LARGEST_COUNT)
+        if fields["participants"] != ():
+            fields["participants"] = parse_participants(fields["participants"])
+        if fields["lineage"] != ():
+            fields["lineage"] = check_lineage(fields["lineage"])
 
     @property
     def last_activity(self) -> datetime:
@@ -104,6 +121,7 @@ class Changes(Struct, frozen=True, kw_only=True):
     notes: str | UnsetType | None = UNSET
     unread_count: int | UnsetType = UNSET
     ttl: timedelta | UnsetType | None = UNSET
+    participants: Participants | UnsetType = UNSET
     name: str | UnsetType | None = UNSET
     """Another encrypted form of the name, for a layer that seals it. A name never changes."""
 
@@ -112,6 +130,8 @@ class Changes(Struct, frozen=True, kw_only=True):
         _check_metadata(fields, most_unread=MOST_UNREAD)
         force_setattr(self, "tags", fields["tags"])
         force_setattr(self, "client_id", fields["client_id"])
+        if self.participants is not UNSET:
+            force_setattr(self, "participants", parse_participants(self.participants))
 
     @classmethod
     def of(cls, clear: Collection[str] = (), **fields: Any) -> "Changes":
@@ -315,6 +335,8 @@ class Query(Struct, frozen=True, kw_only=True):
     date_from: datetime | None = None
     date_to: datetime | None = None
     """The last activity is in [date_from, date_to]."""
+    participant: str | None = None
+    """Conversations in which this participant takes part. Those the participant left are excluded."""
     limit: int = 50
     after: str | None = None
     """The `next` of the previous page."""
@@ -330,6 +352,8 @@ class Query(Struct, frozen=True, kw_only=True):
             force_setattr(self, "client_id", parse_uuid(self.client_id, field="client_id"))
         if self.assigned_to is not None:
             parse_text(self.assigned_to, field="assigned_to")
+        if self.participant is not None:
+            parse_participant_id(self.participant, field="participant")
         force_setattr(self, "tags", parse_tags(self.tags))
         for field in ("date_from", "date_to"):
             value = getattr(self, field)
@@ -346,11 +370,18 @@ class Query(Struct, frozen=True, kw_only=True):
             and (not self.tags or not set(self.tags).isdisjoint(record.tags))
             and (self.date_from is None or to_micros(record.last_activity) >= to_micros(self.date_from))
             and (self.date_to is None or to_micros(record.last_activity) <= to_micros(self.date_to))
+            and (self.participant is None or has_access(record, self.participant))
         )
 
     def _exact_filters(self) -> Iterable[tuple[str, str | None]]:
         for field in ("client_id", "channel", "status", "priority", "assigned_to"):
             yield field, getattr(self, field)
+
+
+def has_access(record: Conversation, participant_id: str) -> bool:
+    """Whether the participant takes part in the conversation and has not left."""
+    found = participant_in(record.participants, participant_id)
+    return found is not None and found.has_access
 
 
 class Page(Struct, frozen=True, kw_only=True):

@@ -87,6 +87,7 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
       OpenAI message of tool calls alone.
     - `extra` contains every field of the dialect that `Message` does not have.
     - `speech` describes the audio and is not part of a request.
+    - `author` is the id of the participant who wrote the message.
     - `tokens` contains the token count by counter. It is derived, and so not part of equality.
     """
 
@@ -101,6 +102,7 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
     extra: dict[str, Any] = {}
     speech: Speech | None = None
     tokens: dict[str, int] = {}
+    author: str | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -113,6 +115,8 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
             parse_name(self.message_id, field="message_id")
         if self.agent_name is not None:
             parse_text(self.agent_name, field="agent_name")
+        if self.author is not None:
+            parse_name(self.author, field="author")
         if self.tags:
             force_setattr(self, "tags", parse_tags(self.tags))
         if type(self.dialect) is not str or not self.dialect:
@@ -145,6 +149,7 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
             self.dialect,
             self.extra,
             self.speech,
+            self.author,
         )
 
     def same_content_as(self, other: Self) -> bool:
@@ -181,6 +186,8 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
         document["content_type"] = self.content_type
         if self.agent_name is not None:
             document["agent_name"] = self.agent_name
+        if self.author is not None:
+            document["author"] = self.author
         if self.message_id is not None:
             document["message_id"] = self.message_id
         if self.tags:
@@ -190,7 +197,7 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
         if self.dialect == "plain" and not self.extra:
             return document
         if self.dialect == "plain":
-            return document | {key: value for key, value in self.extra.items() if key not in _DOCUMENTED}
+            return {key: value for key, value in self.extra.items() if key not in _OWN} | document
         document["dialect"] = self.dialect
         if self.extra:
             document["extra"] = self.extra
@@ -206,6 +213,8 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
         if document.get("role") is None:
             raise InvalidMessage("a message needs a role", field="role")
         known = {key: document[key] for key in _DOCUMENTED if document.get(key) is not None}
+        # Other programs have an author of another form, which stays an additional field.
+        foreign = {} if isinstance(known.get("author", ""), str) else {"author": known.pop("author")}
         known["content"] = document.get("content", UNSET)
         if "timestamp" in known:
             known["timestamp"] = parse_moment(known["timestamp"], field="timestamp")
@@ -213,7 +222,7 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
             known["tags"] = parse_tags(known["tags"])
         if "speech" in known:
             known["speech"] = Speech.from_dict(known["speech"])
-        extra = {key: value for key, value in document.items() if key not in _DOCUMENTED}
+        extra = {key: value for key, value in document.items() if key not in _DOCUMENTED} | foreign
         if known.get("dialect", "plain") != "plain":
             if extra.pop("without_content", False):
                 known["content"] = UNSET
@@ -226,8 +235,12 @@ class Message(ReadableAsDict, Struct, frozen=True, kw_only=True, omit_defaults=T
 unchecked_copy: Callable[[Message], Message] = Message.__copy__  # type: ignore[attr-defined]
 
 _DOCUMENTED = frozenset(
-    ("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech", "dialect")
+    (
+        *("role", "content", "timestamp", "content_type", "agent_name", "message_id", "tags", "speech"),
+        *("dialect", "author"),
+    )
 )
+_OWN = _DOCUMENTED - {"author"}
 _COUNTED = frozenset(("role", "content", "dialect", "extra"))
 
 

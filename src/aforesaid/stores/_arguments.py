@@ -1,7 +1,10 @@
-"""Parse and validate what callers pass to stores: the parts of URLs, documents."""
+"""Parse and validate what callers pass to stores: the parts of URLs, documents. And what stores share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from datetime import UTC, datetime
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -9,6 +12,7 @@ from aforesaid.contracts import (
     ConversationStore,
     Document,
     Listing,
+    LogEnd,
     Place,
     check_data,
     check_expected,
@@ -17,7 +21,7 @@ from aforesaid.contracts import (
     parse_listing,
     parse_place,
 )
-from aforesaid.errors import InvalidSetting, shown
+from aforesaid.errors import ConversationNotFound, InvalidSetting, shown
 
 # The parts of a store URL, as each store interprets them.
 
@@ -121,3 +125,26 @@ class DocumentChecks(ConversationStore):
 
     @abstractmethod
     async def _restore_documents(self, documents: Mapping[Place, Document]) -> None: ...
+
+
+# Branches; see `contracts.Branchable`
+
+
+S = TypeVar("S")
+
+# Before every expiry. A store that takes this for the present time shows expired conversations too.
+BEFORE_EVERYTHING = datetime.min.replace(tzinfo=UTC)
+
+
+def frozen_in_time(store: S) -> S:
+    """Return a view of the store, for reading only, in which nothing has expired."""
+    view = copy(store)
+    setattr(view, "now", lambda: BEFORE_EVERYTHING)  # noqa: B010 -- a method cannot be assigned to
+    return view
+
+
+def last_sequence(conversation_id: str, end: LogEnd | None) -> int:
+    """Return the last assigned sequence. Raise `ConversationNotFound` where there is no log."""
+    if end is None:
+        raise ConversationNotFound(conversation_id)
+    return end.next_sequence - 1

@@ -16,11 +16,12 @@ from typing import Protocol
 
 from aforesaid._internal import files
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import Backend, ConversationStore
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable, shown
 from aforesaid.model.ids import is_uuid, parse_name, parse_uuid
 
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
+_DIGEST = lazy_pattern(r"[0-9a-f]{64}", re.ASCII)
 
 
 class BlobStore(Protocol):
@@ -133,7 +134,7 @@ class FolderBlobs(BlobBackend):
         return self.at(owner_key(owner))
 
     async def keys(self) -> list[str]:
-        return [name for name in await asyncio.to_thread(_names_in, self.folder) if _DIGEST(name)]
+        return [name for name in await asyncio.to_thread(_names_in, self.folder) if _DIGEST.fullmatch(name)]
 
     def at(self, key: str) -> "FolderBlobStore":
         return FolderBlobStore(self.folder / _digest(key))
@@ -153,7 +154,7 @@ class FolderBlobStore(BlobStore):
 
     async def list(self, conversation_id: str) -> list_[str]:
         names = await asyncio.to_thread(_names_in, self._of(conversation_id))
-        return [name for name in names if _DIGEST(name)]
+        return [name for name in names if _DIGEST.fullmatch(name)]
 
     async def delete(self, conversation_id: str) -> None:
         await asyncio.to_thread(_remove, self._of(conversation_id))
@@ -216,7 +217,7 @@ async def _purge(blobs: BlobStore, conversation_ids: list[str], store: Conversat
 
 
 def _digest(sha256: object) -> str:
-    if not isinstance(sha256, str) or not _DIGEST(sha256):
+    if not isinstance(sha256, str) or not _DIGEST.fullmatch(sha256):
         raise InvalidInput(
             f"sha256 must be 64 lower-case hexadecimal digits; got {shown(sha256)}",
             field="sha256",

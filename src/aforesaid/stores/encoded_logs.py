@@ -18,6 +18,7 @@ from aforesaid.contracts import (
 from aforesaid.errors import MessageConflict, StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, stamp_for
+from aforesaid.model.lineages import first_sequence
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message, encode_message
 
@@ -64,6 +65,11 @@ class Log(Struct, kw_only=True):
             documents=self.documents.copy(),
             head=self.head,
         )
+
+
+def new_log(record: Conversation) -> Log:
+    """Return the empty log of a new conversation."""
+    return Log(record=record, next_sequence=first_sequence(record.lineage))
 
 
 NewEntries: TypeAlias = list[tuple[Message, EncodedEntry]]

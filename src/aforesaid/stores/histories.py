@@ -8,7 +8,7 @@ documents or a list of conversations: operations that need one raise `InvalidSet
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NoReturn, Protocol, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from msgspec import MsgspecError, json
@@ -63,16 +63,6 @@ def as_store(store: object) -> ConversationStore:
         field="store",
         value=store,
     )
-
-
-class _HasStore(Protocol):
-    store: ConversationStore
-
-
-def learn_name(holder: _HasStore, conversation_id: str, name: str) -> None:
-    """Tell a store of histories the name behind an id. It loads and saves by name; other stores know ids."""
-    if isinstance(holder.store, HistoriesStore):
-        holder.store.learn_name(conversation_id, name)
 
 
 def id_of(name: str) -> str:
@@ -158,13 +148,17 @@ class HistoriesStore(WholeLogs):
         data = await self._load(self._name(conversation_id))
         return data.bound_to(conversation_id, now=self.now())
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
         encoded_entries = encode_entries(restored.values())
         await self._change(
             self._name(conversation.id),
-            lambda data: data.restore(record, encoded_entries, now=self.now(), head=head),
+            lambda data: data.restore(
+                record, encoded_entries, now=self.now(), expected_revision=expected_revision, head=head
+            ),
         )
 
     # Documents

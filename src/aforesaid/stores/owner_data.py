@@ -54,6 +54,7 @@ from aforesaid.model.conversations import (
     touched,
 )
 from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.lineages import root_of
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.stores.encoded_logs import (
@@ -67,6 +68,7 @@ from aforesaid.stores.encoded_logs import (
     entry_position,
     forget_id,
     free_entries,
+    new_log,
     replace_entry,
     split_known,
 )
@@ -103,7 +105,7 @@ class OwnerData(Struct, kw_only=True):
         if self._unexpired(conversation.id, now) is not None:
             raise ConversationExists(conversation.id)
         self._remove(conversation.id)
-        self.logs[conversation.id] = Log(record=conversation)
+        self.logs[conversation.id] = new_log(conversation)
         return conversation
 
     def get(self, conversation_id: str, *, now: datetime) -> Conversation | None:
@@ -304,9 +306,11 @@ class OwnerData(Struct, kw_only=True):
         encoded_entries: Sequence[EntryWithId],
         *,
         now: datetime,
+        expected_revision: int | None = None,
         head: str | None = None,
     ) -> None:
         log = self.logs.get(record.id)
+        check_revision(record.id, -1 if log is None else log.record.revision, expected_revision)
         if log is not None and is_expired(log.record, now=now) and not is_expired(record, now=now):
             log = None
         head, seen = split_head(head)
@@ -314,7 +318,7 @@ class OwnerData(Struct, kw_only=True):
         new = free_entries(log, record.id, encoded_entries)
         if log is None:
             self._remove(record.id)
-            log = self.logs[record.id] = Log(record=record)
+            log = self.logs[record.id] = new_log(record)
         log.record = record
         log.head = head or log.head
         self._place(log, new)
@@ -366,15 +370,31 @@ class OwnerData(Struct, kw_only=True):
     # Retention
 
     def purge_expired(self, *, now: datetime) -> int:
-        expired = [log.record.id for log in self.logs.values() if is_expired(log.record, now=now)]
+        expired = [record.id for record in self._purgeable(now)]
         for conversation_id in expired:
             self._remove(conversation_id)
         return len(expired)
 
+    def _purgeable(self, now: datetime) -> list[Conversation]:
+        """Return the expired conversations without a living branch in their family."""
+        over = [log.record for log in self.logs.values() if is_expired(log.record, now=now)]
+        if not over:
+            return []
+        living = {
+            root_of(log.record.id, log.record.lineage)
+            for log in self.logs.values()
+            if log.record.lineage and not is_expired(log.record, now=now)
+        }
+        return [record for record in over if root_of(record.id, record.lineage) not in living]
+
+    def family(self, root_id: str) -> list[Conversation]:
+        root_id = parse_uuid(root_id, field="root_id")
+        records = [log.record for log in self.logs.values() if log.record.lineage]
+        return sorted((one for one in records if root_of(one.id, one.lineage) == root_id), key=_id_of)
+
     def expired(self, *, by: datetime, limit: int) -> list[Conversation]:
         check_count(limit, field="limit", least=0)
-        records = [log.record for log in self.logs.values() if is_expired(log.record, now=by)]
-        return sorted(records, key=end_of)[:limit]
+        return sorted(self._purgeable(by), key=end_of)[:limit]
 
     def invalidate_copies(self) -> None:
         """Record a removal, so that copies of the data elsewhere are rewritten."""
@@ -437,6 +457,10 @@ def _tally_of(logs: Collection[Log], *, sessions: int, documents: Iterable[Place
         sessions=sessions,
         documents=dict(Counter(place.kind for place in places)),
     )
+
+
+def _id_of(record: Conversation) -> str:
+    return record.id
 
 
 def _activity(record: Conversation) -> tuple[int, str]:

@@ -7,7 +7,7 @@ the data and how a change is committed.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from aforesaid.contracts import (
     Appended,
@@ -25,7 +25,7 @@ from aforesaid.contracts import (
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.messages import Message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks, frozen_in_time, last_sequence
 from aforesaid.stores.encoded_logs import EncodedMessage, encode_entries, encode_messages
 from aforesaid.stores.owner_data import OwnerData
 
@@ -154,12 +154,18 @@ class OwnerDataStore(DocumentChecks):
             lambda data: data.exchange_head(conversation_id, old, new, now=self.now()),
         )
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
         encoded_entries = encode_entries(restored.values())
         self._check_bodies(encoded.body for _, encoded in encoded_entries)
-        await self._write(lambda data: data.restore(record, encoded_entries, now=self.now(), head=head))
+        await self._write(
+            lambda data: data.restore(
+                record, encoded_entries, now=self.now(), expected_revision=expected_revision, head=head
+            )
+        )
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
         return await self._write(
@@ -188,6 +194,17 @@ class OwnerDataStore(DocumentChecks):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return self._data().expired(by=parse_moment(by, field="by"), limit=limit)
+
+    # Branches; see `contracts.Branchable`
+
+    def including_expired(self) -> Self:
+        return frozen_in_time(self)
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        return self._data().family(root_id)
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return last_sequence(conversation_id, await self.log_end(conversation_id))
 
     async def clear(self) -> Tally:
         return await self._write(lambda data: data.clear())

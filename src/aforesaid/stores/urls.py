@@ -1,6 +1,5 @@
 """Parse store URLs and create backends. Import a store's module only when its URL is used."""
 
-from difflib import get_close_matches
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from aforesaid.contracts import Backend
@@ -83,6 +82,8 @@ def _hint(scheme: str) -> str:
     base = scheme.partition("+")[0]
     if base in UNSUPPORTED:
         return f"; {UNSUPPORTED[base]}"
+    from difflib import get_close_matches
+
     near = [base] if base in STORES else get_close_matches(base, [*STORES, *SERVERS], n=1)
     return f"; did you mean {near[0]}:?" if near else ""
 

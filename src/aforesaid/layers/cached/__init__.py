@@ -8,6 +8,7 @@ process, stale data are served at most:
 - not at all otherwise: the layer reads the record before it serves anything, and serves only data that were
   read under the same record.
 
+An append of this process extends the cached end of the log, if nothing else has changed the conversation.
 Concurrent misses of the same data share one load. Degraded answers are not cached, nor parts of a log that is
 still being restored.
 
@@ -15,6 +16,6 @@ still being restored.
 """
 
 from aforesaid.layers.cached.memory import Cache
-from aforesaid.layers.cached.store import CachedBackend, CachedStore, cached
+from aforesaid.layers.cached.store import CachedBackend, CachedStore, cached, cached_store
 
-__all__ = ["Cache", "CachedBackend", "CachedStore", "cached"]
+__all__ = ["Cache", "CachedBackend", "CachedStore", "cached", "cached_store"]

@@ -1,7 +1,7 @@
 """Cached conversations of all owners, and loads in progress."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast
@@ -10,8 +10,8 @@ from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded, noting_freshness
 from aforesaid._internal.tasks import LoopWatch
-from aforesaid.contracts import Change, Entry
-from aforesaid.layers.base import OVERHEAD, size_of
+from aforesaid.contracts import Appended, Change, Entry
+from aforesaid.layers.base import OVERHEAD, private_copies, size_of
 from aforesaid.model.conversations import Conversation, check_count, check_span, is_expired
 from aforesaid.telemetry import Telemetry
 
@@ -81,6 +81,7 @@ class ConversationCache:
         )
         self._loads: dict[tuple[str, str], dict[Hashable, _Load]] = {}
         self._loop = LoopWatch()
+        self._next_drop = 0.0
         self.hits = metrics.counter("aforesaid_cache_hits_total", store=name)
         self.misses = metrics.counter("aforesaid_cache_misses_total", store=name)
         metrics.gauge("aforesaid_cache_bytes", "", lambda: self.size, store=name)
@@ -122,6 +123,21 @@ class ConversationCache:
         cached.size += size
         self._put(key, cached)
 
+    def append(self, owner: str, conversation_id: str, appended: Appended) -> None:
+        """Invalidate the conversation. If nothing else has changed it meanwhile, cache it again with the new
+        entries: the next context of a conversation in progress then reads only the record.
+        """
+        cached = self._conversations.get((owner, conversation_id))
+        self.invalidate(owner, conversation_id)
+        if cached is None or not _continues(cached.record, appended):
+            return
+        extended = CachedConversation(appended.conversation, self._clock())
+        self._put((owner, conversation_id), extended)
+        for part, entries in cached.parts.items():
+            longer = _with_new(part, entries, appended.new)
+            if longer is not None:
+                self.put_part(owner, extended, part, longer)
+
     def invalidate(self, owner: str, conversation_id: str) -> int:
         """Drop the conversation and mark its loads as stale; return the number of dropped answers."""
         key = owner, conversation_id
@@ -150,9 +166,20 @@ class ConversationCache:
         return 0 if cached is None else 1 + len(cached.parts)
 
     def _put(self, key: tuple[str, str], cached: CachedConversation) -> None:
+        self._drop_outdated()
         self._conversations[key] = cached
         if cached.size > self._max_bytes:  # it does not fit alone
             self._remove(key)
+
+    def _drop_outdated(self) -> None:
+        """Drop conversations whose ttl has passed, also those that no caller reads again."""
+        now = self._clock()
+        if now < self._next_drop:
+            return
+        self._next_drop = now + self._ttl
+        for key, cached in list(self._conversations.items()):
+            if now - cached.cached_at >= self._ttl:
+                self._remove(key)
 
     # Loads
 
@@ -206,6 +233,31 @@ class ConversationCache:
             del loads[part]
             if not loads:
                 del self._loads[key]
+
+
+def _continues(record: Conversation, appended: Appended) -> bool:
+    """Whether the append was the only change since this record, and its entries are the last of the log."""
+    after = appended.conversation
+    if appended.known or after.created_at != record.created_at or after.revision != record.revision + 1:
+        return False
+    if after.message_count != record.message_count + len(appended.new):
+        return False
+    last = record.last_message_at
+    times = (entry.message.timestamp for entry in appended.new)
+    return all(time is not None and (last is None or last <= time) for time in times)
+
+
+def _with_new(part: Hashable, entries: list[Entry], new: Sequence[Entry]) -> list[Entry] | None:
+    """Return the part after an append of these entries; None if they may belong in it somewhere."""
+    match part:
+        case "tail", int(limit), None:
+            return sorted([*entries, *private_copies(new)], key=attrgetter("position"))[-limit:]
+        case "tail", _, _:
+            return entries  # ends before an older entry
+        case "page", int(limit), _ if len(entries) == limit:
+            return entries
+        case _:
+            return None
 
 
 async def _read_with_freshness(read: Callable[[], Awaitable[Any]]) -> _Loaded:

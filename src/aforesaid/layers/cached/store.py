@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any, Self, TypeVar, cast
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.tasks import LoopWatch, ended
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid._internal.tasks import LoopWatch, ended, start_background
 from aforesaid.contracts import (
     Appended,
     Backend,
@@ -71,7 +72,7 @@ class ChangeListener:
         self._active.clear()
 
     def _start(self, owner: str, store: Watchable) -> None:
-        task = asyncio.create_task(self._watch(owner, store), name="aforesaid-cache-watch")
+        task = start_background(self._watch(owner, store), name="aforesaid-cache-watch")
         self._tasks[owner] = task
         task.add_done_callback(lambda _: self._finish(owner, task))
 
@@ -131,6 +132,11 @@ class CachedStore(StoreWrapper):
     async def authoritative(self) -> Self:
         view = await super().authoritative()
         view._reads_cache = False
+        return view
+
+    def including_expired(self) -> Self:
+        view = super().including_expired()
+        view._reads_cache = False  # the cache hides expired conversations
         return view
 
     # Reads
@@ -219,8 +225,15 @@ class CachedStore(StoreWrapper):
         try:
             return await write
         finally:
-            if isinstance(conversation_id, str):
-                self._cache.invalidate(self._owner, _canonical(conversation_id))
+            self._invalidate(conversation_id)
+
+    def _invalidate(self, conversation_id: object, appended: Appended | None = None) -> None:
+        if not isinstance(conversation_id, str):
+            return
+        if appended is None:
+            self._cache.invalidate(self._owner, _canonical(conversation_id))
+        else:
+            self._cache.append(self._owner, _canonical(conversation_id), appended)
 
     async def _write_all(self, write: Awaitable[T]) -> T:
         try:
@@ -252,10 +265,16 @@ class CachedStore(StoreWrapper):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        return await self._write(
-            conversation_id,
-            self.inner.append(conversation_id, messages, expected_revision=expected_revision),
-        )
+        write = self.inner.append(conversation_id, messages, expected_revision=expected_revision)
+        appended: Appended | None = None
+        try:
+            with noting_freshness() as freshness:
+                appended = await write
+        finally:
+            # In an outage the record is an assumption until the turn is in the store.
+            known = None if freshness.degraded else appended
+            self._invalidate(conversation_id, known)
+        return appended
 
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -273,8 +292,11 @@ class CachedStore(StoreWrapper):
             self.inner.replace(conversation_id, message, expected_revision=expected_revision),
         )
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._write(conversation.id, self.inner.restore(conversation, entries))
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
+        restoring = self.inner.restore(conversation, entries, expected_revision=expected_revision)
+        await self._write(conversation.id, restoring)
 
     async def purge_expired(self) -> int:
         return await self._write_all(self.inner.purge_expired())
@@ -393,6 +415,14 @@ class CachedBackend(BackendWrapper):
         if inner is not None:
             counts.update(await inner.remove_copies(owner, conversation_id, until=until))
         return dict(counts)
+
+
+def cached_store(inner: ConversationStore, cache: Cache, *, name: str) -> CachedStore:
+    """Wrap one owner's store, which has no backend, in a cached layer that checks every read."""
+    conversations = ConversationCache(cache, clock=time.monotonic, metrics=telemetry, name=name)
+    # The owner of a client may change with its login. The check makes that harmless: it reads the record as
+    # the owner of that moment.
+    return CachedStore(inner, "", conversations, None)
 
 
 def cached(inner: Backend, cache: Cache | None = None, **options: Any) -> CachedBackend:

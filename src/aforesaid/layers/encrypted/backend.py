@@ -32,10 +32,17 @@ from aforesaid.layers.encrypted.documents import SealedConversations, SealedDocu
 from aforesaid.layers.encrypted.keyring import KIND, Keyring, MasterKeyCheck, check_master_key
 from aforesaid.layers.encrypted.log_reads import violations_logged
 from aforesaid.layers.encrypted.log_writes import SealedLogs
-from aforesaid.layers.encrypted.records import OpenedEntries, can_be_shared, known_entries, turn_of
+from aforesaid.layers.encrypted.records import (
+    OpenedEntries,
+    can_be_shared,
+    known_entries,
+    open_lineage,
+    turn_of,
+)
 from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId, warm
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_name
+from aforesaid.model.lineages import Lineage
 from aforesaid.model.messages import Message
 
 # One owner's encrypted store, and the store that seals replayed turns.
@@ -54,7 +61,8 @@ class EncryptedStore(SealedLogs, SealedConversations, SealedDocuments):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         found = await self.inner.expired(by=by, limit=limit)
-        return self._readable(found, await self._keys()) if self._seals_records else found
+        sealed = self._seals_records or any(record.lineage for record in found)
+        return self._readable(found, await self._keys()) if sealed else found
 
     async def clear(self) -> Tally:
         """Remove the owner's data and keys. Without the keys, backups of the data are unreadable."""
@@ -94,6 +102,7 @@ class EncryptedStore(SealedLogs, SealedConversations, SealedDocuments):
             front=first,
             tail=last,
             documents=await self._snapshot_documents(seen.documents, documents),
+            lineage=await self._snapshot_lineage(log_id, seen.lineage),
         )
         if can_be_shared(first, opened) and can_be_shared(last, opened):
             seen.cache(mark, snapshot)
@@ -116,6 +125,13 @@ class EncryptedStore(SealedLogs, SealedConversations, SealedDocuments):
         away = head is None
         opened_last = violations_logged(log_id, await self._open_entries(log_id, last, opened, spooled=away))
         return await self._open_entries(log_id, first, opened, spooled=away), opened_last
+
+    async def _snapshot_lineage(self, log_id: LogId, lineage: Lineage) -> Lineage:
+        if not lineage:
+            return ()
+        at = self.now()
+        record = Conversation(id=log_id.conversation_id, created_at=at, updated_at=at, lineage=lineage)
+        return open_lineage(record, await self._keys(), self._owner).lineage
 
     async def _snapshot_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
         if listing.kind == KIND:

@@ -25,7 +25,13 @@ from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, Head
 from aforesaid.layers.encrypted.keyring import Keyring
-from aforesaid.layers.encrypted.records import OpenedEntries, seal_record
+from aforesaid.layers.encrypted.records import (
+    OpenedEntries,
+    open_lineage,
+    open_record,
+    seal_lineage,
+    seal_record,
+)
 from aforesaid.layers.encrypted.seals import DataKeys, LogId
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
@@ -153,6 +159,11 @@ class EncryptedStoreBase(StoreWrapper):
         view._log = view.inner_capability(Sealable)
         return view
 
+    def including_expired(self) -> Self:
+        view = super().including_expired()
+        view._log = view.inner_capability(Sealable)
+        return view
+
     @property
     def _keys_are_inside(self) -> bool:
         return self._shared.encryption.keyring is None
@@ -204,7 +215,17 @@ class EncryptedStoreBase(StoreWrapper):
         return None if held is None else held.keys
 
     async def _seal_record(self, record: Conversation) -> Conversation:
-        if not self._seals_records:
+        if not (self._seals_records or record.lineage):
             return record
         keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
-        return seal_record(record, keys, self._owner)
+        record = seal_lineage(record, keys.current, self._owner)
+        return seal_record(record, keys, self._owner) if self._seals_records else record
+
+    async def _open_record(self, record: Conversation) -> Conversation:
+        if not (self._seals_records or record.lineage):
+            return record
+        return self._opened_record(record, await self._keys())
+
+    def _opened_record(self, record: Conversation, keys: DataKeys | None) -> Conversation:
+        record = open_lineage(record, keys, self._owner)
+        return open_record(record, keys, self._owner) if self._seals_records else record

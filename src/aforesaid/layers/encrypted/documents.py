@@ -21,6 +21,7 @@ from aforesaid.layers.encrypted.base import EncryptedStoreBase
 from aforesaid.layers.encrypted.keyring import KIND
 from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count
+from aforesaid.model.lineages import first_sequence
 from aforesaid.telemetry import describe
 
 # Records and sessions. The text fields of a record are sealed if `Encryption.records` is set.
@@ -56,7 +57,10 @@ class SealedConversations(EncryptedStoreBase):
 
     async def find(self, query: Query) -> Page:
         if not self._seals_records:
-            return await self.inner.find(query)
+            page = await self.inner.find(query)
+            if not any(record.lineage for record in page.conversations):
+                return page
+            return replace(page, conversations=tuple(self._readable(page.conversations, await self._keys())))
         keys = await self._keys()
         # Without keys no tag is sealed, and the query matches nothing.
         asked = query if keys is None else records.seal_query(query, keys, self._owner)
@@ -69,6 +73,9 @@ class SealedConversations(EncryptedStoreBase):
             return await self.inner.delete(conversation_id, expected_revision=expected_revision)
         finally:
             self._shared.forget(log_id)
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        return self._readable(await super().family(root_id), await self._keys())
 
     # Sessions
 
@@ -90,22 +97,18 @@ class SealedConversations(EncryptedStoreBase):
     async def _after_create(self, conversation: Conversation) -> None:
         """Ensure that the new conversation has a key, even if the owner was cleared a moment ago."""
         await self._shared.keyring.get_or_create(self._owner, refresh=True)
-        end = LogEnd(conversation.revision, 1, conversation.last_message_at)
+        first = first_sequence(conversation.lineage)
+        end = LogEnd(conversation.revision, first, conversation.last_message_at)
         self._shared.log(self._log_id(conversation.id)).end = end
 
     async def _open_maybe(self, record: Conversation | None) -> Conversation | None:
         return None if record is None else await self._open_record(record)
 
-    async def _open_record(self, record: Conversation) -> Conversation:
-        if not self._seals_records:
-            return record
-        return records.open_record(record, await self._keys(), self._owner)
-
     def _readable(self, found: Iterable[Conversation], keys: DataKeys | None) -> list[Conversation]:
         opened: list[Conversation] = []
         for record in found:
             try:
-                opened.append(records.open_record(record, keys, self._owner))
+                opened.append(self._opened_record(record, keys))
             except (KeyUnavailable, StoreDamaged) as error:
                 log.warning("conversation %s cannot be opened: %s", record.id, describe(error))
         return opened

@@ -31,7 +31,7 @@ from aforesaid.errors import (
     StoreUnavailable,
     TurnPartlyStored,
 )
-from aforesaid.layers.encrypted import records, seals
+from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.heads import NO_MESSAGES, NO_TIME, Head, head_of, seal_head
 from aforesaid.layers.encrypted.log_reads import ATTEMPTS, EVERYTHING, SealedReads, off_the_loop
 from aforesaid.layers.encrypted.records import Turn, opened_entries, sealed_turn, turn_of
@@ -108,7 +108,9 @@ class SealedLogs(SealedReads):
 
     # Moving
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         record, given = check_restorable(conversation, entries)
         log_id = self._log_id(record.id)
         keys = await self._shared.keyring.get_or_create(self._owner, refresh=True)
@@ -116,8 +118,10 @@ class SealedLogs(SealedReads):
         async with self._shared.lock(log_id):
             for _ in range(ATTEMPTS):
                 try:
-                    await self._restore(log_id, record, keys, turn, list(given.values()))
+                    await self._restore(log_id, record, keys, turn, list(given.values()), expected_revision)
                 except RevisionConflict:
+                    if expected_revision is not None:
+                        raise
                     continue  # another process wrote to the log since its head was read
                 finally:
                     self._shared.forget(log_id)
@@ -125,7 +129,13 @@ class SealedLogs(SealedReads):
         raise _too_fast(log_id)
 
     async def _restore(
-        self, log_id: LogId, record: Conversation, keys: DataKeys, turn: Turn, entries: Sequence[Entry]
+        self,
+        log_id: LogId,
+        record: Conversation,
+        keys: DataKeys,
+        turn: Turn,
+        entries: Sequence[Entry],
+        expected_revision: int | None,
     ) -> None:
         """Store the entries and the head that lists them, if the log still has the head that was read."""
         end = await self._log.log_end(log_id.conversation_id)
@@ -141,7 +151,7 @@ class SealedLogs(SealedReads):
         sealed = await off_the_loop(
             len(entries), lambda: _restored_entries(log_id, keys, turn, entries, head, seen)
         )
-        await self.inner.restore(await self._seal_record(record), sealed)
+        await self.inner.restore(await self._seal_record(record), sealed, expected_revision=expected_revision)
         if is_expired(record, now=self.now()):
             self._shared.cache_restored_head(log_id, head)
 
@@ -380,7 +390,7 @@ class SealedLogs(SealedReads):
 
         def record() -> Conversation:
             found = done.conversation
-            return records.open_record(found, keys, self._owner) if self._seals_records else found
+            return self._opened_record(found, keys) if self._seals_records or found.lineage else found
 
         def new() -> tuple[Entry, ...]:
             if keys is None:

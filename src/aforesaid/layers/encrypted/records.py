@@ -25,7 +25,9 @@ from aforesaid.layers.encrypted.seals import (
     seal_text,
 )
 from aforesaid.model.conversations import Changes, Conversation, Query
+from aforesaid.model.lineages import Lineage, encode_lineage
 from aforesaid.model.messages import Message, is_immutable
+from aforesaid.model.participants import Participant
 
 # Seal entries for their places, and open them. All functions are pure.
 
@@ -183,11 +185,12 @@ def without_keys(entry: Entry) -> Entry:
 
 
 TEXTS = ("subject", "client_name", "notes", "name")
+SEALED_FIELDS = (*TEXTS, "tags", "participants")
 
 
 def seal_record(record: Conversation, keys: DataKeys, owner: str) -> Conversation:
     """Return the record as it is stored."""
-    given = {field: getattr(record, field) for field in (*TEXTS, "tags")}
+    given = {field: getattr(record, field) for field in SEALED_FIELDS}
     return record.with_(**_sealed(given, keys, owner, record.id))
 
 
@@ -218,9 +221,50 @@ def open_record(record: Conversation, keys: DataKeys | None, owner: str) -> Conv
             if (sealed := getattr(record, field)) is not None
         }
         tags = open_tags(record.tags, keys, LogId(owner, record.id))
+        people = tuple(_opened_name(one, keys, owner, record.id) for one in record.participants)
     except InvalidSeal as error:
         raise _damaged(record, error) from error
-    return record.with_(**texts, tags=tags)
+    return record.with_(**texts, tags=tags, participants=people)
+
+
+def seal_lineage(record: Conversation, key: DataKey, owner: str) -> Conversation:
+    """Return the record with the proof of its lineage.
+
+    Ids and places are stored in plain text, because stores find branches by them. An attacker without
+    the key cannot give a branch another past.
+    """
+    plain = _plain_lineage(record)
+    if not plain:
+        return record
+    proof = seal_text(str(encode_lineage(plain)).encode(), key, _bound_to(owner, record.id, "lineage"))
+    return record.with_(lineage=(replace(plain[0], proof=proof), *plain[1:]))
+
+
+def open_lineage(record: Conversation, keys: DataKeys | None, owner: str) -> Conversation:
+    """Return the record without the proof of its lineage. Raise `StoreDamaged` for an altered lineage."""
+    plain = _plain_lineage(record)
+    if not plain:
+        return record
+    try:
+        is_proven = (
+            keys is not None
+            and open_text(record.lineage[0].proof or "", keys, _bound_to(owner, record.id, "lineage"))
+            == str(encode_lineage(plain)).encode()
+        )
+    except InvalidSeal as error:
+        raise _damaged(record, error) from error
+    if not is_proven:
+        raise _damaged(record, InvalidSeal("its lineage was altered, and is refused"))
+    return record.with_(lineage=plain)
+
+
+def _plain_lineage(record: Conversation) -> Lineage:
+    return tuple(replace(one, proof=None) for one in record.lineage)
+
+
+def lineage_is_sealed_by(record: Conversation, key_id: str) -> bool:
+    """Return whether the lineage of a stored record, if it has one, is sealed with this key."""
+    return not record.lineage or (record.lineage[0].proof or "").startswith(f"{key_id}.")
 
 
 def is_sealed_by(record: Conversation, key_id: str) -> bool:
@@ -229,7 +273,9 @@ def is_sealed_by(record: Conversation, key_id: str) -> bool:
 
 
 def _sealed_in(record: Conversation) -> list[str]:
-    return [*(text for field in TEXTS if (text := getattr(record, field)) is not None), *record.tags]
+    texts = (getattr(record, field) for field in TEXTS)
+    names = (one.name for one in record.participants)
+    return [*(text for text in (*texts, *names) if text is not None), *record.tags]
 
 
 def _without_keys(record: Conversation) -> Conversation:
@@ -259,7 +305,27 @@ def _sealed(given: dict[str, Any], keys: DataKeys, owner: str, conversation_id: 
     }
     if "tags" in given:
         sealed["tags"] = seal_tags(given["tags"] or (), key, LogId(owner, conversation_id))
+    if "participants" in given:
+        # Ids stay readable: the store filters by them, as by the agent that a conversation is assigned to.
+        sealed["participants"] = tuple(
+            one
+            if one.name is None
+            else one.with_(
+                name=seal_text(one.name.encode(), key, _bound_to(owner, conversation_id, _name_of(one)))
+            )
+            for one in given["participants"]
+        )
     return sealed
+
+
+def _opened_name(one: Participant, keys: DataKeys, owner: str, conversation_id: str) -> Participant:
+    if one.name is None:
+        return one
+    return one.with_(name=_text(open_text(one.name, keys, _bound_to(owner, conversation_id, _name_of(one)))))
+
+
+def _name_of(one: Participant) -> str:
+    return f"participants/{one.id}"
 
 
 def _text(data: bytes) -> str:

@@ -136,6 +136,8 @@ class _Resealing:
     async def _conversation(self, record: Conversation) -> None:
         if self._seals_records and not records.is_sealed_by(record, self._keys.current.id):
             await self._record(record)
+        if not records.lineage_is_sealed_by(record, self._keys.current.id):
+            await self._lineage(record.id)
         await self._documents(record.id)
         before = None
         while entries := await self._store.tail(record.id, limit=CHUNK, before=before):
@@ -175,10 +177,25 @@ class _Resealing:
         except StoreDamaged:
             self.unreadable += 1
             return
-        fields = (*records.TEXTS, "tags")
+        fields = records.SEALED_FIELDS
         changes = Changes(**{field: getattr(opened, field) for field in fields})
         try:
             await self._outer.update(record.id, changes, expected_revision=record.revision)
+            self.records += 1
+        except Conflict:
+            self.left += 1
+
+    async def _lineage(self, conversation_id: str) -> None:
+        """Seal the lineage of a branch with the current key."""
+        try:
+            record = await self._outer.get(conversation_id)
+        except StoreDamaged:
+            self.unreadable += 1
+            return
+        if record is None:
+            return
+        try:
+            await self._outer.restore(record, [], expected_revision=record.revision)
             self.records += 1
         except Conflict:
             self.left += 1

@@ -120,6 +120,7 @@ class _Words(Struct, frozen=True, omit_defaults=True, gc=False):
     extra: dict[str, Any] = {}
     speech: Speech | None = None
     tokens: dict[str, int] = {}
+    author: str | None = None
 
 
 def body_of(message: Message) -> bytes:
@@ -135,6 +136,7 @@ def body_of(message: Message) -> bytes:
         message.extra,
         message.speech,
         message.tokens,
+        message.author,
     )
     try:
         return _encode(words)[1:]
@@ -326,6 +328,8 @@ def _message(stored: Message, body: bytes) -> Message:
         force_setattr(message, "tags", words.tags)
     if words.agent_name is not None:
         force_setattr(message, "agent_name", words.agent_name)
+    if words.author is not None:
+        force_setattr(message, "author", words.author)
     if words.extra:
         force_setattr(message, "extra", words.extra)
     if words.speech is not None:

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from typing import Any
 
-from aforesaid._internal.tasks import ended
+from aforesaid._internal.tasks import ended, start_background
 from aforesaid.contracts import (
     Backend,
     CopyHolder,
@@ -60,7 +60,7 @@ class ResilientBackend(ResilientState):
 
     def _start_background(self) -> None:
         if self._background:
-            self._background_task = asyncio.create_task(self._run(), name="aforesaid-resilient")
+            self._background_task = start_background(self._run(), name="aforesaid-resilient")
 
     async def _start_spool(self) -> None:
         self.spool = Spool(

@@ -41,9 +41,9 @@ State = Literal["closed", "half_open", "open"]
 
 # Consecutive failed attempts that open the breaker: as many as one call makes.
 THRESHOLD = 3
-# Seconds before the first probe, and the longest time between probes: short enough to notice a recovered
-# store soon, long enough not to overload a recovering one.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
+# Seconds before the first probe, and the longest time between probes: a recovered store is in use within two
+# seconds, and a small read per process does not overload a recovering one.
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 1.5
 
 
 class Breaker:
@@ -329,8 +329,8 @@ class StoreConnection:
                 raise
             if required:
                 raise StoreUnavailable(
-                    f"{self._name} was never reached from this machine, so its URL may be wrong: {error}. To "
-                    "start without it, set AFORESAID_START_UNREACHED=true or Resilience(start_unreached=True)"
+                    f"{self._name} was never reached from this machine, so its URL may be wrong: {error}. "
+                    "To start without it, set AFORESAID_START_UNREACHED=true or `Resilience.start_unreached`"
                 ) from error
             self._trip(error)
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import (
     OPEN_TURNS,
     Appended,
+    Branchable,
     ConversationStore,
     Document,
     Entry,
@@ -382,8 +383,13 @@ class ResilientStore(StoreWrapper):
 
     # Moving and retention
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._calls.write_through(lambda: self.inner.restore(conversation, entries), repeat=True)
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
+        await self._calls.write_through(
+            lambda: self.inner.restore(conversation, entries, expected_revision=expected_revision),
+            repeat=expected_revision is None,
+        )
         self._last_known.drop(self._owner, conversation.id)
 
     async def purge_expired(self) -> int:
@@ -391,6 +397,14 @@ class ResilientStore(StoreWrapper):
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         return await self._calls.read_from_store(lambda: self.inner.expired(by=by, limit=limit))
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        inner = self.inner_capability(Branchable)
+        return await self._calls.read_from_store(lambda: inner.family(root_id))
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        inner = self.inner_capability(Branchable)
+        return await self._calls.read_from_store(lambda: inner.last_sequence(conversation_id))
 
     async def clear(self) -> Tally:
         gone = await self._calls.write_through(self.inner.clear, repeat=True)

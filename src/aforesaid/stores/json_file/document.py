@@ -132,7 +132,8 @@ def _owner(owner_data: OwnerData) -> Pieces:
 
 
 def _conversation(log: Log) -> Pieces:
-    record = {field: value for field, value in log.record.typed().items() if field != "messages"}
+    stored_elsewhere = ("messages", "summary")
+    record = {field: value for field, value in log.record.typed().items() if field not in stored_elsewhere}
     yield b'{\n          "record": '
     yield from _fields(record, closing=b"          ")
     if log.head is not None:
@@ -306,6 +307,8 @@ def _record_from_messages(stored: _StoredConversation, lines: Sequence[_Read]) -
         if value is not None:
             parse_moment(value, field=field)
     last = max(lines, key=lambda line: line.encoded.position, default=None)
+    if last is None and stored.record.lineage:
+        return stored.record.with_(message_count=0, messages=())  # the last message is an ancestor's
     return stored.record.with_(
         message_count=len(lines),
         last_message_at=from_micros(last.encoded.position.micros) if last else None,

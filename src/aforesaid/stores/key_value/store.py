@@ -4,7 +4,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from aforesaid._internal.tasks import PerLoop
@@ -29,7 +29,7 @@ from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count
 from aforesaid.model.ids import LONGEST_NAME, parse_name, parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks, frozen_in_time, last_sequence
 from aforesaid.stores.encoded_logs import decode_entry, encode_entries, encode_messages
 from aforesaid.stores.key_value.rows import OwnerRows, Rows, decode_row, position_text
 from aforesaid.stores.owner_data import OwnerData
@@ -192,13 +192,17 @@ class KeyValueStore(DocumentChecks):
             lambda data: data.replace(one, message, now=self.now(), expected_revision=expected_revision),
         )
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
         encoded_entries = encode_entries(restored.values())
         await self._change(
             lambda: self._whole(record.id),
-            lambda data: data.restore(record, encoded_entries, now=self.now(), head=head),
+            lambda data: data.restore(
+                record, encoded_entries, now=self.now(), expected_revision=expected_revision, head=head
+            ),
         )
 
     # Sealing; see `contracts.Sealable`
@@ -276,6 +280,17 @@ class KeyValueStore(DocumentChecks):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         records = self._rows.decode(await self._scan("c"))
         return records.expired(by=parse_moment(by, field="by"), limit=limit)
+
+    # Branches; see `contracts.Branchable`
+
+    def including_expired(self) -> Self:
+        return frozen_in_time(self)
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        return self._rows.decode(await self._scan("c")).family(root_id)
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return last_sequence(conversation_id, await self.log_end(conversation_id))
 
     async def clear(self) -> Tally:
         return await self._change(self._scan, lambda data: data.clear())

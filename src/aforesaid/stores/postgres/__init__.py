@@ -29,5 +29,8 @@ __all__ = ["PostgresBackend", "backend", "distribute"]
 
 
 def backend(address: Address, clock: Clock) -> PostgresBackend:
-    """Open `postgresql://user@host/database`; libpq interprets the options."""
+    """Open `postgresql://user@host/database`; libpq interprets the options.
+
+    Behind a transaction pooler, `listen_host` and `listen_port` name the server itself, for notifications.
+    """
     return PostgresBackend(address.url, clock=clock)

@@ -1,9 +1,11 @@
 """Connect to the server and translate the driver's errors."""
 
+import asyncio
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 from weakref import WeakSet
 
 import psycopg
@@ -11,7 +13,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed, TooManyRequests
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
 
 from aforesaid.errors import (
     AforesaidError,
@@ -47,8 +49,30 @@ Connection = psycopg.AsyncConnection[Any]
 Pool = AsyncConnectionPool[Any]
 
 
-def parse_conninfo(url: str) -> str:
-    """Parse the URL. Raise `InvalidSetting` without the password in the message."""
+# Options of a URL that libpq does not know, and the settings that they replace for the listening connection.
+_LISTEN = {"listen_host": "host", "listen_port": "port"}
+
+
+def parse_conninfo(url: str) -> tuple[str, str]:
+    """Parse the URL into the settings of the pool and those of the listening connection; these are empty
+    where they are the same. Raise `InvalidSetting` without the password in the message.
+    """
+    bare, listening = _split_listen_options(url)
+    settings = _parsed(bare)
+    return make_conninfo("", **settings), make_conninfo("", **settings | listening) if listening else ""
+
+
+def _split_listen_options(url: str) -> tuple[str, dict[str, str]]:
+    base, mark, query = url.partition("?")
+    if not mark:
+        return url, {}
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    listening = {_LISTEN[name]: unquote(value) for name, _, value in pairs if name in _LISTEN}
+    others = "&".join(f"{name}{sign}{value}" for name, sign, value in pairs if name not in _LISTEN)
+    return (f"{base}?{others}" if others else base), listening
+
+
+def _parsed(url: str) -> dict[str, Any]:
     try:
         settings = conninfo_to_dict(url)
     except psycopg.Error:
@@ -58,7 +82,7 @@ def parse_conninfo(url: str) -> str:
         ) from None
     settings.setdefault("connect_timeout", CONNECT_SECONDS)
     settings.setdefault("application_name", "aforesaid")
-    return make_conninfo("", **settings)
+    return settings
 
 
 def server_name(conninfo: str | None) -> str:
@@ -71,11 +95,33 @@ def server_name(conninfo: str | None) -> str:
 
 
 class TrackedPool(AsyncConnectionPool[Any]):
-    """A pool with references to all of its connections, including those in use."""
+    """A pool with references to all of its connections, including those in use.
+
+    An attempt to connect is not repeated by the pool but by the next call, so that a server that is back is
+    used at once. Calls that wait for a connection learn about a failed attempt through `next_failure`.
+    """
 
     def __init__(self, conninfo: str, **options: Any) -> None:
         self.connections: WeakSet[Connection] = WeakSet()
-        super().__init__(conninfo, configure=self._track, **options)
+        self._failure: asyncio.Future[Any] | None = None
+        super().__init__(
+            conninfo,
+            configure=self._track,
+            reconnect_timeout=0.0,
+            reconnect_failed=self._announce_failure,
+            **options,
+        )
+
+    def next_failure(self) -> "asyncio.Future[Any]":
+        """Return a future that is done when an attempt to connect fails."""
+        if self._failure is None:
+            self._failure = asyncio.get_running_loop().create_future()
+        return self._failure
+
+    async def _announce_failure(self, _: "AsyncConnectionPool[Any]") -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None and not failure.done():
+            failure.set_result(None)
 
     async def _track(self, connection: Connection) -> None:
         self.connections.add(connection)
@@ -155,7 +201,7 @@ async def borrow(pool: Pool) -> AsyncIterator[Connection]:
     connections go back to the pool, which replaces them, as long as the pool has another idle one. The last
     one is lent as it is: its call fails at once instead of waiting for a server that may be away.
     """
-    connection = await pool.getconn()
+    connection = await _connection(pool)
     try:
         while _is_dropped(connection) and pool.get_stats()["pool_available"]:
             dropped, connection = connection, await pool.getconn()
@@ -164,6 +210,43 @@ async def borrow(pool: Pool) -> AsyncIterator[Connection]:
             yield connection
     finally:
         await pool.putconn(connection)
+
+
+async def _connection(pool: Pool) -> Connection:
+    """Take a connection. Fail as soon as an attempt to connect fails: do not wait for the time limit."""
+    connection: Connection
+    if not isinstance(pool, TrackedPool):
+        connection = await pool.getconn()
+        return connection
+    try:
+        connection = await pool.getconn(timeout=0)
+    except PoolTimeout:
+        return await _awaited_connection(pool)
+    return connection
+
+
+async def _awaited_connection(pool: TrackedPool) -> Connection:
+    """Wait until a connection is idle or new, or an attempt to connect fails."""
+    failure = pool.next_failure()
+    waiting: asyncio.Future[Any] = asyncio.ensure_future(pool.getconn())
+    try:
+        await asyncio.wait({waiting, failure}, return_when=asyncio.FIRST_COMPLETED)
+    except BaseException:
+        await _give_up(pool, waiting)
+        raise
+    if not waiting.done():
+        await _give_up(pool, waiting)
+        raise psycopg.OperationalError("the server refuses connections")
+    connection: Connection = waiting.result()
+    return connection
+
+
+async def _give_up(pool: Pool, waiting: "asyncio.Future[Any]") -> None:
+    """Stop waiting. A connection that comes at the same moment goes back to the pool."""
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    if not waiting.cancelled() and waiting.exception() is None:
+        await pool.putconn(waiting.result())
 
 
 def _is_dropped(connection: Connection) -> bool:

@@ -42,7 +42,7 @@ from aforesaid.stores.postgres.connections import (
 )
 from aforesaid.stores.postgres.rows import Row, key_of
 from aforesaid.stores.postgres.schema import Abilities, find_abilities, prepare
-from aforesaid.stores.postgres.watch import Listener
+from aforesaid.stores.postgres.watch import Delivery, Listener
 
 
 class Database:
@@ -59,12 +59,12 @@ class Database:
         if (url is None) == (pool is None):
             raise InvalidSetting("a PostgreSQL store needs a URL or a pool, one of the two", field="url")
         # A password in the URL stays here: `server` is the name for errors and logs.
-        self._conninfo = parse_conninfo(url) if url is not None else ""
+        self._conninfo, self._listen_conninfo = ("", "") if url is None else parse_conninfo(url)
         self._given_pool = pool
         self._max_connections = check_count(max_connections, field="max_connections", least=1)
         self.clock = clock
         self.server = server_name(self._conninfo or pool_conninfo(pool))
-        self.listener = Listener(self._connect_outside_pool, self.server)
+        self.listener = Listener(self._connect_to_listen, self._notify_listeners, self.server)
         self.abilities = Abilities()
         self._pool: Pool | None = None
         self._loop = LoopWatch()
@@ -92,6 +92,26 @@ class Database:
         """Open a connection outside the pool. Raise `StoreClosed` if the pool is closed."""
         self._require_pool()
         return await self._connect()
+
+    async def _connect_to_listen(self) -> Connection:
+        """Open the listening connection: with `listen_host` or `listen_port`, past the pooler."""
+        if self._listen_conninfo:
+            self._require_pool()
+            return await connect(self._listen_conninfo)
+        return await self._connect_outside_pool()
+
+    async def _notify_listeners(self, key: bytes, payload: str) -> None:
+        await self.run("notify_listeners", {"key": key, "payload": payload})
+
+    @property
+    def changes_are_polled(self) -> bool:
+        """Whether changes of other processes are polled, as far as is known."""
+        return self.listener.delivery == "polling"
+
+    async def change_delivery(self) -> Delivery:
+        """Return how changes of other processes arrive: by notifications, or by polling."""
+        with translated(self.server):
+            return await self.listener.check()
 
     def _require_pool(self) -> Pool:
         if self._pool is None:

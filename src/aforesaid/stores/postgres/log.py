@@ -27,7 +27,7 @@ from aforesaid.contracts import (
     without_head,
 )
 from aforesaid.errors import ConversationNotFound, MessageConflict, MessageNotFound, StoreUnavailable
-from aforesaid.model.conversations import Conversation, check_count, is_expired
+from aforesaid.model.conversations import Conversation, check_count, check_revision, is_expired
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message, encode_message
@@ -357,12 +357,15 @@ class Log:
 
     # Restoring
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         entries, carried = entries_without_head(entries)
         head, seen = split_head(carried)
         record, by_sequence = check_restorable(conversation, entries)
         bodies = {sequence: encode_message(entry.message).decode() for sequence, entry in by_sequence.items()}
         async with self._connection.borrow() as connection, connection.transaction():
+            await self._check_revision(connection, record.id, expected_revision)
             # The record is locked first, so that no concurrent turn takes one of these sequences.
             next_sequence, stored_head = await self._restore_record(connection, record)
             check_head(record.id, record.revision, stored_head, seen)
@@ -382,6 +385,15 @@ class Log:
                 if entry.sequence not in stored:
                     raise MessageConflict(record.id, str(entry.message.message_id))
             await self._connection.execute(connection, ("count_restored", values | counted_values(found_by)))
+
+    async def _check_revision(
+        self, connection: Connection, conversation_id: str, expected: int | None
+    ) -> None:
+        """Lock the conversation and compare its revision, before it is restored."""
+        if expected is not None:
+            named = self._connection.named(conversation_id)
+            found = await self._connection.execute(connection, ("lock_at_revision", named))
+            check_revision(conversation_id, found[0][0] if found else -1, expected)
 
     async def _restore_record(self, connection: Connection, record: Conversation) -> tuple[int, str | None]:
         """Store the record and lock it until the end of the transaction; return next sequence and head."""

@@ -14,30 +14,35 @@ WHERE
 -- Return the number of the last migration.
 SELECT coalesce(max(m.version), 0) FROM aforesaid.migrations AS m;
 
+-- name: extensions_ready
+-- Return whether our objects that use an extension exist and this role may use them: for trigrams, for vectors.
+SELECT
+    to_regclass('aforesaid.conversations_by_subject') IS NOT NULL,
+    to_regclass('aforesaid.vectors') IS NOT NULL
+    AND has_table_privilege(to_regclass('aforesaid.vectors'), 'INSERT');
+
 -- name: extension
 -- Return the state of an extension, whether this role may create it, and whether our objects that use it exist.
+-- The server reads the control files of all extensions for each scan of the available versions: scan them once.
+WITH versions AS MATERIALIZED (
+    SELECT v.trusted FROM pg_available_extension_versions AS v WHERE v.name = %(name)s
+)
 SELECT
-    EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = %(name)s) AS available,
+    EXISTS (SELECT FROM versions) AS available,
     (
         SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
         WHERE e.extname = %(name)s
     ) AS schema,
     EXISTS (
-        SELECT FROM pg_available_extension_versions AS v, pg_roles AS r
+        SELECT FROM versions AS v, pg_roles AS r
         WHERE
-            v.name = %(name)s AND r.rolname = current_user
+            r.rolname = current_user
             AND (r.rolsuper OR (v.trusted AND has_database_privilege(current_database(), 'CREATE')))
     ) AS may_create,
     (
         SELECT t.relowner::regrole::text FROM pg_class AS t
         WHERE t.oid = to_regclass('aforesaid.conversations') AND pg_has_role(t.relowner, 'USAGE')
-    ) AS maker,
-    CASE %(name)s::text
-        WHEN 'pg_trgm' THEN to_regclass('aforesaid.conversations_by_subject') IS NOT NULL
-        WHEN 'vector' THEN
-            to_regclass('aforesaid.vectors') IS NOT NULL
-            AND has_table_privilege(to_regclass('aforesaid.vectors'), 'INSERT')
-    END AS ready;
+    ) AS maker;
 
 -- name: set_owner
 -- Set the owner for the rest of the transaction.
@@ -53,7 +58,8 @@ SELECT
     (done.conversation).notes, (done.conversation).last_message_at, (done.conversation).last_message_from,
     (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
     (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
-    (done.conversation).updated_at, (done.conversation).name
+    (done.conversation).updated_at, (done.conversation).name, (done.conversation).participants::text,
+    (done.conversation).lineage
 FROM aforesaid.turn(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(expected)s, %(rewrite)s, %(known_keys)s::text[],
     %(known_sequences)s::bigint[], %(roles)s::text[], %(times)s::timestamptz[], %(keys)s::text[],
@@ -133,12 +139,13 @@ WITH contact AS (
 INSERT INTO aforesaid.conversations (
     owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
-    updated_at, name
+    updated_at, name, participants, lineage, next_sequence
 ) VALUES (
     %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
     %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
     %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
-    %(created_at)s, %(updated_at)s, %(name)s
+    %(created_at)s, %(updated_at)s, %(name)s, %(participants)s::jsonb, %(lineage)s,
+    %(next_sequence)s
 )
 ON CONFLICT (owner, id) DO NOTHING
 RETURNING aforesaid.notify(owner, id);
@@ -148,7 +155,7 @@ RETURNING aforesaid.notify(owner, id);
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
@@ -157,7 +164,7 @@ WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
 FROM aforesaid.sessions AS s
 JOIN aforesaid.conversations AS c ON c.owner = s.owner AND c.id = s.conversation_id
 WHERE
@@ -192,6 +199,9 @@ SET
     ttl = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(ttl)s ELSE c.ttl END,
     expires_at = CASE WHEN 'ttl' = ANY (%(given)s::text[]) THEN %(expires_at)s ELSE c.expires_at END,
     name = CASE WHEN 'name' = ANY (%(given)s::text[]) THEN %(name)s ELSE c.name END,
+    participants = CASE
+        WHEN 'participants' = ANY (%(given)s::text[]) THEN %(participants)s::jsonb ELSE c.participants
+    END,
     updated_at = %(now)s,
     revision = c.revision + 1
 WHERE
@@ -200,14 +210,15 @@ WHERE
 RETURNING
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, aforesaid.notify(c.owner, c.id);
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage,
+    aforesaid.notify(c.owner, c.id);
 
 -- name: find_conversations
 -- Return a page of records, most recently active first. NULL disables a filter.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
 FROM aforesaid.conversations AS c
 WHERE
     c.owner = %(owner)s
@@ -224,6 +235,7 @@ WHERE
     AND (%(priority)s::text IS NULL OR c.priority = %(priority)s::text)
     AND (%(assigned_to)s::text IS NULL OR c.assigned_to = %(assigned_to)s::text)
     AND (%(tags)s::text[] IS NULL OR c.tags && %(tags)s::text[])
+    AND (%(participant)s::text IS NULL OR aforesaid.takes_part(c.participants, %(participant)s::text))
 ORDER BY c.last_activity DESC, c.id DESC
 LIMIT %(limit)s;
 
@@ -315,12 +327,13 @@ WITH contact AS (
 INSERT INTO aforesaid.conversations AS c (
     owner, owner_name, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at, created_at,
-    updated_at, name
+    updated_at, name, participants, lineage, next_sequence
 ) VALUES (
     %(owner)s, %(owner_name)s, %(id)s::uuid, %(channel)s, %(status)s, %(priority)s, %(client_id)s::uuid,
     %(client_name)s, %(subject)s, %(assigned_to)s, %(tags)s::text[], %(notes)s, %(last_message_at)s,
     %(last_message_from)s, %(unread_count)s, %(message_count)s, %(revision)s, %(ttl)s, %(expires_at)s,
-    %(created_at)s, %(updated_at)s, %(name)s
+    %(created_at)s, %(updated_at)s, %(name)s, %(participants)s::jsonb, %(lineage)s,
+    %(next_sequence)s
 )
 ON CONFLICT (owner, id) DO UPDATE SET
     channel = excluded.channel, status = excluded.status, priority = excluded.priority,
@@ -329,7 +342,8 @@ ON CONFLICT (owner, id) DO UPDATE SET
     last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
-    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name
+    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
+    participants = excluded.participants, lineage = excluded.lineage
 RETURNING c.next_sequence, c.head, aforesaid.notify(c.owner, c.id);
 
 -- name: taken_sequences
@@ -500,6 +514,10 @@ RETURNING m.revision, aforesaid.notify(moved.owner, moved.id);
 -- name: listen
 -- Listen for changes; return the key of the notifications.
 SELECT aforesaid.listen();
+
+-- name: notify_listeners
+-- Send a payload to all listeners.
+SELECT pg_notify(aforesaid.channel(%(key)s), %(payload)s);
 
 -- name: announce_listener
 -- Make writers notify: see the function.
@@ -723,13 +741,21 @@ ON CONFLICT (owner, id) DO UPDATE
 RETURNING p.version;
 
 -- name: purge_owner
--- Delete some of one owner's expired conversations; batches let turns run in between.
+-- Delete some of one owner's expired conversations; batches let turns run in between. A conversation stays while a branch
+-- of its family is alive.
 WITH gone AS (
     DELETE FROM aforesaid.conversations AS c
     WHERE c.owner = %(owner)s AND c.id IN (
         SELECT old.id
         FROM aforesaid.conversations AS old
-        WHERE old.owner = %(owner)s AND old.expires_at <= %(now)s
+        WHERE
+            old.owner = %(owner)s AND old.expires_at <= %(now)s
+            AND NOT EXISTS (
+                SELECT FROM aforesaid.conversations AS branch
+                WHERE
+                    branch.owner = old.owner AND branch.root = coalesce(old.root, old.id)
+                    AND (branch.expires_at IS NULL OR branch.expires_at > %(now)s)
+            )
         LIMIT %(limit)s
         FOR UPDATE SKIP LOCKED
     )
@@ -747,15 +773,38 @@ SELECT found.owner, found.owner_name
 FROM aforesaid.owners_after(%(last)s, %(limit)s, %(ignored_kinds)s::text[]) AS found;
 
 -- name: expired
--- Return one owner's conversations that expire by a given time, by expiry.
+-- Return one owner's conversations that a purge at a given time deletes, by expiry.
 SELECT
     c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
     c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
-    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
 FROM aforesaid.conversations AS c
-WHERE c.owner = %(owner)s AND c.expires_at <= %(by)s
+WHERE
+    c.owner = %(owner)s AND c.expires_at <= %(by)s
+    AND NOT EXISTS (
+        SELECT FROM aforesaid.conversations AS branch
+        WHERE
+            branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+            AND (branch.expires_at IS NULL OR branch.expires_at > %(by)s)
+    )
 ORDER BY c.expires_at, c.id
 LIMIT %(limit)s;
+
+-- name: family
+-- Return the records of all branches with a root, expired or not.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
+FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.root = %(root)s::uuid
+ORDER BY c.id;
+
+-- name: lock_at_revision
+-- Lock a conversation until the end of the transaction; return its revision.
+SELECT c.revision FROM aforesaid.conversations AS c
+WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid
+FOR UPDATE;
 
 -- name: clear_conversations
 -- Delete all conversations of an owner; return the numbers of conversations, messages and index entries.

@@ -11,6 +11,8 @@ from aforesaid.contracts import Entry, LogEnd, Position, unreadable_entry
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, Query, expiry, parse_cursor
+from aforesaid.model.lineages import decode_lineage, encode_lineage, first_sequence
+from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message
 
 # Keys for names and tags for notifications. Equal to the SQL functions `aforesaid.key_of` and
@@ -90,6 +92,8 @@ def conversation(row: Row) -> Conversation:
         created_at=utc(row[17]),
         updated_at=utc(row[18]),
         name=row[19],
+        participants=() if row[20] is None else decode_participants(row[20]),
+        lineage=decode_lineage(row[21]),
     )
 
 
@@ -100,7 +104,12 @@ def log_end(row: Row) -> LogEnd:
 
 def conversation_values(record: Conversation) -> dict[str, Any]:
     """Return the parameters of `insert_conversation`, without the owner."""
-    return record.typed() | {"tags": list(record.tags)}
+    return record.typed() | {
+        "tags": list(record.tags),
+        "participants": encode_participants(record.participants),
+        "lineage": encode_lineage(record.lineage),
+        "next_sequence": first_sequence(record.lineage),
+    }
 
 
 def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
@@ -108,6 +117,7 @@ def change_values(changes: Changes, now: datetime) -> dict[str, Any]:
     given = changes.given()
     values = dict.fromkeys(changes.__struct_fields__) | given
     values["tags"] = list(given.get("tags", ()))
+    values["participants"] = encode_participants(given.get("participants", ()))
     values["expires_at"] = expiry(given.get("ttl"), now=now)
     # The names of the changed fields, because NULL is also the value of a field that is cleared.
     return values | {"given": list(given)}
@@ -127,6 +137,7 @@ def query_values(query: Query) -> dict[str, Any]:
         "priority": query.priority,
         "assigned_to": query.assigned_to,
         "tags": list(query.tags) if query.tags else None,
+        "participant": query.participant,
         "limit": query.limit + 1,
     }
 

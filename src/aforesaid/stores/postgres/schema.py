@@ -119,7 +119,7 @@ class Abilities(Struct, frozen=True, kw_only=True):
 
 
 class ExtensionState(Struct, frozen=True):
-    """The state of an extension and of our objects that use it."""
+    """The state of an extension."""
 
     available: bool
     schema: str | None
@@ -127,22 +127,21 @@ class ExtensionState(Struct, frozen=True):
     may_create: bool
     maker: str | None
     """The role that owns our schema, quoted; None if this role may not act as it."""
-    ready: bool
-    """Whether our objects exist and this role may use them."""
 
 
 async def find_abilities(connection: Connection, server: str) -> Abilities:
     """Return the abilities, after creating what this role may create."""
-    found = {}
-    for extension in SCRIPTS:
-        found[extension] = await _is_ready(connection, extension) or await _create_if_allowed(
-            connection, extension, server
-        )
+    found = {
+        extension: is_ready or await _create_if_allowed(connection, extension, server)
+        for extension, is_ready in (await _ready(connection)).items()
+    }
     return Abilities(trigrams=found[TRIGRAMS], vectors=found[VECTORS])
 
 
-async def _is_ready(connection: Connection, extension: str) -> bool:
-    return bool((await _extension_state(connection, extension)).ready)
+async def _ready(connection: Connection) -> dict[str, bool]:
+    """Return for each extension whether our objects that use it exist and this role may use them."""
+    ((trigrams, vectors),) = await _fetch(connection, "extensions_ready")
+    return {TRIGRAMS: bool(trigrams), VECTORS: bool(vectors)}
 
 
 async def _create_if_allowed(connection: Connection, extension: str, server: str) -> bool:
@@ -167,8 +166,8 @@ def _reason(available: bool) -> str:
 
 async def _create(connection: Connection, extension: str) -> None:
     await connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}".encode())
-    state = await _extension_state(connection, extension)
-    if not state.ready:  # another process may have created it
+    if not (await _ready(connection))[extension]:  # another process may have created it
+        state = await _extension_state(connection, extension)
         # Our objects belong to the owner of the schema, even if a superuser opens the store first.
         await connection.execute(f"SET LOCAL ROLE {state.maker}".encode())
         script = SCRIPTS[extension].replace("{extension}", str(state.schema))

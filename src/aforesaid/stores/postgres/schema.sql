@@ -139,6 +139,11 @@ CREATE TABLE aforesaid.conversations (
     last_activity timestamptz NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) STORED,
     -- The caller's name for the conversation, from which its id is derived; NULL where the id was generated.
     name text,
+    -- The people and agents of the conversation; NULL where only the owner uses it.
+    participants jsonb,
+    -- The lineage of a branch, as JSON: the conversations that its log continues, the nearest first. `root` is the last.
+    lineage text,
+    root uuid GENERATED ALWAYS AS ((lineage::jsonb -> -1 ->> 'conversation_id')::uuid) STORED,
     PRIMARY KEY (owner, id),
     -- PostgreSQL's timestamps exceed the range of other stores, and include infinity.
     CONSTRAINT conversations_in_time CHECK (
@@ -157,6 +162,7 @@ CREATE INDEX conversations_by_channel ON aforesaid.conversations (owner, channel
 CREATE INDEX conversations_by_last_message ON aforesaid.conversations (owner, last_message_at);
 CREATE INDEX conversations_by_creation ON aforesaid.conversations (owner, created_at);
 CREATE INDEX conversations_by_activity ON aforesaid.conversations (owner, last_activity, id);
+CREATE INDEX conversations_by_root ON aforesaid.conversations (owner, root) WHERE root IS NOT NULL;
 CREATE INDEX conversations_by_expiry ON aforesaid.conversations (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The log. `at` and `sequence` give the reading order. `body` is the message in its wire format, as text and not as
@@ -216,6 +222,48 @@ CREATE TABLE aforesaid.documents (
     CONSTRAINT documents_by_key UNIQUE NULLS NOT DISTINCT (owner, conversation_id, kind, key),
     FOREIGN KEY (owner, conversation_id) REFERENCES aforesaid.conversations (owner, id) ON DELETE CASCADE
 ) PARTITION BY HASH (owner);
+
+-- Return whether the participant takes part and has not left. A row without participants is the owner's alone.
+CREATE FUNCTION aforesaid.takes_part(p_participants jsonb, p_participant text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM jsonb_array_elements(p_participants) AS one
+        WHERE one ->> 'id' = p_participant AND coalesce(one ->> 'role', 'member') <> 'left'
+    );
+END
+$$;
+
+-- Return the participant of this session: the claim `participant` of a token checked by a gateway, or else the setting
+-- `aforesaid.participant`; NULL for the owner.
+CREATE FUNCTION aforesaid.current_participant() RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(
+    nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'participant', ''),
+    nullif(current_setting('aforesaid.participant', true), '')
+);
+
+-- Return whether the participant may read the message at this place: `Participant.sees`.
+CREATE FUNCTION aforesaid.sees(p_participants jsonb, p_participant text, p_at timestamptz, p_sequence bigint)
+RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM jsonb_array_elements(p_participants) AS one
+        WHERE
+            one ->> 'id' = p_participant AND coalesce(one ->> 'role', 'member') <> 'left'
+            AND (
+                one -> 'visible_from' IS NULL
+                OR (p_at, p_sequence) >= (
+                    timestamptz 'epoch' + (one -> 'visible_from' ->> 0)::bigint * interval '1 microsecond',
+                    (one -> 'visible_from' ->> 1)::bigint
+                )
+            )
+    );
+END
+$$;
 
 -- Row-level security --------------------------------------------------------------------------
 
@@ -329,6 +377,40 @@ BEGIN
 END
 $$;
 
+-- A session with a participant sees the conversations in which they take part, and nothing else of the owner. The
+-- owner's sessions have none. Partitions need no such policy: only services may name them, and they act for owners.
+CREATE POLICY participants ON aforesaid.contacts AS RESTRICTIVE
+    USING ((SELECT aforesaid.current_participant()) IS NULL);
+CREATE POLICY participants ON aforesaid.conversations AS RESTRICTIVE USING (
+    (SELECT aforesaid.current_participant()) IS NULL
+    OR aforesaid.takes_part(participants, (SELECT aforesaid.current_participant()))
+);
+CREATE POLICY participants ON aforesaid.messages AS RESTRICTIVE USING (
+    (SELECT aforesaid.current_participant()) IS NULL
+    OR EXISTS (
+        SELECT FROM aforesaid.conversations AS c
+        WHERE
+            c.owner = messages.owner AND c.id = messages.conversation_id
+            AND aforesaid.sees(
+                c.participants, (SELECT aforesaid.current_participant()), messages.at, messages.sequence
+            )
+    )
+);
+CREATE POLICY participants ON aforesaid.sessions AS RESTRICTIVE USING (
+    (SELECT aforesaid.current_participant()) IS NULL
+    OR EXISTS (
+        SELECT FROM aforesaid.conversations AS c
+        WHERE c.owner = sessions.owner AND c.id = sessions.conversation_id
+    )
+);
+CREATE POLICY participants ON aforesaid.documents AS RESTRICTIVE USING (
+    (SELECT aforesaid.current_participant()) IS NULL
+    OR EXISTS (
+        SELECT FROM aforesaid.conversations AS c
+        WHERE c.owner = documents.owner AND c.id = documents.conversation_id
+    )
+);
+
 -- The search for roles without row-level security: a superuser, or a role with BYPASSRLS.
 CREATE FUNCTION aforesaid.search_condition(p_part text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -370,7 +452,7 @@ SELECT aforesaid.disable_statistics('documents', ARRAY['key', 'data']);
 SELECT aforesaid.disable_statistics(
     'contacts', ARRAY['name', 'nicknames', 'company', 'email', 'phone', 'notes', 'data']);
 SELECT aforesaid.disable_statistics(
-    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes', 'name']);
+    'conversations', ARRAY['client_name', 'subject', 'assigned_to', 'tags', 'notes', 'name', 'participants']);
 
 -- Grant a role access to schema `api`. With an owner, policies restrict the role to that owner, whatever its settings:
 -- for people and tools with their own SQL. Without an owner, the role may set any owner: for a gateway that checks
@@ -898,7 +980,14 @@ BEGIN
         WHERE (c.owner, c.id) IN (
             SELECT old.owner, old.id
             FROM aforesaid.conversations AS old
-            WHERE old.expires_at <= p_now
+            WHERE
+                old.expires_at <= p_now
+                AND NOT EXISTS (
+                    SELECT FROM aforesaid.conversations AS branch
+                    WHERE
+                        branch.owner = old.owner AND branch.root = coalesce(old.root, old.id)
+                        AND (branch.expires_at IS NULL OR branch.expires_at > p_now)
+                )
             LIMIT p_limit
             FOR UPDATE SKIP LOCKED
         )
@@ -969,7 +1058,8 @@ RETURNS TABLE (place bigint, document jsonb, role text, at timestamptz, key text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     fields CONSTANT text[] := ARRAY[
-        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'speech', 'dialect'];
+        'role', 'content', 'timestamp', 'content_type', 'agent_name', 'message_id', 'tags', 'speech', 'dialect',
+        'author'];
     given jsonb;
     extra jsonb;
 BEGIN
@@ -984,6 +1074,11 @@ BEGIN
         FROM jsonb_each(document) AS had (field, value)
         WHERE field = ANY (fields) AND (field = 'content' OR jsonb_typeof(value) <> 'null');
         extra := document - fields;
+        -- Other programs have an author of another form, which stays an additional field.
+        IF given ? 'author' AND jsonb_typeof(given -> 'author') <> 'string' THEN
+            extra := extra || jsonb_build_object('author', given -> 'author');
+            given := given - 'author';
+        END IF;
         IF coalesce(given ->> 'dialect', 'plain') <> 'plain' THEN
             IF extra -> 'without_content' = 'true' THEN
                 given := given - 'content';

@@ -7,8 +7,10 @@ the SQL function `aforesaid.turn`, which implements the rules of `model.conversa
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from datetime import datetime
 from functools import partial
+from typing import Self
 
 from psycopg import Rollback
 
@@ -31,7 +33,7 @@ from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, cursor_of
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks, frozen_in_time, last_sequence
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import Connection
 from aforesaid.stores.postgres.database import Database, OwnerConnection, revision_conflict
@@ -176,8 +178,10 @@ class PostgresStore(DocumentChecks):
     ) -> Entry:
         return await self._log.replace(conversation_id, message, expected_revision)
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._log.restore(conversation, entries)
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
+        await self._log.restore(conversation, entries, expected_revision=expected_revision)
 
     # Sealing; see `contracts.Sealable`
 
@@ -245,6 +249,21 @@ class PostgresStore(DocumentChecks):
             rows.conversation(row)
             for row in await self._connection.run(("expired", self._connection.owned() | values))
         ]
+
+    # Branches; see `contracts.Branchable`
+
+    def including_expired(self) -> Self:
+        view = copy(self)
+        view._connection = frozen_in_time(self._connection)
+        view._log = Log(view._connection, self._index)
+        return view
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        values = self._connection.owned() | {"root": parse_uuid(root_id, field="root_id")}
+        return [rows.conversation(row) for row in await self._connection.run(("family", values))]
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return last_sequence(conversation_id, await self.log_end(conversation_id))
 
     async def clear(self) -> Tally:
         owned = self._connection.owned()

@@ -3,18 +3,23 @@
 A notification is only a hint, because every role that may connect can send one. It names an owner and a
 conversation by keyed digests (`keys.Tags`). After a hint, a watcher reads the store and reports actual
 changes, so a forged or repeated hint costs one read. After a lost connection, everything is read.
+
+Behind a transaction pooler LISTEN succeeds and nothing ever arrives. So the listener notifies itself before
+it trusts a connection. If that notification does not arrive, watchers poll, and the listener tries again
+later.
 """
 
 import asyncio
 import contextlib
 import logging
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from aforesaid._internal.tasks import ended
+from aforesaid._internal.tasks import ended, start_background
 from aforesaid.contracts import Change
 from aforesaid.errors import AforesaidError, StoreClosed, StoreUnavailable
 from aforesaid.stores.postgres.connections import SQL, Connection, translated
@@ -28,6 +33,14 @@ HEARTBEAT_SECONDS = 30.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 # Seconds between checks while some writers may not notify yet. A turn takes about a millisecond.
 FIRST_CHECK, LONGEST_CHECK = 0.01, 2.0
+
+# Seconds in which a notification to itself reaches a listener that works.
+PROBE_SECONDS = 1.0
+# Seconds between reads of all revisions where notifications do not arrive, and between attempts to listen.
+POLL_SECONDS, RETRY_SECONDS = 1.0, 60.0
+
+Delivery = Literal["notifications", "polling"]
+"""How changes by other processes reach this one."""
 
 ReadRevisions = Callable[[Collection[str] | None], Awaitable[dict[str, int]]]
 """Reads the revisions of these conversations, or of all."""
@@ -155,9 +168,18 @@ class Watcher(AsyncIterator[Change]):
 class Listener:
     """Listens while there are watchers; reconnects after a lost connection."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], server: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[Connection]],
+        notify: Callable[[bytes, str], Awaitable[object]],
+        server: str,
+    ) -> None:
+        """`connect` opens the listening connection; `notify` sends a payload as other processes do."""
         self._connect = connect
+        self._notify = notify
         self._server = server
+        # How changes arrive; None before the first watcher.
+        self.delivery: Delivery | None = None
         self._watchers: set[Watcher] = set()
         self._tags = Tags(b"")
         self._task: asyncio.Task[None] | None = None
@@ -200,7 +222,7 @@ class Listener:
         if self._task is None:
             with translated(self._server):
                 await self._begin()
-            self._task = asyncio.create_task(self._listen(), name="aforesaid-listener")
+            self._task = start_background(self._listen(), name="aforesaid-listener")
 
     async def _stop(self) -> None:
         task, self._task = self._task, None
@@ -214,10 +236,52 @@ class Listener:
         try:
             ((key,),) = await _fetch(connection, "listen")
             self._tags = Tags(bytes(key))
-            await self._update_state(connection)
+            # Before writers learn of this listener: a pooler would keep the announcement for another client.
+            if await self._arrives(connection, bytes(key)):
+                self._set_delivery("notifications")
+                await self._update_state(connection)
+            else:
+                self._set_delivery("polling")
+                await self._end()
         except BaseException:
             await self._end()
             raise
+
+    async def check(self) -> Delivery:
+        """Return how changes arrive; find out if no watcher has."""
+        async with self._changing:
+            if self.delivery is None:
+                await self._start()
+                if not self._watchers:
+                    await self._stop()
+        assert self.delivery is not None, "starting determines it"
+        return self.delivery
+
+    async def _arrives(self, connection: Connection, key: bytes) -> bool:
+        """Return whether a notification of another connection reaches this one."""
+        probe = f"probe {secrets.token_hex(8)}"
+        await self._notify(key, probe)
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                async for notification in connection.notifies(timeout=PROBE_SECONDS):
+                    if notification.payload == probe:
+                        return True
+                    self._dispatch(notification.payload)
+        except TimeoutError:
+            pass
+        return False
+
+    def _set_delivery(self, delivery: Delivery) -> None:
+        if delivery == "polling" and self.delivery != "polling":
+            logger.warning(
+                "%s: notifications do not arrive, as behind a transaction pooler: changes of other processes "
+                "are polled every %.0f s; the options listen_host and listen_port name the server itself",
+                self._server,
+                POLL_SECONDS,
+            )
+        elif delivery == "notifications" and self.delivery == "polling":
+            logger.info("%s: notifications arrive again", self._server)
+        self.delivery = delivery
 
     async def _end(self) -> None:
         connection, self._connection = self._connection, None
@@ -235,7 +299,8 @@ class Listener:
                     await self._begin()
                     self._follow()
                     pause = FIRST_PAUSE
-                await self._receive()
+                await (self._receive() if self._connection is not None else self._poll())
+                continue
             except (psycopg.Error, AforesaidError) as error:
                 logger.warning(
                     "%s: reconnecting the listener in %.2f s after: %s", self._server, pause, error
@@ -245,6 +310,12 @@ class Listener:
             await self._end()
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _poll(self) -> None:
+        """Read all revisions for a while; then try to listen again."""
+        for _ in range(int(RETRY_SECONDS / POLL_SECONDS)):
+            await asyncio.sleep(POLL_SECONDS)
+            self._hint_everything()
 
     async def _receive(self) -> None:
         check = FIRST_CHECK

@@ -39,13 +39,15 @@ class ConversationKeys(NamedTuple):
 class OwnerKeys:
     """The keys of one owner."""
 
-    __slots__ = ("_tag", "changes", "documents", "index", "prefix", "sessions")
+    __slots__ = ("_tag", "branches", "changes", "documents", "index", "prefix", "sessions")
 
     def __init__(self, prefix: str, owner: str) -> None:
         self.prefix = prefix
         self._tag = hash_name(owner)
         self.index = f"{prefix}:{{{self._tag}}}:index"
         self.sessions = f"{prefix}:{{{self._tag}}}:sessions"
+        # The root of each branch. Readers remove entries without a record.
+        self.branches = f"{prefix}:{{{self._tag}}}:branches"
         # A separate slot: large documents must not burden the server with the owner's index.
         self.documents = f"{prefix}:{{{self._tag}/documents}}:documents"
         self.changes = f"{prefix}:changes:{self._tag}"

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from aforesaid.errors import (
 )
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Changes, Conversation, expiry, is_expired
+from aforesaid.model.lineages import first_sequence, root_of
 from aforesaid.stores.redis import values
 from aforesaid.stores.redis.conversation_index import ConversationIndex, scan
 from aforesaid.stores.redis.log import pack_entries
@@ -257,6 +259,7 @@ class Records:
         connection = self._connection
         birth = secrets.token_hex(8)
         now = connection.now()
+        await self._register_branch(conversation)
         # The index comes first: a crash in between leaves an entry without a record, which readers remove,
         # but never a record without an entry.
         await self._index.add(conversation.id, conversation.last_activity)
@@ -277,6 +280,32 @@ class Records:
         # Again, because a reader may have removed the entry before the record was there.
         await self._index.add(conversation.id, conversation.last_activity)
         return birth
+
+    async def _register_branch(self, record: Conversation) -> None:
+        """Keep the ancestors of a branch, and list it with its family, before it is stored.
+
+        A crash in between leaves an entry without a record, which readers remove.
+        """
+        for ancestor in record.lineage:
+            with suppress(ConversationNotFound):
+                await self._connection.run("hold", ancestor.conversation_id)
+        if record.lineage:
+            root = root_of(record.id, record.lineage)
+            await self._connection.call("HSET", self._connection.keys.branches, record.id, root)
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        """Return the records of all branches with this root, expired or not."""
+        key = self._connection.keys.branches
+        listed = await self._connection.call("HGETALL", key)
+        pairs = zip(listed[::2], listed[1::2], strict=True) if isinstance(listed, list) else listed.items()
+        ids = sorted(branch.decode() for branch, root in pairs if root.decode() == root_id)
+        found: list[Conversation] = []
+        for one, stored in await self._index.stored(ids) if ids else ():
+            if stored is None or not stored.record.lineage:
+                await self._connection.call("HDEL", key, one)
+            elif root_of(one, stored.record.lineage) == root_id:
+                found.append(stored.record)
+        return sorted(found, key=lambda record: record.id)
 
     async def update(
         self, conversation_id: str, changes: Changes, expected_revision: int | None
@@ -324,13 +353,16 @@ class Records:
         sessions = await self._sessions.count_bound(names, binding(conversation_id, birth.decode()))
         return _tally(birth, messages, sessions, documents)
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         """Store the record and the entries exactly as given."""
         connection = self._connection
         entries, head = entries_without_head(entries)
         record, restored = check_restorable(conversation, entries)
         now = connection.now()
         packed = pack_entries(restored.values())
+        await self._register_branch(record)
         await self._index.add(record.id, record.last_activity)
         status, *reply = await connection.run(
             "restore",
@@ -346,11 +378,14 @@ class Records:
             msgpack.encode(values.absent_fields(record)),
             packed,
             *head_values(head),
+            revision_text(expected_revision),
+            first_sequence(record.lineage),
             also=() if connection.clustered else (connection.keys.index,),
         )
         if status == b"conflict":
             await self._index.correct(record.id)
-            raise revision_conflict(record.id, record.revision, reply)
+            wanted = record.revision if expected_revision is None else expected_revision
+            raise revision_conflict(record.id, wanted, reply)
         if status == b"taken":
             await self._index.correct(record.id)
             raise MessageConflict(record.id, reply[0].decode())

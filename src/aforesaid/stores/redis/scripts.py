@@ -45,6 +45,7 @@ CONVERSATION_SCRIPTS = {
         "delete",
         "exchange_head",
         "find_message",
+        "hold",
         "read_log",
         "replace",
         "reseal",

@@ -16,8 +16,9 @@ from aforesaid.contracts import Appended, Change, Document, Entry, Listing, LogE
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, end_of, is_expired
 from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.lineages import root_of
 from aforesaid.model.messages import Message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._arguments import DocumentChecks, frozen_in_time, last_sequence
 from aforesaid.stores.redis.conversation_index import ConversationIndex
 from aforesaid.stores.redis.log import Log
 from aforesaid.stores.redis.owner_connection import OwnerConnection
@@ -182,8 +183,10 @@ class RedisStore(DocumentChecks):
     ) -> Entry:
         return await self._log.replace(_parse_id(conversation_id), message, expected_revision)
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
-        await self._records.restore(conversation, entries)
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
+        await self._records.restore(conversation, entries, expected_revision=expected_revision)
 
     # Sealing; see `contracts.Sealable`
 
@@ -251,9 +254,10 @@ class RedisStore(DocumentChecks):
         """Remove conversations expired by then; return their number, without those that the server
         expired."""
         removed = 0
+        living = await self._living_families(now)
         async for conversation_ids in self._index.every_id():
             for one, found in await self._index.stored(conversation_ids):
-                if found is None or is_expired(found.record, now=now):
+                if found is None or _is_purgeable(found.record, now, living):
                     removed += (await self._records.delete(one, expired_by=now)).conversations
         await self._sessions.purge()
         await self._index.unregister_if_empty()
@@ -262,12 +266,33 @@ class RedisStore(DocumentChecks):
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
         moment = parse_moment(by, field="by")
         check_count(limit, field="limit", least=0)
+        living = await self._living_families(moment)
         found: dict[str, Conversation] = {}
         async for conversation_ids in self._index.every_id():
             for one, stored in await self._index.stored(conversation_ids):
-                if stored is not None and is_expired(stored.record, now=moment):
+                if stored is not None and _is_purgeable(stored.record, moment, living):
                     found[one] = stored.record
         return sorted(found.values(), key=end_of)[:limit]
+
+    # Branches; see `contracts.Branchable`
+
+    def including_expired(self) -> "RedisStore":
+        return RedisStore(frozen_in_time(self._connection))
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        return await self._records.family(parse_uuid(root_id, field="root_id"))
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return last_sequence(conversation_id, await self.log_end(conversation_id))
+
+    async def _living_families(self, now: datetime) -> set[str]:
+        """Return the roots of the branches that are alive at this time."""
+        roots = set(await self._connection.call("HVALS", self._keys.branches))
+        return {
+            root.decode()
+            for root in roots
+            if not all(is_expired(one, now=now) for one in await self._records.family(root.decode()))
+        }
 
     async def clear(self) -> Tally:
         removed = Tally(documents=await self._count_documents("remove"))
@@ -275,6 +300,7 @@ class RedisStore(DocumentChecks):
             for one in conversation_ids:  # damaged records too
                 removed += await self._records.delete(one)
         await self._sessions.clear()
+        await self._connection.call("UNLINK", self._keys.branches)
         await self._index.unregister_if_empty()
         return removed
 
@@ -303,6 +329,10 @@ class RedisStore(DocumentChecks):
     def watch(self, conversation_id: str | None = None) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
         """Watch the owner's conversations. Expiry by the server is not reported."""
         return watch(self._connection, None if conversation_id is None else _parse_id(conversation_id))
+
+
+def _is_purgeable(record: Conversation, now: datetime, living: Collection[str]) -> bool:
+    return is_expired(record, now=now) and root_of(record.id, record.lineage) not in living
 
 
 def _parse_id(conversation_id: str) -> str:

@@ -11,9 +11,11 @@ from aforesaid.contracts import Entry, Position, unreadable_entry
 from aforesaid.errors import AforesaidError, StoreDamaged, shown
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, expiry
+from aforesaid.model.lineages import decode_lineage, encode_lineage, first_sequence
+from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message, encode_message
 
-# A record's fields, in the order of the scripts. The last six may be absent.
+# A record's fields, in the order of the scripts. The last eight may be absent.
 FIELDS = (
     "birth",
     "next_sequence",
@@ -30,15 +32,18 @@ FIELDS = (
     "status",
     "priority",
     "tags",
+    "lineage",
     "client_id",
     "client_name",
     "subject",
     "assigned_to",
     "notes",
     "name",
+    "participants",
 )
 
-_OPTIONAL = FIELDS[-6:]
+_OPTIONAL = FIELDS[-8:]
+_TEXTS = FIELDS[-7:-1]
 
 _MICROSECOND = timedelta(microseconds=1)
 _BIAS = 10**17  # 3,170 years in microseconds: every time becomes positive, and its digits sort
@@ -189,18 +194,21 @@ def _record(conversation_id: str, of: dict[str, Any]) -> Conversation:
         status=of["status"].decode(),
         priority=of["priority"].decode(),
         tags=() if of["tags"] == b"[]" else tuple(msgspec.json.decode(of["tags"])),
-        **{name: of[name].decode() for name in _OPTIONAL if of[name] is not None},
+        lineage=decode_lineage(of["lineage"]),
+        participants=decode_participants(of["participants"]),
+        **{name: of[name].decode() for name in _TEXTS if of[name] is not None},
     )
 
 
 def record_fields(record: Conversation, *, birth: str) -> list[str]:
     """Encode a new record as alternating fields and values."""
-    return ["birth", birth, "next_sequence", "1", *public_fields(record)]
+    first = str(first_sequence(record.lineage))
+    return ["birth", birth, "next_sequence", first, *public_fields(record)]
 
 
 def absent_fields(record: Conversation) -> list[str]:
     """Return the optional fields without a value."""
-    return [name for name in _OPTIONAL if getattr(record, name) is None]
+    return [name for name in _OPTIONAL if not getattr(record, name)]
 
 
 def public_fields(record: Conversation) -> list[str]:
@@ -214,6 +222,8 @@ def public_fields(record: Conversation) -> list[str]:
         "updated_at": moment_of(record.updated_at),
         "expires_at": moment_text(record.expires_at),
     }
+    if (lineage := encode_lineage(record.lineage)) is not None:
+        moving["lineage"] = lineage
     chosen = {name: _text(name, getattr(record, name)) for name in Changes.__struct_fields__}
     present = {name: value for name, value in chosen.items() if value is not None}
     return [text for pair in (moving | present).items() for text in pair]
@@ -262,6 +272,8 @@ def _text(name: str, value: Any) -> str | None:
     """Encode the value of a field that callers may set; None if it is absent."""
     if name == "ttl":
         return "" if value is None else f"{value // _MICROSECOND:0{_DIGITS}d}"
+    if name == "participants":
+        return encode_participants(value)
     if name == "tags":
         return msgspec.json.encode(value).decode()
     return None if value is None else str(value)

@@ -10,7 +10,7 @@ from functools import partial
 
 import apsw
 
-from aforesaid._internal.tasks import ended, to_the_end
+from aforesaid._internal.tasks import ended, start_background, to_the_end
 from aforesaid.contracts import Progress
 from aforesaid.errors import AforesaidError, InvalidInput, StoreClosed
 from aforesaid.model.clock import Clock, system_clock
@@ -95,7 +95,7 @@ class Database:
             await self.close()
             raise
         if self.indexer is not None:
-            self._catching_up = asyncio.create_task(self._complete_index())
+            self._catching_up = start_background(self._complete_index(), name="aforesaid-index")
 
     def _open_once(self) -> None:
         with self._opening:

@@ -5,15 +5,15 @@
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+    created_at, updated_at, name, participants, lineage, next_sequence
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: get_conversation
 -- Return the record, its key, its next sequence and the head of its log.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name, head
+    created_at, updated_at, name, participants, lineage, head
 FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
@@ -22,8 +22,8 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_ends
--- Return the key of a conversation, its message count, its expiry and the head of its log.
-SELECT pk, message_count, expires_at, head FROM conversations
+-- Return the key of a conversation, its message count, its expiry, the head of its log and its lineage.
+SELECT pk, message_count, expires_at, head, lineage FROM conversations
 WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
 -- name: get_session
@@ -31,7 +31,7 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name
+    created_at, updated_at, name, participants, lineage
 FROM sessions JOIN conversations ON pk = conversation
 WHERE sessions.owner = ? AND session_id = ? AND (expires_at IS NULL OR expires_at > ?);
 
@@ -41,7 +41,7 @@ UPDATE conversations
 SET
     channel = ?, status = ?, priority = ?, client_id = ?, client_name = ?, subject = ?, assigned_to = ?,
     tags = ?, notes = ?, unread_count = ?, revision = ?, ttl = ?, expires_at = ?, updated_at = ?,
-    name = ?
+    name = ?, participants = ?
 WHERE pk = ?;
 
 -- name: extend_conversation
@@ -57,7 +57,7 @@ WHERE pk = ?;
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name
+    created_at, updated_at, name, participants, lineage
 FROM conversations
 WHERE
     owner = :owner
@@ -73,6 +73,13 @@ WHERE
     AND (
         :tags IS NULL
         OR EXISTS (SELECT 1 FROM json_each(conversations.tags) AS had JOIN json_each(:tags) AS wanted USING (value))
+    )
+    AND (
+        :participant IS NULL
+        OR EXISTS (
+            SELECT 1 FROM json_each(conversations.participants) AS one
+            WHERE one.value ->> 'id' = :participant AND ifnull(one.value ->> 'role', 'member') <> 'left'
+        )
     )
 ORDER BY last_activity DESC, id DESC
 LIMIT :limit;
@@ -107,8 +114,8 @@ SELECT session_id FROM sessions WHERE conversation = ?;
 INSERT INTO conversations (
     owner, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags, notes,
     last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    created_at, updated_at, name, participants, lineage, next_sequence
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (owner, id) DO UPDATE SET
     channel = excluded.channel, status = excluded.status, priority = excluded.priority,
     client_id = excluded.client_id, client_name = excluded.client_name, subject = excluded.subject,
@@ -116,7 +123,8 @@ ON CONFLICT (owner, id) DO UPDATE SET
     last_message_at = excluded.last_message_at, last_message_from = excluded.last_message_from,
     unread_count = excluded.unread_count, message_count = excluded.message_count,
     revision = excluded.revision, ttl = excluded.ttl, expires_at = excluded.expires_at,
-    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name
+    created_at = excluded.created_at, updated_at = excluded.updated_at, name = excluded.name,
+    participants = excluded.participants, lineage = excluded.lineage
 RETURNING pk, next_sequence;
 
 -- name: sequences_from
@@ -244,22 +252,63 @@ ORDER BY owner
 LIMIT ?2;
 
 -- name: purge_owner
--- Delete some of one owner's expired conversations; batches let turns run in between.
+-- Delete some of one owner's expired conversations; batches let turns run in between. A conversation stays while a branch
+-- of its family is alive.
 DELETE FROM conversations
-WHERE pk IN (SELECT pk FROM conversations WHERE owner = ? AND expires_at <= ? LIMIT ?);
+WHERE pk IN (
+    SELECT c.pk FROM conversations AS c
+    WHERE
+        c.owner = ?1 AND c.expires_at <= ?2
+        AND NOT EXISTS (
+            SELECT 1 FROM conversations AS branch
+            WHERE
+                branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+                AND (branch.expires_at IS NULL OR branch.expires_at > ?2)
+        )
+    LIMIT ?3
+);
 
 -- name: purge_everybody
 -- Delete some expired conversations of all owners.
-DELETE FROM conversations WHERE pk IN (SELECT pk FROM conversations WHERE expires_at <= ? LIMIT ?);
+DELETE FROM conversations
+WHERE pk IN (
+    SELECT c.pk FROM conversations AS c
+    WHERE
+        c.expires_at <= ?1
+        AND NOT EXISTS (
+            SELECT 1 FROM conversations AS branch
+            WHERE
+                branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+                AND (branch.expires_at IS NULL OR branch.expires_at > ?1)
+        )
+    LIMIT ?2
+);
 
--- name: expired
--- Return one owner's conversations that expire by a given time, unordered.
+-- name: family
+-- Return the records of all branches with a root, expired or not.
 SELECT
     pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
     notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
-    created_at, updated_at, name
+    created_at, updated_at, name, participants, lineage
 FROM conversations
-WHERE owner = ? AND expires_at <= ?;
+WHERE owner = ? AND root = ?
+ORDER BY id;
+
+-- name: expired
+-- Return one owner's conversations that a purge at a given time deletes, unordered.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at, name, participants, lineage
+FROM conversations AS c
+WHERE
+    owner = ?1 AND expires_at <= ?2
+    AND NOT EXISTS (
+        SELECT 1 FROM conversations AS branch
+        WHERE
+        branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+        AND (branch.expires_at IS NULL OR branch.expires_at > ?2)
+    );
 
 -- name: clear_documents
 -- Delete all documents of an owner, including those of conversations.
@@ -392,6 +441,12 @@ SELECT doc FROM term_frequencies WHERE term = ?;
 -- Return the newest messages with a term as one JSON text, which is faster than rows.
 SELECT json_group_array(rowid)
 FROM (SELECT rowid FROM message_terms WHERE message_terms MATCH ? ORDER BY rowid DESC LIMIT ?);
+
+-- name: lengths_of_messages
+-- Return the number of terms of each of these messages.
+SELECT i.message, i.length
+FROM json_each(?) AS wanted
+CROSS JOIN indexed AS i ON i.message = wanted.value;
 
 -- name: found_messages
 -- Return the index rows of these messages.

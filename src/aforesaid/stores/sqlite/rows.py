@@ -13,6 +13,8 @@ from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, Tall
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query, parse_cursor
+from aforesaid.model.lineages import decode_lineage, encode_lineage, first_sequence
+from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite.connections import PACKAGE
@@ -24,7 +26,7 @@ Row: TypeAlias = tuple[Any, ...]
 KEY, NEXT_SEQUENCE, ID = range(3)
 # Time and role of the last message in a record's row.
 LAST_MESSAGE = slice(12, 14)
-REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, NAME, HEAD = range(16, 23)
+REVISION, TTL, EXPIRES_AT, CREATED_AT, UPDATED_AT, NAME, PARTICIPANTS, LINEAGE, HEAD = range(16, 25)
 
 
 def moment(micros: int | None) -> datetime | None:
@@ -72,6 +74,8 @@ def conversation(row: Sequence[Any]) -> Conversation:
         created_at=from_micros(row[19]),
         updated_at=from_micros(row[20]),
         name=row[NAME],
+        participants=() if row[PARTICIPANTS] is None else decode_participants(row[PARTICIPANTS]),
+        lineage=() if row[LINEAGE] is None else decode_lineage(row[LINEAGE]),
     )
 
 
@@ -89,10 +93,11 @@ def emptied(row: Row) -> Row:
 
 def extended(row: Row, *, last: tuple[int | None, str | None], added: int, now: int, head: str | None) -> Row:
     """Return the row after adding messages: `conversations.extended` for a row."""
-    unread, count, revision, ttl, _, created, _, name, head_before = row[14:]
+    unread, count, revision, ttl, _, created, _, name, people, lineage, head_before = row[14:]
     expires = None if ttl is None else now + ttl
     moved = (unread + added, count + added, revision + 1, ttl, expires, created, now)
-    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved, name, head or head_before)
+    same = (name, people, lineage, head or head_before)
+    return (row[KEY], row[NEXT_SEQUENCE] + added, *row[ID:12], *last, *moved, *same)
 
 
 def extension_values(row: Row) -> Row:
@@ -134,6 +139,9 @@ def conversation_values(owner: str, record: Conversation) -> tuple[Any, ...]:
         to_micros(record.created_at),
         to_micros(record.updated_at),
         record.name,
+        encode_participants(record.participants),
+        encode_lineage(record.lineage),
+        first_sequence(record.lineage),
     )
 
 
@@ -155,6 +163,7 @@ def metadata_values(record: Conversation, key: int) -> tuple[Any, ...]:
         micros(record.expires_at),
         to_micros(record.updated_at),
         record.name,
+        encode_participants(record.participants),
         key,
     )
 
@@ -175,6 +184,7 @@ def query_values(owner: str, query: Query, now: datetime) -> dict[str, Any]:
         "priority": query.priority,
         "assigned_to": query.assigned_to,
         "tags": names_text(query.tags) if query.tags else None,
+        "participant": query.participant,
         "limit": query.limit + 1,
     }
 

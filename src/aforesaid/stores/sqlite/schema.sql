@@ -32,11 +32,12 @@ CREATE TABLE conversations (
     analysed INTEGER NOT NULL DEFAULT 0,
     searchable INTEGER NOT NULL DEFAULT 0,
     terms INTEGER NOT NULL DEFAULT 0,
-    last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL, name TEXT,
+    last_activity INTEGER NOT NULL GENERATED ALWAYS AS (coalesce(last_message_at, created_at)) VIRTUAL, name TEXT, participants TEXT, lineage TEXT, root TEXT GENERATED ALWAYS AS (json_extract(lineage, '$[#-1].conversation_id')) VIRTUAL,
     UNIQUE (owner, id)
 ) STRICT;
 
 CREATE INDEX conversations_by_activity ON conversations (owner, last_activity, id);
+CREATE INDEX conversations_by_root ON conversations (owner, root) WHERE root IS NOT NULL;
 
 -- The log. `at` and `sequence` give the reading order; `body` is the message in its wire format.
 CREATE TABLE messages (

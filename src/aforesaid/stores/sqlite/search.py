@@ -1,6 +1,5 @@
 """Write and search the full-text index."""
 
-import math
 import re
 from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +17,7 @@ from aforesaid.model.clock import from_micros
 from aforesaid.model.messages import SEALED, Role
 from aforesaid.model.wire import decode_message
 from aforesaid.search.analysis import LONGEST_TERM, indexed_terms
-from aforesaid.search.ranking import Scorer
+from aforesaid.search.ranking import Scorer, damping, rarity
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite.connections import PACKAGE
 
@@ -208,9 +207,13 @@ def analyse(body: bytes | str, at: int) -> tuple[Role, list[str]]:
 
 # Term occurrences read for one search, unless the caller wants more: some milliseconds.
 MAX_READ = 4_000
-# Matching messages that are all scored exactly. Beyond this number, only the presence of terms counts, not
-# frequency or message length.
+# Matching messages that are all scored exactly. Of more, those with the rarest terms are scored by presence
+# of terms and length, as if no term occurred twice, and the best of them exactly.
 MAX_EXACT = 1_000
+# Matching messages above which only as many as wanted are scored exactly, for time.
+MANY = 3_500
+MAX_BY_LENGTH = 3_000
+MAX_BY_LENGTH_OF_MANY = 500
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -311,7 +314,7 @@ class _Search:
         for term, frequency in sorted(frequencies.items(), key=lambda one: one[1]):
             if not frequency or not self._limit:
                 continue
-            weight = math.log(1 + (self._messages + 0.5) / (frequency + 0.5))
+            weight = rarity(frequency, self._messages)
             most = _EVERYTHING if self._expired else max(budget, self._limit)
             keys, waiting = self._indexed_messages(term, most), self._waiting_messages(term)
             found = dict.fromkeys((*keys, *waiting), weight)
@@ -338,12 +341,27 @@ class _Search:
         """Return the scored messages, or the best of them. Equal scores keep their order: the newest with
         rare terms first."""
         keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)
-        if len(keys) > MAX_EXACT:
-            keys = keys[: self._limit]
-        text = msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
-        found: list[Any] = self._db.execute(SQL["found_messages"], (text,)).fetchall()
+        many = len(keys) > MANY
+        exact = self._limit if many else max(MAX_EXACT, self._limit)
+        if len(keys) > exact:
+            most = max(MAX_BY_LENGTH_OF_MANY if many else MAX_BY_LENGTH, self._limit)
+            keys = self._best_by_length(keys[:most])[:exact]
+        found: list[Any] = self._db.execute(SQL["found_messages"], (self._listed(keys),)).fetchall()
         by_key = self._waiting | {row[0]: self._match(row, terms) for row in found}
         return [by_key[key] for key in keys]
+
+    def _best_by_length(self, keys: Sequence[int]) -> list[int]:
+        """Return the messages by their score as if no term occurred twice in one."""
+        found: list[Any] = self._db.execute(SQL["lengths_of_messages"], (self._listed(keys),)).fetchall()
+        lengths: dict[int, int] = dict(found) | {key: one.length for key, one in self._waiting.items()}
+        average = self._total / self._messages if self._messages else 1.0
+        return sorted(
+            keys, key=lambda key: self._scores[key] / (1 + damping(lengths[key], average)), reverse=True
+        )
+
+    def _listed(self, keys: Sequence[int]) -> str:
+        """Return the indexed ones of these messages as a JSON list."""
+        return msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
 
     def _match(self, row: Sequence[Any], wanted: Sequence["_Term"]) -> Match:
         """Return the message of a row, with the frequency of each term."""

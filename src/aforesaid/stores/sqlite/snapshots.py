@@ -9,6 +9,7 @@ import apsw
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Document, Entry, Listing, LogSnapshot, Place
 from aforesaid.model.clock import from_micros, to_micros
+from aforesaid.model.lineages import decode_lineage
 from aforesaid.model.messages import is_immutable
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
@@ -111,6 +112,7 @@ class _Rows(NamedTuple):
     tail: list[rows.Row]
     documents: list[rows.Row]
     head: str | None
+    lineage: str | None
 
 
 class _CachedSnapshot(NamedTuple):
@@ -172,6 +174,7 @@ class SnapshotCache:
             tail=[entries[row] for row in found.tail],
             documents=[rows.document(query.documents, row) for row in found.documents],
             head=found.head,
+            lineage=decode_lineage(found.lineage),
         )
         shared = {row: entry for row, entry in entries.items() if is_immutable(entry.message)}
         size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
@@ -191,7 +194,7 @@ def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
     row = db.execute(SQL["get_ends"], values).fetchone()
     if row is None:
         return None
-    key, count, expires_at, head = row
+    key, count, expires_at, head, lineage = row
     last = db.execute(SQL["tail"], (key, query.tail)).fetchall()[::-1]
     # The tail is the whole log, so the front is part of it.
     if len(last) < query.tail:
@@ -200,4 +203,4 @@ def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
         first = db.execute(SQL["page"], (key, query.front, 0)).fetchall() if query.front else []
     listing = query.documents
     documents = Documents(db, query.owner, None).rows(listing) if listing.limit else []
-    return _Rows(count, expires_at, first, last, documents, head)
+    return _Rows(count, expires_at, first, last, documents, head, lineage)

@@ -1,21 +1,19 @@
 """One owner's view of the file. The rules for records are in `model.conversations`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import apsw
 
 from aforesaid.contracts import (
     Appended,
-    Document,
     Entry,
     Listing,
     LogEnd,
     LogSnapshot,
     Matches,
-    Place,
     Position,
     Tally,
     check_head,
@@ -47,15 +45,16 @@ from aforesaid.model.conversations import (
 from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
-from aforesaid.stores._arguments import DocumentChecks
+from aforesaid.stores._arguments import frozen_in_time, last_sequence
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
 from aforesaid.stores.sqlite.database import Database
+from aforesaid.stores.sqlite.documents import StoredDocuments
 from aforesaid.stores.sqlite.logs import MAX_SHARED_TURN, Turn
 from aforesaid.stores.sqlite.rows import clear_batch, tally_of_conversation, tally_of_owner
 from aforesaid.stores.sqlite.search import index_again, matches, row_of, tag_of
-from aforesaid.stores.sqlite.snapshots import Documents, SnapshotQuery
+from aforesaid.stores.sqlite.snapshots import SnapshotQuery
 
 SQL = queries(PACKAGE)
 
@@ -71,20 +70,12 @@ class _Found(NamedTuple):
     record: Conversation
 
 
-class SQLiteStore(DocumentChecks):
+class SQLiteStore(StoredDocuments):
     """Route reads to the reader threads and writes to the writer thread."""
 
     def __init__(self, database: Database, owner: str) -> None:
-        self._database = database
-        self._owner = owner
+        super().__init__(database, owner)
         self._tag = tag_of(owner)
-
-    @property
-    def owner(self) -> str:
-        return self._owner
-
-    def now(self) -> datetime:
-        return self._database.clock()
 
     async def create(self, conversation: Conversation) -> Conversation:
         await self._database.writer.run(lambda db: self._create(db, conversation))
@@ -319,7 +310,9 @@ class SQLiteStore(DocumentChecks):
 
         return await self._database.writer.run(work)
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         entries, carried = entries_without_head(entries)
         head, seen = split_head(carried)
         record, restored = check_restorable(conversation, entries)
@@ -329,6 +322,9 @@ class SQLiteStore(DocumentChecks):
             # An expired conversation that no sweep has removed yet must not block a restored one.
             if not is_expired(record, now=self.now()):
                 db.execute(SQL["delete_if_expired"], self._named(record.id))
+            if expected_revision is not None:
+                row = db.execute(SQL["get_revision"], (self._owner, record.id)).fetchone()
+                check_revision(record.id, rows.count(row) if row else -1, expected_revision)
             values = rows.conversation_values(self._owner, record)
             ((key, next_sequence),) = db.execute(SQL["restore_conversation"], values).fetchall()
             self._check_head(db, key, record, seen)
@@ -344,49 +340,6 @@ class SQLiteStore(DocumentChecks):
 
         await self._database.writer.run(work)
 
-    async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
-        def work(db: apsw.Connection) -> Document:
-            documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
-            return documents.put(place, data, now=self.now(), expected=expected)
-
-        return await self._database.writer.run(work)
-
-    async def _get_document(self, place: Place) -> Document | None:
-        def work(db: apsw.Connection) -> Document | None:
-            return Documents(db, self._owner, self._holder(db, place.conversation_id)).get(place)
-
-        return await self._database.readers.run(work)
-
-    async def _list_documents(self, listing: Listing) -> list[Document]:
-        def work(db: apsw.Connection) -> list[Document]:
-            return Documents(db, self._owner, self._holder(db, listing.conversation_id)).page(listing)
-
-        return await self._database.readers.run(work)
-
-    async def _document_kinds(self, holder: str | None) -> list[str]:
-        def work(db: apsw.Connection) -> list[str]:
-            return Documents(db, self._owner, self._holder(db, holder)).kinds()
-
-        return await self._database.readers.run(work)
-
-    async def _delete_document(self, place: Place, expected: int | None) -> bool:
-        def work(db: apsw.Connection) -> bool:
-            documents = Documents(db, self._owner, self._holder(db, place.conversation_id))
-            return documents.delete(place, expected=expected)
-
-        was_there = await self._database.writer.run(work)
-        if was_there:
-            await self._database.clean_after_removal()
-        return was_there
-
-    async def _restore_documents(self, documents: Mapping[Place, Document]) -> None:
-        def work(db: apsw.Connection) -> None:
-            for place, document in documents.items():
-                key = self._holder(db, place.conversation_id)
-                Documents(db, self._owner, key).restore(place, document)
-
-        await self._database.writer.run(work)
-
     async def purge_expired(self) -> int:
         return await self._database.purge(SQL["purge_owner"], self._owner, to_micros(self.now()))
 
@@ -397,6 +350,20 @@ class SQLiteStore(DocumentChecks):
             lambda db: list(map(rows.conversation, db.execute(SQL["expired"], values).fetchall()))
         )
         return sorted(found, key=end_of)[:limit]
+
+    # Branches; see `contracts.Branchable`
+
+    def including_expired(self) -> Self:
+        return frozen_in_time(self)
+
+    async def family(self, root_id: str) -> list[Conversation]:
+        values = self._owner, parse_uuid(root_id, field="root_id")
+        return await self._database.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["family"], values).fetchall()))
+        )
+
+    async def last_sequence(self, conversation_id: str) -> int:
+        return last_sequence(conversation_id, await self.log_end(conversation_id))
 
     async def clear(self) -> Tally:
         clear = partial(clear_batch, owner=self._owner, limit=CLEAR_BATCH)
@@ -423,19 +390,6 @@ class SQLiteStore(DocumentChecks):
             return [rows.entry(conversation_id, row) for row in found]
 
         return await self._database.readers.run(work)
-
-    def _key(self, db: apsw.Connection, conversation_id: str) -> int:
-        (key,) = db.execute(SQL["get_key"], self._named(conversation_id)).fetchone() or (None,)
-        if key is None:
-            raise ConversationNotFound(conversation_id)
-        return int(key)
-
-    def _holder(self, db: apsw.Connection, conversation_id: str | None) -> int | None:
-        """Return the key of the conversation that has the documents; None for the owner's documents."""
-        return None if conversation_id is None else self._key(db, conversation_id)
-
-    def _named(self, conversation_id: str) -> tuple[str, str, int]:
-        return self._owner, conversation_id, to_micros(self.now())
 
     def _find(self, db: apsw.Connection, conversation_id: str) -> _Found | None:
         return _found(db.execute(SQL["get_conversation"], self._named(conversation_id)).fetchone())

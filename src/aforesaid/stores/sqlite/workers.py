@@ -227,7 +227,10 @@ class Writer:
             background.run_some(self._connection)
             self._finish()
         except Exception as error:  # noqa: BLE001  no caller waits for this work, so only log the error
-            log.warning("%s", translate_error(error, self._path))
+            found = translate_error(error, self._path)
+            # Another process at work is no reason to worry: the work is done after the next job.
+            level = logging.DEBUG if isinstance(found, StoreBusy) else logging.WARNING
+            log.log(level, "indexing is delayed: %s", found)
             background.waiting = waiting
             return False
         finally:

@@ -12,6 +12,7 @@ from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.contacts import KIND, ContactBody, canonical_body, encode_body
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.messages import Message
+from aforesaid.model.participants import Participants
 from aforesaid.stores.encoded_logs import Log, encode_messages
 from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.supabase.calls import Row
@@ -43,7 +44,8 @@ def moment(text: str) -> datetime:
 
 
 def new_row(record: Conversation) -> Row:
-    """Return the row of a new conversation."""
+    """Return the row of a new conversation. Raise `InvalidInput` for participants: the view has none."""
+    _refuse_participants(record.participants)
     fields = {name: getattr(record, name) for name in _WRITTEN}
     return fields | {"tags": list(record.tags), "created_at": record.created_at.isoformat()}
 
@@ -51,9 +53,17 @@ def new_row(record: Conversation) -> Row:
 def changed_row(changes: Changes) -> Row:
     """Return the columns that change. Raise `InvalidInput` for a lifetime, which the view does not have."""
     given = changes.given()
+    _refuse_participants(given.pop("participants", ()))
     if "ttl" in given:
         raise InvalidInput("a lifetime cannot be set through Supabase: use the PostgreSQL URL", field="ttl")
     return given | ({"tags": list(given["tags"])} if "tags" in given else {})
+
+
+def _refuse_participants(participants: Participants) -> None:
+    if participants:
+        raise InvalidInput(
+            "participants cannot be set through Supabase: use the PostgreSQL URL", field="participants"
+        )
 
 
 def data_of(row: Row, *, now: datetime) -> OwnerData:

@@ -243,7 +243,9 @@ class SupabaseStore(WholeLogs):
             raise _refused(error, None) from error
         return updated[0] if updated else None
 
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         _refuse("exact copies of conversations")
 
     # Documents: contacts only

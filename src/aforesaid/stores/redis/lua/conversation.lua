@@ -46,8 +46,10 @@ local function milliseconds(ttl)
   return (string.gsub(string.sub(add(ttl, '00000000000000000999'), 1, 17), '^0+', ''))
 end
 
--- Set the server-side expiry, a safety net, on every key of the conversation.
+-- Set the server-side expiry, a safety net, on every key of the conversation. One with branches must outlive its lifetime
+-- as long as they need it, so the sweep alone removes it.
 local function expire_in(duration)
+  if redis.call('HEXISTS', KEYS[1], 'branched') == 1 then duration = '' end
   for place = 1, 5 do
     if duration == '' then
       redis.call('PERSIST', KEYS[place])

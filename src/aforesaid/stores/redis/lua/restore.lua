@@ -2,14 +2,14 @@
 -- KEYS[6], if on the same server: the owner's index.
 -- ARGV: now, the record's expiry or '', server-side expiry in milliseconds or '', channel, id, birth of a new record,
 --   its activity as a score, fields and values, the absent optional fields, entries, head of the log or '',
---   '1' and the expected head or ''
+--   '1' and the expected head or '', expected revision or '', first sequence of a new record
 -- An entry is: its sequence, its position, its message id or '', its member
 -- Returns 'conflict' with the revision if the log has another head, 'taken' with a message id of another entry,
 --   or 'done' with the birth and the names of a replaced expired conversation.
 
 local now, expires_at, duration, channel, id, birth, activity = unpack(ARGV, 1, 7)
 local fields, optional = cmsgpack.unpack(ARGV[8]), cmsgpack.unpack(ARGV[9])
-local entries, head, seen = cmsgpack.unpack(ARGV[10]), ARGV[11], ARGV[12]
+local entries, head, seen, expected, first_own = cmsgpack.unpack(ARGV[10]), ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 local record = read_record()
 local gone, names = '', {}
 local over = record and is_expired(record, now) and (expires_at == '' or expires_at > now)
@@ -17,11 +17,13 @@ if over then
   gone, names = record[AT.birth], redis.call('SMEMBERS', KEYS[4])
   record = nil
 end
+local revision = record and record[AT.revision] or '-1'
+if expected ~= '' and expected ~= revision then return {'conflict', revision} end
 local stored_head = record and redis.call('HGET', KEYS[1], 'head') or ''
 if seen ~= '' and string.sub(seen, 2) ~= stored_head then
   return {'conflict', record and record[AT.revision] or '0'}
 end
-local next_sequence = record and tonumber(record[AT.next_sequence]) or 1
+local next_sequence = record and tonumber(record[AT.next_sequence]) or tonumber(first_own)
 
 -- Sequences that may be taken: few or none, unless a part is restored again.
 local doubtful, any = {}, false
