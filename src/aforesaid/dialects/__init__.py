@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from aforesaid.dialects import anthropic, bedrock, gemini, openai_chat, openai_responses, plain
+from aforesaid.dialects.conversion import OPENING, CallIdRule
 from aforesaid.dialects.edits import (
     cut_at_interruption,
+    name_speaker,
     narrate,
     only_results,
     with_result_text,
-    with_unique_call_ids,
     without_results,
     without_thinking,
 )
@@ -39,6 +42,7 @@ from aforesaid.model.messages import Message
 
 __all__ = [
     "DIALECTS",
+    "OPENING",
     "DialectName",
     "Meaning",
     "Request",
@@ -47,6 +51,7 @@ __all__ = [
     "cut_at_interruption",
     "is_from_model",
     "meaning_of",
+    "name_speaker",
     "narrate",
     "only_results",
     "read",
@@ -70,6 +75,8 @@ class Dialect(Protocol):
 
     @property
     def NAME(self) -> str: ...  # noqa: N802  # a module's constant
+    @property
+    def CALL_IDS(self) -> CallIdRule: ...  # noqa: N802
     def read_one(self, document: dict[str, Any]) -> Message: ...
     def write(self, messages: Sequence[Message]) -> Request: ...
     def result(self, *, call_id: str, name: str, text: str, is_error: bool) -> Message: ...
@@ -111,10 +118,21 @@ def write(messages: Sequence[Message], dialect: str) -> Request:
     """Render the messages as a request in this dialect.
 
     Messages of the same dialect are unchanged, including unknown fields; others are converted. Messages
-    are reordered where a provider requires it. A call without a result and a result without a call stay,
-    because a repair would have to invent content.
+    are reordered where a provider requires it. Defects that a provider refuses are repaired and listed in the
+    request's `repaired`. A call without a result and a result without a call stay, because a repair would
+    have to invent content.
     """
-    return _named(dialect).write(with_unique_call_ids(messages))
+    # Programs that only store need no renderer.
+    from aforesaid.dialects.call_ids import with_valid_call_ids
+    from aforesaid.dialects.repairs import REFUSED_IDS, lines_of, repaired, with_valid_names
+
+    module = _named(dialect)
+    valid, repairs = repaired(messages, dialect)
+    valid, refused = with_valid_call_ids(valid, module.CALL_IDS, dialect)
+    if refused:
+        repairs[REFUSED_IDS] += refused
+    request = module.write(with_valid_names(valid, dialect, repairs))
+    return replace(request, repaired=(*lines_of(repairs), *request.repaired)) if repairs else request
 
 
 def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: bool = False) -> Message:

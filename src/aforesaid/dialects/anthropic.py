@@ -21,7 +21,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from aforesaid.dialects.conversion import (
-    CallIdMapper,
+    CallIdRule,
+    Convertible,
     Draft,
     arguments_object,
     calls_in,
@@ -37,7 +38,7 @@ from aforesaid.dialects.conversion import (
 )
 from aforesaid.dialects.parse import (
     THINKING_BLOCKS,
-    Image,
+    Other,
     Part,
     Request,
     Text,
@@ -51,9 +52,11 @@ from aforesaid.model.messages import Message, Role
 
 NAME = "anthropic"
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-MAX_CALL_ID_LENGTH = 256
+CALL_IDS = CallIdRule(max_length=256, regular=True)
 MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
-OPENING = "[The conversation starts with the assistant.]"
+
+# Blocks of a system message that make tools available or unavailable from there on.
+TOOL_CHANGES = ("tool_addition", "tool_removal")
 
 
 def read_one(document: dict[str, Any]) -> Message:
@@ -67,16 +70,15 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the `messages` and `system` of a request."""
-    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
-    prompts, dialogue = _split_prompts(messages, map_id)
+    # Programs that only store need no renderer.
+    from aforesaid.dialects.anthropic_rules import finished
+
+    prompts, dialogue = _split_prompts(messages)
     joined: list[Draft] = []
     for message in results_after_calls(dialogue):
-        _add(joined, _draft(message, map_id))
-    documents = [document for draft in joined if (document := _without_rejected(draft)) is not None]
-    if documents and documents[0]["role"] == "assistant":
-        # The API requires a user message first.
-        documents.insert(0, {"role": "user", "content": OPENING})
-    return Request(messages=documents, system=_system(prompts))
+        _add(joined, _draft(message))
+    documents = [document for draft in joined if (document := _without_rejected(draft.document)) is not None]
+    return finished(documents, _system(prompts), clean=_without_rejected)
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -98,24 +100,51 @@ def _check_tool_block(block: dict[str, Any]) -> None:
 # The system prompt
 
 
-def _split_prompts(messages: Sequence[Message], map_id: CallIdMapper) -> tuple[list[Message], list[Message]]:
+def _split_prompts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+    """Return the prompts for `system`, and the messages.
+
+    Newer models accept a system message only directly after a user's message. One with a change of tools
+    (`tool_addition`) waits for such a place, because `system` accepts only text.
+    """
     prompts: list[Message] = []
     dialogue: list[Message] = []
+    waiting: list[Message] = []
+    last: Message | None = None
     for message in messages:
-        is_prompt = message.role == "system" and not _stays_in_messages(message, dialogue, map_id)
-        (prompts if is_prompt else dialogue).append(message)
-    return prompts, dialogue
+        if message.role == "system":
+            (waiting if _changes_tools(message) else prompts).append(message)
+            if is_native(message, NAME) and last is not None and last.role in ("user", "tool"):
+                dialogue.append((waiting if _changes_tools(message) else prompts).pop())
+                last = message
+            continue
+        dialogue.append(message)
+        # Blank messages do not count, because the request leaves them out.
+        if _without_rejected(_draft(message).document) is None:
+            continue
+        last = message
+        if waiting and message.role in ("user", "tool") and not _is_answer(message):
+            last = _joined(waiting)
+            dialogue.append(last)
+            waiting = []
+    return [*prompts, *waiting], dialogue
 
 
-def _stays_in_messages(message: Message, dialogue: Sequence[Message], map_id: CallIdMapper) -> bool:
-    # Newer models accept a system message only directly after a user's message. Blank messages do not
-    # count, because the request leaves them out.
-    if not is_native(message, NAME):
-        return False
-    before = next(
-        (each for each in reversed(dialogue) if _without_rejected(_draft(each, map_id)) is not None), None
+def _changes_tools(message: Message) -> bool:
+    return (
+        is_native(message, NAME)
+        and isinstance(message.content, list)
+        and any(block.get("type") in TOOL_CHANGES for block in message.content)
     )
-    return before is not None and before.role in ("user", "tool")
+
+
+def _is_answer(message: Message) -> bool:
+    """Return whether the message contains results, which may be moved to their calls."""
+    return any(isinstance(part, ToolResult) for part in parts_of(message))
+
+
+def _joined(messages: Sequence[Message]) -> Message:
+    blocks = [block for message in messages for block in message.content]
+    return messages[-1].with_(content=blocks, tokens={}) if len(messages) > 1 else messages[0]
 
 
 def _system(prompts: Sequence[Message]) -> str | list[dict[str, Any]] | None:
@@ -128,7 +157,8 @@ def _system(prompts: Sequence[Message]) -> str | list[dict[str, Any]] | None:
 
 def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
     if is_native(prompt, NAME) and isinstance(prompt.content, list):
-        return [block for block in prompt.content if not _is_blank(block)]
+        # The parameter accepts only text.
+        return [block for block in prompt.content if block["type"] == "text" and not _is_blank(block)]
     words = texts_in(parts_of(prompt))
     return words[0] if len(words) == 1 else [_block(Text(text)) for text in words]
 
@@ -136,56 +166,71 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 # Messages
 
 
-def _draft(message: Message, map_id: CallIdMapper) -> Draft:
+def _draft(message: Message) -> Draft:
     if is_native(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     parts = parts_of(message)
-    blocks = _assistant_blocks(parts, map_id) if role == "assistant" else _user_blocks(parts, map_id)
+    blocks = _assistant_blocks(parts) if role == "assistant" else _user_blocks(parts)
     content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _assistant_blocks(parts: Sequence[Part], map_id: CallIdMapper) -> list[dict[str, Any]]:
+def _assistant_blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
     words: list[dict[str, Any]] = [_block(Text(text)) for text in texts_in(parts)]
-    return words + [_tool_use(call, map_id) for call in calls_in(parts)]
+    return words + [_tool_use(call) for call in calls_in(parts)]
 
 
-def _user_blocks(parts: Sequence[Part], map_id: CallIdMapper) -> list[dict[str, Any]]:
-    return [_tool_result(answer, map_id) for answer in results_in(parts)] + [
+def _user_blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [_tool_result(answer) for answer in results_in(parts)] + [
         _block(part) for part in convertible_parts(parts)
     ]
 
 
-def _tool_use(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
+def _tool_use(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": map_id(call.id),
+        "id": call.id,
         "name": call.name,
         "input": arguments_object(call.arguments),
     }
 
 
-def _tool_result(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
+def _tool_result(answer: ToolResult) -> dict[str, Any]:
     blocks = [_block(part) for part in result_parts(answer)]
     alone = len(blocks) == 1 and blocks[0]["type"] == "text"
     return {
         "type": "tool_result",
-        "tool_use_id": map_id(answer.call_id),
+        "tool_use_id": answer.call_id,
         "content": blocks[0]["text"] if alone else blocks or "",
         **({"is_error": True} if answer.is_error else {}),
     }
 
 
-def _block(part: Text | Image) -> dict[str, Any]:
+def _block(part: Convertible) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
+    if isinstance(part, Other):
+        return document_block(part)
     if part.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.url}}
     kind = (part.media_type or "").lower()
     if kind not in MEDIA_TYPES:
         return {"type": "text", "text": f"[{kind}]"}
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": part.data}}
+
+
+def document_block(part: Other) -> dict[str, Any]:
+    """Return a PDF as a document; the API accepts no other files as data."""
+    file = part.file
+    if file is None or not file.is_pdf:
+        return {"type": "text", "text": part.text}
+    source = (
+        {"type": "url", "url": file.url}
+        if file.data is None
+        else {"type": "base64", "media_type": file.media_type, "data": file.data}
+    )
+    return {"type": "document", "source": source, **({"title": file.name} if file.name else {})}
 
 
 # Merging and cleaning
@@ -232,9 +277,9 @@ def _has(document: dict[str, Any], kind: str) -> bool:
     return any(block.get("type") == kind for block in _blocks_of(document["content"]))
 
 
-def _without_rejected(draft: Draft) -> dict[str, Any] | None:
+def _without_rejected(document: dict[str, Any]) -> dict[str, Any] | None:
     """Return the message without what the provider rejects, or None when nothing remains."""
-    document, content = draft.document, draft.document["content"]
+    content = document["content"]
     if not isinstance(content, list):
         return None if is_blank(str(content)) else document
     kept = [_without_blank_texts(block) for block in content if not _is_blank(block)]

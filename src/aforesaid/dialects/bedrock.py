@@ -12,23 +12,23 @@ Rendering:
 - Ids and names that the API refuses are replaced, in a call and its result alike.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aforesaid.dialects.conversion import CallIdMapper, arguments_object, check_role
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid.dialects.conversion import CallIdRule, arguments_object, check_role
 from aforesaid.dialects.keyed_blocks import keyed
 from aforesaid.dialects.keyed_requests import NATIVE, arrange
-from aforesaid.dialects.parse import Request, image_of
+from aforesaid.dialects.parse import Request, file_of, image_of
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
 
 NAME = "bedrock"
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-MAX_CALL_ID_LENGTH = 64
+CALL_IDS = CallIdRule(max_length=64)
 IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
 
-_INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_INVALID_IN_NAME = lazy_pattern(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
 
 Block = dict[str, Any]
@@ -43,12 +43,11 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the `messages` and `system` of a request."""
-    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
     arranged = arrange(messages, NAME)
     documents = [
         {
             "role": message.role,
-            "content": [_block(block, map_id) for block in message.blocks],
+            "content": _with_text([_block(block) for block in message.blocks]),
             **message.fields,
         }
         for message in arranged.messages
@@ -92,7 +91,14 @@ def _has_id(value: Any) -> bool:
 # Blocks
 
 
-def _block(block: Block, map_id: CallIdMapper) -> Block:
+def _with_text(blocks: list[Block]) -> list[Block]:
+    """Return the blocks with a text next to a document, which the API requires."""
+    if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
+        return [*blocks, {"text": "[document]"}]
+    return blocks
+
+
+def _block(block: Block) -> Block:
     if NATIVE in block:
         native: Block = block[NATIVE]
         return native
@@ -100,13 +106,13 @@ def _block(block: Block, map_id: CallIdMapper) -> Block:
         case {"type": "tool_use", "id": call_id, "name": name, "input": arguments}:
             return {
                 "toolUse": {
-                    "toolUseId": map_id(call_id),
+                    "toolUseId": call_id,
                     "name": _INVALID_IN_NAME.sub("_", name)[:_LONGEST_NAME] or "unnamed",
                     "input": arguments_object(arguments),
                 }
             }
         case {"type": "tool_result", "tool_use_id": call_id}:
-            return {"toolResult": _result(block, map_id(call_id))}
+            return {"toolResult": _result(block, call_id)}
     return _media(block)
 
 
@@ -124,6 +130,13 @@ def _result(block: Block, call_id: str) -> Block:
 
 def _media(block: Block) -> Block:
     image = image_of(block)
+    file = file_of(block) if block.get("type") == "document" else None
+    if file is not None and file.data is not None:
+        name = _INVALID_IN_NAME.sub("-", file.name or "document")[:_LONGEST_NAME]
+        return {"document": {"format": "pdf", "name": name, "source": {"bytes": file.data}}}
+    if file is not None:
+        # The API takes documents as data only.
+        return {"text": f"[document: {file.url}]"}
     if image is None:
         return {"text": str(block.get("text", ""))}
     kind = (image.media_type or "").removeprefix("image/").replace("jpg", "jpeg")

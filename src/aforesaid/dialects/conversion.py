@@ -2,22 +2,19 @@
 
 - Arguments become an object or its JSON text, as the target requires. A text that is not a JSON object
   becomes the only value of an object, under the key `unparsed_arguments`.
-- Ids stay. An id that the target rejects (characters, length) is replaced by a hash of it, so that a call
-  and its result still match.
 - An error is marked in the text where the target has no flag.
 
 The functions `split_fields`, `check_role`, `check_content` and `require_text` validate messages of providers.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects.keyed_blocks import KEYED_DIALECTS, as_json
 from aforesaid.dialects.parse import (
     Image,
@@ -28,7 +25,6 @@ from aforesaid.dialects.parse import (
     ToolResult,
     is_blank,
     parts_in,
-    parts_of,
 )
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role, plain_text
@@ -91,8 +87,30 @@ def require_text(document: Mapping[str, Any], field: str, *, what: str) -> str:
 
 
 UNPARSED = "unparsed_arguments"
+OPENING = "[The conversation starts with the assistant.]"
+"""Inserted as the user's message where a provider requires the user's message first."""
+# Blocks in which a provider summarizes earlier messages. Other dialects receive the summary as text.
+SUMMARIES = ("compaction",)
 
-_INVALID_CHARACTERS = re.compile(r"[^a-zA-Z0-9_-]")
+
+_REGULAR_ID = lazy_pattern(r"[a-zA-Z0-9_-]+", re.ASCII)
+
+
+class CallIdRule(Struct, frozen=True, kw_only=True):
+    """The ids that a provider accepts."""
+
+    max_length: int = 256
+    regular: bool = False
+    """Whether the provider checks the characters. Others also accept the ids of servers that imitate them."""
+
+    def accepts(self, call_id: str, *, is_own: bool) -> bool:
+        """Return whether the id can stay. `is_own`: it comes from a message in the provider's dialect."""
+        if not call_id or len(call_id) > self.max_length:
+            return False
+        return (is_own and not self.regular) or _REGULAR_ID.fullmatch(call_id) is not None
+
+
+ANY_ID = CallIdRule(max_length=1 << 30)
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -174,33 +192,6 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
 
-class CallIdMapper:
-    """Replaces ids that the target would reject.
-
-    Ids in the target's own messages stay, so that a call and its result match when only one of them is
-    converted.
-    """
-
-    def __init__(self, messages: Sequence[Message], dialect: str, *, max_length: int) -> None:
-        self._messages = messages
-        self._dialect = dialect
-        self._max_length = max_length
-
-    def __call__(self, call_id: str) -> str:
-        fits = bool(call_id) and len(call_id) <= self._max_length and not _INVALID_CHARACTERS.search(call_id)
-        if fits or call_id in self._own_ids:
-            return call_id
-        # A hash gives call and result the same new id without any shared state.
-        digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
-        return f"call_{digest[:24]}"
-
-    @cached_property
-    def _own_ids(self) -> frozenset[str]:
-        own = (message for message in self._messages if is_native(message, self._dialect))
-        parts = [part for message in own for part in parts_of(message)]
-        return frozenset([call.id for call in calls_in(parts)] + [each.call_id for each in results_in(parts)])
-
-
 def with_error_prefix(text: str, *, is_error: bool) -> str:
     """Return a result's text, prefixed as an error unless it already says so."""
     if not is_error or text.lower().startswith("error"):
@@ -208,18 +199,22 @@ def with_error_prefix(text: str, *, is_error: bool) -> str:
     return f"Error: {text}" if text else "Error"
 
 
-def result_parts(result: ToolResult) -> list[Text | Image]:
+Convertible = Text | Image | Other
+"""What a renderer converts to blocks of its own. An `Other` here always has a file."""
+
+
+def result_parts(result: ToolResult) -> list[Convertible]:
     """Return the convertible parts of a result; unknown parts become text."""
     return convertible_parts(parts_in(result.content))
 
 
-def convertible_parts(parts: Iterable[Part]) -> list[Text | Image]:
-    """Return texts and images, and a text for each part that only its own dialect has."""
-    kept: list[Text | Image] = []
+def convertible_parts(parts: Iterable[Part]) -> list[Convertible]:
+    """Return texts, images and files, and a text for each part that only its own dialect has."""
+    kept: list[Convertible] = []
     for part in parts:
-        if isinstance(part, Other):
+        if isinstance(part, Other) and part.file is None:
             kept.append(Text(part.text))
-        elif isinstance(part, Image) or (isinstance(part, Text) and not is_blank(part.text)):
+        elif isinstance(part, Image | Other) or (isinstance(part, Text) and not is_blank(part.text)):
             kept.append(part)
     return kept
 
@@ -233,5 +228,10 @@ def results_in(parts: Sequence[Part]) -> list[ToolResult]:
 
 
 def texts_in(parts: Sequence[Part]) -> list[str]:
-    """Return the non-blank texts."""
-    return [part.text for part in parts if isinstance(part, Text) and not is_blank(part.text)]
+    """Return the non-blank texts, and a provider's summary of what came before."""
+    return [
+        part.text
+        for part in parts
+        if (isinstance(part, Text) or (isinstance(part, Other) and part.kind in SUMMARIES))
+        and not is_blank(part.text)
+    ]

@@ -5,8 +5,8 @@ Each function returns a new message, or the same object when nothing changes, so
 stays byte-identical.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec import UNSET
@@ -14,14 +14,11 @@ from msgspec import UNSET
 from aforesaid.dialects import keyed_blocks
 from aforesaid.dialects.keyed_blocks import typed
 from aforesaid.dialects.parse import (
-    CALL_ITEMS,
     TEXT_BLOCKS,
     THINKING_BLOCKS,
     THINKING_FIELDS,
-    ToolCall,
     answered_call_id,
     meaning_of,
-    parts_of,
 )
 from aforesaid.model.messages import Message
 
@@ -129,19 +126,67 @@ def narrate(message: Message, agent_name: str) -> Message | None:
     return Message(role="user", content=quoted, timestamp=message.timestamp, agent_name=message.agent_name)
 
 
-# Marks the interruption for the model.
-INTERRUPTION_MARK = "[interrupted]"
+def name_speaker(message: Message, name: str) -> Message:
+    """Return a user's message that begins with the name of the person who wrote it.
+
+    The name is part of the text, because most providers have no field for it and models do not reliably read
+    the one that OpenAI has; that one gets it as well.
+    """
+    if message.role != "user":
+        return message
+    if isinstance(message.content, str):
+        named = message.with_(content=f"[{name}] {message.content}")
+    elif isinstance(message.content, list) and (at := _first_words(message.content)) is not None:
+        blocks = list(message.content)
+        blocks[at] = _with_text(blocks[at], f"[{name}] {_text_in(blocks[at])}")
+        named = message.with_(content=blocks)
+    else:
+        return message
+    if named.dialect != "openai_chat" or "name" in named.extra:
+        return named
+    return named.with_(extra={**named.extra, "name": _name_field(name)})
 
 
-def cut_at_interruption(message: Message) -> Message:
-    """Return the message with an interrupted answer's text cut after the words that were heard.
+def _first_words(blocks: list[Any]) -> int | None:
+    return next((at for at, block in enumerate(blocks) if _is_words(block)), None)
+
+
+def _text_in(block: Any) -> str:
+    if isinstance(block, str):
+        return block
+    return str((typed(block) or block).get("text", ""))
+
+
+def _name_field(name: str) -> str:
+    """Return a name in the characters that the API accepts."""
+    return re.sub(r"[\s<|\\/>]+", "_", name).strip("_")[:64] or "user"
+
+
+# The most characters of unheard words in a mark: enough to take them up again.
+_UNHEARD_LIMIT = 200
+
+
+def interruption_mark(unheard: str) -> str:
+    """Return the mark of an interruption for the model, with the words that the user did not hear."""
+    words = " ".join(unheard.split())
+    if not any(map(str.isalnum, words)):
+        return "[interrupted]"
+    if len(words) > _UNHEARD_LIMIT:
+        words = f"{words[:_UNHEARD_LIMIT].rstrip()}…"
+    return f'[interrupted; the user did not hear: "{words}"]'
+
+
+def cut_at_interruption(message: Message, *, with_unheard: bool = True) -> Message:
+    """Return the message with an interrupted answer's text cut after the words that were heard, and a mark
+    with those that were not.
 
     Tool calls, thinking and other parts stay, because other messages refer to them.
     """
     speech = message.speech
     if speech is None or speech.heard is None or message.role != "assistant":
         return message
-    text = f"{(speech.words_heard or '').rstrip()} {INTERRUPTION_MARK}".lstrip()
+    unheard = (speech.spoken or "")[speech.heard :] if with_unheard else ""
+    text = f"{(speech.words_heard or '').rstrip()} {interruption_mark(unheard)}".lstrip()
     if isinstance(message.content, list):
         return message.with_(content=_heard_blocks(message.content, text), extra=_without_audio(message))
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
@@ -185,119 +230,3 @@ def _with_text(block: Any, text: str) -> Any:
 def _without_audio(message: Message) -> dict[str, Any]:
     """Return the extra fields without the provider's recording, which contains the whole answer."""
     return {field: value for field, value in message.extra.items() if field not in ("audio", "refusal")}
-
-
-# Make call ids unique within a request, as providers require.
-#
-# Some models restart their call ids in every answer. Some use an id twice in one answer, or none. The
-# second use of an id, and every call without an id, gets a new id in the call and its result. The new id
-# depends only on earlier uses in the request, so it stays the same while the conversation grows.
-
-
-# Prefix of the new id of a call without one.
-DEFAULT_ID = "call"
-
-
-def with_unique_call_ids(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages with unique, non-empty call ids; the same object when they already are."""
-    call_ids = [_call_ids(message) for message in messages]
-    uses = Counter(call_id for ids in call_ids for call_id in ids)
-    # The usual case: nothing to rename.
-    if "" not in uses and max(uses.values(), default=1) == 1:
-        return messages
-    assigned = _CallIds(uses)
-    renamed = []
-    for message, ids in zip(messages, call_ids, strict=True):
-        assigned.begin(message.role)
-        for call_id in ids:
-            assigned.add(call_id)
-        renamed.append(_with_call_ids(message, assigned))
-    return renamed
-
-
-class _CallIds:
-    """Assigns ids to calls and results in their order."""
-
-    def __init__(self, call_ids: Iterable[str]) -> None:
-        self._reserved = set(call_ids)
-        self._used = {""}
-        self._latest: dict[str, str] = {}
-        self._of_calls: dict[str, list[str]] = {}
-        self._of_results: dict[str, list[str]] = {}
-        self._role: str | None = None
-
-    def begin(self, role: str) -> None:
-        """Start a message. The results after an answer belong to that answer's calls only."""
-        # Some servers restart their ids with each answer.
-        if role == "assistant" and self._role != "assistant":
-            self._of_results = {}
-        self._role, self._of_calls = role, {}
-
-    def add(self, call_id: str) -> None:
-        """Assign an id to another call with this original id."""
-        name = _unused(call_id, self._reserved) if call_id in self._used else call_id
-        self._reserved.add(name)
-        self._used.add(call_id)
-        self._latest[call_id] = name
-        self._of_calls.setdefault(call_id, []).append(name)
-        self._of_results.setdefault(call_id, []).append(name)
-
-    def of_call(self, call_id: str) -> str:
-        return self._next(self._of_calls, call_id)
-
-    def of_result(self, call_id: str) -> str:
-        return self._next(self._of_results, call_id)
-
-    def _next(self, waiting: Mapping[str, list[str]], call_id: str) -> str:
-        assigned = waiting.get(call_id)
-        return assigned.pop(0) if assigned else self._latest.get(call_id, call_id)
-
-
-def _call_ids(message: Message) -> list[str]:
-    if message.role != "assistant":
-        return []
-    return [part.id for part in parts_of(message) if isinstance(part, ToolCall)]
-
-
-def _unused(call_id: str, taken: set[str]) -> str:
-    stem, number = call_id or DEFAULT_ID, 2
-    while f"{stem}_{number}" in taken:
-        number += 1
-    return f"{stem}_{number}"
-
-
-def _with_call_ids(message: Message, assigned: _CallIds) -> Message:
-    content, extra = message.content, message.extra
-    if isinstance(content, list):
-        content = [_block_with(block, assigned) for block in content]
-    if extra:
-        calls = extra.get("type") in CALL_ITEMS
-        extra = {field: _field_with(field, value, assigned, calls=calls) for field, value in extra.items()}
-    if (content, extra) == (message.content, message.extra):
-        return message
-    # A stored count is no longer valid for the changed message.
-    return message.with_(content=content, extra=extra, tokens={})
-
-
-def _block_with(block: Any, assigned: _CallIds) -> Any:
-    match block:
-        case {"type": "tool_use", "id": str(call_id)}:
-            return {**block, "id": assigned.of_call(call_id)}
-        case {"type": "tool_result", "tool_use_id": str(call_id)}:
-            return {**block, "tool_use_id": assigned.of_result(call_id)}
-    return keyed_blocks.with_call_id(block, assigned.of_call, assigned.of_result)
-
-
-def _field_with(field: str, value: Any, assigned: _CallIds, *, calls: bool) -> Any:
-    if field in ("tool_call_id", "call_id") and isinstance(value, str):
-        return assigned.of_call(value) if calls else assigned.of_result(value)
-    if field == "tool_calls" and isinstance(value, list):
-        return [_call_with(call, assigned) for call in value]
-    return value
-
-
-def _call_with(call: Any, assigned: _CallIds) -> Any:
-    match call:
-        case {"id": str(call_id)}:
-            return {**call, "id": assigned.of_call(call_id)}
-    return call

@@ -13,11 +13,11 @@ Rendering:
 - A converted call has no thought signature. Newer models accept the documented placeholder instead.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aforesaid.dialects.conversion import arguments_object, check_role, with_error_prefix
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid.dialects.conversion import ANY_ID, arguments_object, check_role, with_error_prefix
 from aforesaid.dialects.keyed_blocks import GENERATED_ID, field, keyed, typed
 from aforesaid.dialects.keyed_requests import NATIVE, ROLES, arrange
 from aforesaid.dialects.parse import Request, text_of
@@ -25,11 +25,12 @@ from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
 
 NAME = "gemini"
+CALL_IDS = ANY_ID
 NO_SIGNATURE = "skip_thought_signature_validator"
 """The documented signature of a function call that another model made."""
 
 _NAMES: dict[Role, str] = {"user": "user", "assistant": "model"}
-_INVALID_IN_NAME = re.compile(r"[^a-zA-Z0-9_.:-]")
+_INVALID_IN_NAME = lazy_pattern(r"[^a-zA-Z0-9_.:-]")
 _LONGEST_NAME = 64
 
 Block = dict[str, Any]
@@ -131,10 +132,12 @@ def _part(block: Block, calls: Mapping[str, _Call]) -> Block:
             return {"functionCall": {"name": calls[call_id].name, "args": arguments_object(arguments)}}
         case {"type": "tool_result", "tool_use_id": call_id}:
             return {"functionResponse": _response(block, calls.get(call_id, _UNKNOWN), call_id)}
-        case {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}:
+        case {"type": "image" | "document", "source": {"type": "base64", "media_type": kind, "data": data}}:
             return {"inlineData": {"mimeType": kind, "data": data}}
         case {"type": "image", "source": {"url": url}}:
             return {"fileData": {"mimeType": "image/*", "fileUri": url}}
+        case {"type": "document", "source": {"url": url}}:
+            return {"fileData": {"mimeType": "application/pdf", "fileUri": url}}
     return {"text": str(block.get("text", ""))}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects.parse import split_data_url
 from aforesaid.errors import NotFound
 from aforesaid.model.messages import Message
@@ -23,7 +24,7 @@ REFERENCE = "aforesaid_blob"
 # Levels of JSON that are searched; dialects use fewer than half as many.
 _MAX_DEPTH = 16
 
-_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII).fullmatch
+_DIGEST = lazy_pattern(r"[0-9a-f]{64}", re.ASCII)
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -186,7 +187,11 @@ def _is_reference(block: dict[str, Any]) -> bool:
     match block:
         case {"type": "aforesaid_blob", "sha256": str(digest), "path": list(path), "block": dict(emptied)}:
             found_image = _find_image(emptied)
-            return _DIGEST(digest) is not None and found_image is not None and list(found_image.path) == path
+            return (
+                _DIGEST.fullmatch(digest) is not None
+                and found_image is not None
+                and list(found_image.path) == path
+            )
     return False
 
 

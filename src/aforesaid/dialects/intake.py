@@ -40,10 +40,12 @@ _ANTHROPIC_BLOCKS = frozenset(
         "redacted_thinking",
         "tool_use",
         "tool_result",
-        "server_tool_use",
-        "web_search_tool_result",
-        "web_fetch_tool_result",
         "container_upload",
+        "compaction",
+        "tool_addition",
+        "tool_removal",
+        "fallback",
+        "mcp_tool_listing",
     )
 )
 _CHAT_BLOCKS = frozenset(("image_url", "input_audio", "file"))
@@ -265,10 +267,19 @@ def _are_plain_calls(calls: Any) -> bool:
 
 
 def _dialect_of_blocks(blocks: list[Any]) -> str | None:
-    kinds = (block.get("type") for block in blocks if isinstance(block, dict))
-    return next(
-        (_BLOCK_DIALECTS[kind] for kind in kinds if isinstance(kind, str) and kind in _BLOCK_DIALECTS), None
-    )
+    dialects = (_dialect_of_block(block) for block in blocks if isinstance(block, dict))
+    return next((dialect for dialect in dialects if dialect is not None), None)
+
+
+def _dialect_of_block(block: dict[str, Any]) -> str | None:
+    kind = block.get("type")
+    if kind == "thinking" and isinstance(block.get("thinking"), list):
+        return "openai_chat"  # Mistral's thinking is a list of text; Anthropic's is text with a signature
+    if not isinstance(kind, str):
+        return None
+    # Tools that Anthropic runs, also those of later versions.
+    own = "anthropic" if kind.endswith(("_tool_use", "_tool_result")) else None
+    return _BLOCK_DIALECTS.get(kind, own)
 
 
 def _is_converse(blocks: Any) -> bool:

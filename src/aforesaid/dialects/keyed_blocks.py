@@ -14,18 +14,19 @@ names it came with.
 import base64
 import binascii
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
+
+from aforesaid._internal.patterns import lazy_pattern
 
 KEYED_DIALECTS = ("gemini", "bedrock")
 
 GENERATED_ID = "aforesaidId"
 """The id of a Gemini call that came without one, while a request is rendered. It is never sent."""
 
-_UPPER = re.compile(r"_([a-z])")
+_UPPER = lazy_pattern(r"_([a-z])")
 
 Typed = dict[str, Any]
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aforesaid.dialects.conversion import (
-    CallIdMapper,
+    CallIdRule,
+    Convertible,
     Draft,
     arguments_text,
     calls_in,
@@ -31,7 +32,7 @@ from aforesaid.dialects.conversion import (
     texts_in,
     with_error_prefix,
 )
-from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, parts_of
+from aforesaid.dialects.parse import Image, Other, Part, Request, Text, ToolCall, ToolResult, parts_of
 from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
@@ -47,15 +48,15 @@ ROLES: dict[str, Role] = {
 }
 # Fields that allow an assistant message without content.
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
-# The API's maximum length of a call id.
-MAX_CALL_ID_LENGTH = 40
+CALL_IDS = CallIdRule(max_length=40)
 
 
 def read_one(document: dict[str, Any]) -> Message:
     """Parse one message of the `messages` list."""
     role, content, extra = split_fields(document, ROLES, dialect=NAME)
     check_content(content, dialect=NAME, may_be_empty=role == "assistant")
-    if document["role"] == "tool":
+    if document["role"] == "tool" and not isinstance(document.get("tool_name"), str):
+        # Ollama's results name the tool.
         require_text(document, "tool_call_id", what="a tool message")
     _check_calls(document.get("tool_calls"))
     return Message(role=role, content=content, dialect=NAME, extra=extra)
@@ -63,8 +64,7 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the `messages` of a request."""
-    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
-    documents = write_role_messages(messages, NAME, lambda message: _convert(message, map_id))
+    documents = write_role_messages(messages, NAME, _convert)
     return Request(
         messages=[cleaned for document in documents if (cleaned := _without_rejected(document)) is not None]
     )
@@ -88,7 +88,8 @@ def _check_calls(calls: Any) -> None:
     for call in calls:
         if not isinstance(call, dict):
             raise InvalidMessage(f"a tool call must be an object; got {shown(call)}", field="tool_calls")
-        require_text(call, "id", what="a tool call")
+        if call.get("id") is not None:
+            require_text(call, "id", what="a tool call")
 
 
 def _without_rejected(document: dict[str, Any]) -> dict[str, Any] | None:
@@ -113,17 +114,17 @@ def _is_empty(part: Any) -> bool:
     return isinstance(part, dict) and part.get("type") == "text" and not part.get("text")
 
 
-def _convert(message: Message, map_id: CallIdMapper) -> Iterator[Draft]:
+def _convert(message: Message) -> Iterator[Draft]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
         yield from _text_draft(role, _text_content(texts_in(parts)))
     elif message.role == "assistant":
-        yield from _assistant_drafts(parts, map_id)
+        yield from _assistant_drafts(parts)
     else:
         for answer in results_in(parts):
-            yield Draft(document=_tool_message(answer, map_id), converted=True)
-        yield from _user_drafts(parts, map_id)
+            yield Draft(document=_tool_message(answer), converted=True)
+        yield from _user_drafts(parts)
 
 
 def _text_draft(role: str, content: Any) -> Iterator[Draft]:
@@ -131,21 +132,21 @@ def _text_draft(role: str, content: Any) -> Iterator[Draft]:
         yield Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _assistant_drafts(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[Draft]:
+def _assistant_drafts(parts: Sequence[Part]) -> Iterator[Draft]:
     content, calls = _text_content(texts_in(parts)), calls_in(parts)
     if calls:
         document = {
             "role": "assistant",
             "content": content,
-            "tool_calls": [_call(call, map_id) for call in calls],
+            "tool_calls": [_call(call) for call in calls],
         }
         yield Draft(document=document, converted=True)
     else:
         yield from _text_draft("assistant", content)
 
 
-def _user_drafts(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[Draft]:
-    images = [block for answer in results_in(parts) for block in _images_of(answer, map_id)]
+def _user_drafts(parts: Sequence[Part]) -> Iterator[Draft]:
+    images = [block for answer in results_in(parts) for block in _images_of(answer)]
     blocks = images + [_block(part) for part in convertible_parts(parts)]
     if blocks:
         alone = len(blocks) == 1 and blocks[0]["type"] == "text"
@@ -153,24 +154,30 @@ def _user_drafts(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[Draft]
         yield Draft(document=document, converted=True, trailing=bool(images))
 
 
-def _tool_message(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
-    words = [part.text if isinstance(part, Text) else "[image: see below]" for part in result_parts(answer)]
+def _tool_message(answer: ToolResult) -> dict[str, Any]:
+    words = [_words_of(part) for part in result_parts(answer)]
     return {
         "role": "tool",
-        "tool_call_id": map_id(answer.call_id),
+        "tool_call_id": answer.call_id,
         "content": with_error_prefix("\n".join(words), is_error=answer.is_error),
     }
 
 
-def _images_of(answer: ToolResult, map_id: CallIdMapper) -> list[dict[str, Any]]:
-    images = [_block(part) for part in result_parts(answer) if isinstance(part, Image)]
-    heading = f"Returned by tool call {map_id(answer.call_id)}:"
+def _words_of(part: Convertible) -> str:
+    if isinstance(part, Text):
+        return part.text
+    return "[image: see below]" if isinstance(part, Image) else f"[{part.kind}: see below]"
+
+
+def _images_of(answer: ToolResult) -> list[dict[str, Any]]:
+    images = [_block(part) for part in result_parts(answer) if not isinstance(part, Text)]
+    heading = f"Returned by tool call {answer.call_id}:"
     return [{"type": "text", "text": heading}, *images] if images else []
 
 
-def _call(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
     return {
-        "id": map_id(call.id),
+        "id": call.id,
         "type": "function",
         "function": {"name": call.name, "arguments": arguments_text(call.arguments)},
     }
@@ -182,8 +189,23 @@ def _text_content(words: list[str]) -> str | list[dict[str, Any]] | None:
     return words[0] if words else None
 
 
-def _block(part: Text | Image) -> dict[str, Any]:
+def _block(part: Convertible) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
+    if isinstance(part, Other):
+        return _file_block(part)
     detail = {} if part.detail is None else {"detail": part.detail}
     return {"type": "image_url", "image_url": {"url": part.as_url, **detail}}
+
+
+def _file_block(part: Other) -> dict[str, Any]:
+    """Return a PDF or a recording; the API accepts data only."""
+    file = part.file
+    if file is not None and file.data is not None:
+        if file.is_pdf:
+            contents = {"filename": file.name or "document.pdf", "file_data": file.as_url}
+            return {"type": "file", "file": contents}
+        kind = file.media_type.removeprefix("audio/").replace("mpeg", "mp3")
+        if kind in ("wav", "mp3"):
+            return {"type": "input_audio", "input_audio": {"data": file.data, "format": kind}}
+    return {"type": "text", "text": part.text}

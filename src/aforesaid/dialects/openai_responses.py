@@ -13,17 +13,20 @@ Rendering from other dialects:
 - A result's type follows from its call: a function's or a custom tool's.
 - A message without content is rejected by the provider and left out.
 
-A reasoning item belongs to the item after it. A reasoning item without a following assistant item (a
-truncated answer) is rejected by the provider and left out.
+A reasoning item belongs to the item after it. A reasoning item without a following item of the model (a
+truncated answer, or one that was changed and has no id) is rejected by the provider and left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
 
+from aforesaid.dialects import items
 from aforesaid.dialects.conversion import (
-    CallIdMapper,
+    SUMMARIES,
+    CallIdRule,
+    Convertible,
     arguments_text,
     check_content,
     convertible_parts,
@@ -36,7 +39,18 @@ from aforesaid.dialects.conversion import (
     verbatim,
     with_error_prefix,
 )
-from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, is_blank, parts_of
+from aforesaid.dialects.items import Item
+from aforesaid.dialects.parse import (
+    Other,
+    Part,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    is_blank,
+    parts_of,
+    text_of,
+)
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import Message, Role
 
@@ -47,8 +61,7 @@ ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
 }
-# The API's maximum length of a call id.
-MAX_CALL_ID_LENGTH = 64
+CALL_IDS = CallIdRule(max_length=64)
 
 _REQUIRED = {
     "function_call": ("call_id", "name", "arguments"),
@@ -60,11 +73,13 @@ _REQUIRED = {
 
 def read_one(document: dict[str, Any]) -> Message:
     """Parse one item of the `input` or `output` list."""
-    if document.get("type", "message") == "message" and ("role" in document or "content" in document):
+    if document.get("type") in ("message", None) and ("role" in document or "content" in document):
         role, content, extra = split_fields(document, ROLES, dialect=NAME)
         check_content(content, dialect=NAME)
         return Message(role=role, content=content, dialect=NAME, extra=extra)
-    if not isinstance(document.get("type", ""), str) or not (document.get("type") or document.get("id")):
+    # A reference to an item may have null as its type.
+    kind = document.get("type")
+    if not isinstance(kind, str | None) or not (kind or document.get("id")):
         raise InvalidMessage(
             "an item needs a role and content, or a type, or an id to refer to", field="type"
         )
@@ -75,15 +90,14 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the `input` of a request."""
-    map_id = CallIdMapper(messages, NAME, max_length=MAX_CALL_ID_LENGTH)
-    items: list[dict[str, Any]] = []
+    documents: list[Item] = []
     for message in messages:
         if is_native(message, NAME):
             if message.content is not None and message.content != []:
-                items.append(verbatim(message))
+                documents.append(verbatim(message))
         else:
-            items.extend(_convert(message, map_id))
-    return Request(messages=_without_dangling_reasoning(_with_matching_outputs(items)))
+            documents.extend(_convert(message))
+    return Request(messages=_without_dangling_reasoning(_with_matching_outputs(documents)))
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
@@ -97,29 +111,32 @@ def is_from_model(document: dict[str, Any]) -> bool:
     """Return whether the model wrote this message or item of a request, in any dialect."""
     if "role" in document:
         return document["role"] in ("assistant", "model")
-    return _item_role(document) == "assistant"
+    return items.is_from_model(document)
 
 
 def _item_role(item: dict[str, Any]) -> Role:
     if "role" in item:
         return ROLES.get(str(item["role"]), "assistant")
-    kind = str(item.get("type", ""))
-    return "tool" if kind.endswith(("_output", "_response")) else "assistant"
+    return "assistant" if items.is_from_model(item) else "tool"
 
 
-def _with_matching_outputs(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give results of custom tool calls their own item type. The result's author may not know the type of
-    the call.
-    """
-    custom = {str(item.get("call_id")) for item in items if item.get("type") == "custom_tool_call"}
-    if not custom:
-        return items
-    return [
-        {**item, "type": "custom_tool_call_output"}
-        if item.get("type") == "function_call_output" and str(item.get("call_id")) in custom
-        else item
-        for item in items
-    ]
+def _with_matching_outputs(documents: list[Item]) -> list[Item]:
+    """Give each result the type that its call needs, which the result's author may not know."""
+    calls = {
+        items.call_id_of(item): item
+        for item in documents
+        if items.is_call(item) and item["type"] != "function_call"
+    }
+    return [_matching(item, calls) for item in documents] if calls else documents
+
+
+def _matching(item: Item, calls: Mapping[str | None, Item]) -> Item:
+    call = calls.get(item.get("call_id")) if item.get("type") == "function_call_output" else None
+    if call is None:
+        return item
+    if call["type"] == "custom_tool_call":
+        return {**item, "type": "custom_tool_call_output"}
+    return items.answer_to(call, call_id=item["call_id"], text=text_of(item.get("output")))
 
 
 def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -127,26 +144,23 @@ def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, A
     has_successor = False
     for item in reversed(items):
         if item.get("type") != "reasoning":
-            has_successor = item.get("role", "assistant") == "assistant" and not _is_result(item)
+            # A message without an id is not the one that the model wrote after its reasoning.
+            has_successor = is_from_model(item) and ("role" not in item or bool(item.get("id")))
         elif not has_successor:
             continue
         kept.append(item)
     return kept[::-1]
 
 
-def _is_result(item: dict[str, Any]) -> bool:
-    return _item_role(item) == "tool"
-
-
-def _convert(message: Message, map_id: CallIdMapper) -> Iterator[dict[str, Any]]:
+def _convert(message: Message) -> Iterator[dict[str, Any]]:
     parts = parts_of(message)
     if message.role == "system":
         role = "developer" if message.extra.get("role") == "developer" else "system"
         yield from _message(role, "\n\n".join(texts_in(parts)))
     elif message.role == "assistant":
-        yield from _assistant_items(parts, map_id)
+        yield from _assistant_items(parts)
     else:
-        yield from (_output(answer, map_id) for answer in results_in(parts))
+        yield from (_output(answer) for answer in results_in(parts))
         yield from _message("user", _content(convertible_parts(parts)))
 
 
@@ -155,53 +169,67 @@ def _message(role: str, content: Any) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": content}
 
 
-def _assistant_items(parts: Sequence[Part], map_id: CallIdMapper) -> Iterator[dict[str, Any]]:
+def _assistant_items(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
     """Yield texts and calls in order; adjacent texts form one message."""
     words = ""
     for part in parts:
         if isinstance(part, Text):
             words += part.text
+        elif isinstance(part, Other) and part.kind in SUMMARIES:
+            words += f"{part.text}\n\n"
         elif isinstance(part, ToolCall):
             yield from _message("assistant", "" if is_blank(words) else words)
             words = ""
-            yield _call(part, map_id)
+            yield _call(part)
     yield from _message("assistant", "" if is_blank(words) else words)
 
 
-def _call(call: ToolCall, map_id: CallIdMapper) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": map_id(call.id),
+        "call_id": call.id,
         "name": call.name,
         "arguments": arguments_text(call.arguments),
     }
 
 
-def _output(answer: ToolResult, map_id: CallIdMapper) -> dict[str, Any]:
+def _output(answer: ToolResult) -> dict[str, Any]:
     parts = result_parts(answer)
     if answer.is_error:
         parts = _with_error_text(parts)
     return {
         "type": "function_call_output",
-        "call_id": map_id(answer.call_id),
+        "call_id": answer.call_id,
         "output": _content(parts),
     }
 
 
-def _with_error_text(parts: list[Text | Image]) -> list[Text | Image]:
+def _with_error_text(parts: list[Convertible]) -> list[Convertible]:
     first = parts[0] if parts else None
     if isinstance(first, Text):
         return [Text(with_error_prefix(first.text, is_error=True)), *parts[1:]]
     return [Text(with_error_prefix("", is_error=True)), *parts]
 
 
-def _content(parts: Sequence[Text | Image]) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Convertible]) -> str | list[dict[str, Any]]:
     if all(isinstance(part, Text) for part in parts) and len(parts) < 2:
         return "".join(part.text for part in parts if isinstance(part, Text))
     return [_block(part) for part in parts]
 
 
-def _block(part: Text | Image) -> dict[str, Any]:
+def _block(part: Convertible) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "input_text", "text": part.text}
+    if isinstance(part, Other):
+        return _file_block(part)
     return {"type": "input_image", "image_url": part.as_url, "detail": part.detail or "auto"}
+
+
+def _file_block(part: Other) -> dict[str, Any]:
+    """Return a PDF, which is the only file that every model reads."""
+    file = part.file
+    if file is None or not file.is_pdf:
+        return {"type": "input_text", "text": part.text}
+    if file.data is None:
+        return {"type": "input_file", "file_url": file.url}
+    return {"type": "input_file", "filename": file.name or "document.pdf", "file_data": file.as_url}

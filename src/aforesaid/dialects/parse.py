@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid.dialects import items
+from aforesaid.dialects.items import Link
 from aforesaid.dialects.keyed_blocks import as_json, typed
 from aforesaid.model.messages import Message, plain_text
 
@@ -49,12 +52,32 @@ class Thinking(Struct, frozen=True):
     """A model's thinking. It is signed or encrypted for its provider and never converted."""
 
 
+class File(Struct, frozen=True, kw_only=True):
+    """A document or a recording: a URL, or base64 data, with its media type."""
+
+    media_type: str
+    data: str | None = None
+    url: str | None = None
+    name: str | None = None
+
+    @property
+    def is_pdf(self) -> bool:
+        return self.media_type == "application/pdf"
+
+    @property
+    def as_url(self) -> str:
+        """The file as a URL. Data becomes a `data:` URL."""
+        return self.url if self.url is not None else f"data:{self.media_type};base64,{self.data}"
+
+
 class Other(Struct, frozen=True, kw_only=True):
-    """Content that exists only in its own dialect."""
+    """Content that exists only in its own dialect, or a file."""
 
     kind: str
     text: str
     """The replacement in other dialects: the text inside, or the kind in brackets."""
+    file: File | None = None
+    """The file, for dialects that accept its type."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -75,7 +98,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-Part = Text | Image | Thinking | Other | ToolCall | ToolResult
+Part = Text | Image | Thinking | Other | ToolCall | ToolResult | Link
 
 
 class Meaning(Struct, frozen=True, kw_only=True):
@@ -86,6 +109,10 @@ class Meaning(Struct, frozen=True, kw_only=True):
     results: tuple[ToolResult, ...] = ()
     thinking: bool = False
     """Whether the message contains thinking, which must stay with the calls after it."""
+    opens: tuple[str, ...] = ()
+    """Ids of calls that the provider answers, in this message or a later one."""
+    closes: tuple[str, ...] = ()
+    """Ids of such calls that are answered here."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -99,6 +126,8 @@ class Request(Struct, frozen=True, kw_only=True):
     messages: list[dict[str, Any]]
     # Each provider has a type of its own.
     system: Any = None
+    repaired: tuple[str, ...] = ()
+    """What was changed because the provider refuses it, by kind. The log is unchanged."""
 
 
 # Parse the blocks, fields and items of every dialect into parts.
@@ -113,20 +142,7 @@ IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image"))
 # Fields for thinking in servers with OpenAI's chat API.
 THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 
-# Responses API items that need a result from us. The provider answers its other calls itself.
-CALL_ITEMS = frozenset(
-    (
-        "function_call",
-        "custom_tool_call",
-        "computer_call",
-        "shell_call",
-        "local_shell_call",
-        "apply_patch_call",
-    )
-)
-OUTPUT_ITEMS = frozenset(f"{kind}_output" for kind in CALL_ITEMS)
-
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)
+_DATA_URL = lazy_pattern(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)
 
 
 def meaning_of(message: Message) -> Meaning:
@@ -140,6 +156,8 @@ def meaning_of(message: Message) -> Meaning:
         calls=tuple(part for part in parts if isinstance(part, ToolCall)),
         results=tuple(part for part in parts if isinstance(part, ToolResult)),
         thinking=any(isinstance(part, Thinking) for part in parts),
+        opens=tuple(part.id for part in parts if isinstance(part, Link) and not part.closes),
+        closes=tuple(part.id for part in parts if isinstance(part, Link) and part.closes),
     )
 
 
@@ -171,25 +189,23 @@ def item_parts(item: dict[str, Any]) -> list[Part]:
     kind = item.get("type")
     if kind == "reasoning":
         return [Thinking()]
-    call_id = call_id_of_item(item)
-    if kind in CALL_ITEMS and call_id is not None:
+    call_id = items.call_id_of(item)
+    if items.is_call(item) and call_id is not None:
         return [
             ToolCall(id=call_id, name=_text(item.get("name")) or str(kind), arguments=_item_arguments(item))
         ]
-    if kind in OUTPUT_ITEMS and call_id is not None:
+    if items.is_answer(item) and call_id is not None:
         return [
-            ToolResult(call_id=call_id, content=item.get("output"), is_error=item.get("status") == "failed")
+            ToolResult(call_id=call_id, content=_item_output(item), is_error=item.get("status") == "failed")
         ]
-    return [_other(item)]
+    link = items.link_of(item)
+    return [_other(item)] if link is None else [link]
 
 
-def call_id_of_item(item: dict[str, Any]) -> str | None:
-    """Return the id that connects a call item to its output item."""
-    call_id = item.get("call_id")
-    # The only output item that names its call `id`.
-    if call_id is None and item.get("type") == "local_shell_call_output":
-        call_id = item.get("id")
-    return call_id if isinstance(call_id, str) else None
+def _item_output(item: dict[str, Any]) -> Any:
+    if item["type"] == "mcp_approval_response":
+        return "approved" if item.get("approve") is True else _text(item.get("reason")) or "not approved"
+    return item.get("tools") if item["type"] == "tool_search_output" else item.get("output")
 
 
 def text_of(content: Any) -> str:
@@ -230,11 +246,12 @@ def _image_at(url: str, *, detail: Any = None) -> Image | None:
 def answered_call_id(message: Message) -> str | None:
     """Return the id of the call that the whole message answers: a chat `tool` message or an output item."""
     if message.content is UNSET and isinstance(message.extra.get("type"), str):
-        return call_id_of_item(message.extra) if message.extra["type"] in OUTPUT_ITEMS else None
+        return items.call_id_of(message.extra) if items.is_answer(message.extra) else None
     if message.role != "tool":
         return None
-    # OpenAI's deprecated `function` messages have no call id; they answer by name.
-    call_id = message.extra.get("tool_call_id", message.extra.get("name"))
+    # OpenAI's deprecated `function` messages and Ollama's results have no call id; they answer by name.
+    name = message.extra.get("tool_name", message.extra.get("name"))
+    call_id = message.extra.get("tool_call_id", name)
     return call_id if isinstance(call_id, str) else None
 
 
@@ -270,18 +287,24 @@ def _field_parts(message: Message) -> list[Part]:
 def _call_of(document: Any) -> ToolCall | None:
     """Parse a tool call of OpenAI's chat API (function or custom) or of a plain message."""
     match document:
-        case {"id": str(call_id), "function": {"name": str(name), **function}}:
-            return ToolCall(id=call_id, name=name, arguments=function.get("arguments", ""))
-        case {"id": str(call_id), "custom": {"name": str(name), **custom}}:
-            return ToolCall(id=call_id, name=name, arguments=custom.get("input", ""))
-        case {"id": str(call_id), "name": str(name), **rest}:
-            return ToolCall(id=call_id, name=name, arguments=rest.get("arguments", {}))
+        case {"function": {"name": str(name), **function}} if name:
+            return ToolCall(id=_id_of(document, name), name=name, arguments=function.get("arguments", ""))
+        case {"custom": {"name": str(name), **custom}} if name:
+            return ToolCall(id=_id_of(document, name), name=name, arguments=custom.get("input", ""))
+        case {"name": str(name), **rest} if name:
+            return ToolCall(id=_id_of(document, name), name=name, arguments=rest.get("arguments", {}))
     return None
+
+
+def _id_of(call: Any, name: str) -> str:
+    # Ollama's calls have no ids; their results answer by name.
+    return call["id"] if isinstance(call.get("id"), str) else name
 
 
 def _legacy_call(document: Any) -> ToolCall | None:
     match document:
-        case {"name": str(name), **rest}:
+        # Some servers send a placeholder with an empty name, which is no call.
+        case {"name": str(name), **rest} if name:
             # The deprecated function call has no id; its result answers by name.
             return ToolCall(id=name, name=name, arguments=rest.get("arguments", ""))
     return None
@@ -306,24 +329,60 @@ def _block_parts(block: Any) -> list[Part]:
 
 def _tool_part(block: dict[str, Any]) -> Part | None:
     match block:
-        case {"type": "tool_use", "id": str(call_id), "name": str(name), **rest}:
+        case {"type": "tool_use", "id": str(call_id), "name": str(name), **rest} if name:
             return ToolCall(id=call_id, name=name, arguments=rest.get("input", {}))
         case {"type": "tool_result", "tool_use_id": str(call_id), **rest}:
             return ToolResult(
                 call_id=call_id, content=rest.get("content"), is_error=rest.get("is_error") is True
             )
+        # Tools that the provider runs: web search, code execution, MCP servers and those of later versions.
+        case {"type": str(kind), "id": str(call_id)} if kind.endswith("_tool_use"):
+            return Link(call_id, closes=False)
+        case {"type": str(kind), "tool_use_id": str(call_id)} if kind.endswith("_tool_result"):
+            return Link(call_id, closes=True)
     return None
 
 
 def _other(block: dict[str, Any]) -> Other:
     kind = str(block["type"])
-    return Other(kind=kind, text=_words_inside(block) or f"[{kind}]")
+    words = _words_inside(block)
+    return Other(kind=kind, text=words or f"[{kind}]", file=None if words else file_of(block))
+
+
+def file_of(block: dict[str, Any]) -> File | None:
+    """Return the file in a block of any dialect; None for a file id or an unknown form."""
+    match block:
+        case {"source": {"type": "base64", "media_type": str(kind), "data": str(data)}, **rest}:
+            return File(media_type=kind, data=data, name=_text(rest.get("title")) or None)
+        case {"type": "document", "source": {"type": "url", "url": str(url)}, **rest}:
+            return File(media_type=_PDF, url=url, name=_text(rest.get("title")) or None)
+        case {"type": "file", "file": {"file_data": str(url), **rest}}:
+            return _file_at(url, rest.get("filename"))
+        case {"type": "input_file", "file_data": str(url), **rest}:
+            return _file_at(url, rest.get("filename"))
+        case {"type": "input_file", "file_url": str(url)}:
+            return File(media_type=_PDF, url=url)
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
+            return File(media_type=f"audio/{kind}", data=data)
+    return None
+
+
+def _file_at(url: str, name: Any) -> File | None:
+    inline = split_data_url(url)
+    if inline is None:
+        return None
+    return File(media_type=inline[1], data=inline[2], name=_text(name) or None)
+
+
+_PDF = "application/pdf"
 
 
 def _words_inside(block: dict[str, Any]) -> str:
     match block:
         case {"type": "document", "source": {"type": "text", "data": str(data)}}:
             return data
+        case {"type": "compaction", "content": str(summary)}:
+            return summary
         case {"type": "search_result" | "document", "content": list(blocks)}:
             return _plain_texts(blocks)
         case {"type": "document", "source": {"type": "content", "content": list(blocks)}}:

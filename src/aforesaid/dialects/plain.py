@@ -5,7 +5,8 @@ are not part of a request. All other fields are kept in `extra`.
 
 A tool call is `{"id", "name", "arguments"}` in the assistant's `tool_calls`. Its arguments are an object,
 or the model's text when that is not one. A result is a message of role `tool` with its call's
-`tool_call_id`, and `is_error` for an error. Images are blocks in Anthropic's form. Thinking is left out.
+`tool_call_id`, and `is_error` for an error. Images and documents are blocks in Anthropic's form. Thinking is
+left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,10 @@ from typing import Any
 
 from msgspec import UNSET
 
+from aforesaid.dialects.anthropic import document_block
 from aforesaid.dialects.conversion import (
+    ANY_ID,
+    Convertible,
     Draft,
     arguments_object,
     calls_in,
@@ -23,12 +27,13 @@ from aforesaid.dialects.conversion import (
     results_in,
     texts_in,
 )
-from aforesaid.dialects.parse import Image, Part, Request, Text, ToolCall, ToolResult, parts_of
+from aforesaid.dialects.parse import Other, Part, Request, Text, ToolCall, ToolResult, parts_of
 from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import ROLES, Message
 
 NAME = "plain"
+CALL_IDS = ANY_ID
 
 
 def read_one(document: dict[str, Any]) -> Message:
@@ -82,15 +87,17 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "arguments": arguments_object(call.arguments)}
 
 
-def _content(parts: Sequence[Text | Image]) -> str | list[dict[str, Any]]:
+def _content(parts: Sequence[Convertible]) -> str | list[dict[str, Any]]:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
     return [_block(part) for part in parts] if parts else ""
 
 
-def _block(part: Text | Image) -> dict[str, Any]:
+def _block(part: Convertible) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
+    if isinstance(part, Other):
+        return document_block(part)
     if part.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.url}}
     return {"type": "image", "source": {"type": "base64", "media_type": part.media_type, "data": part.data}}

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aforesaid.dialects import keyed_blocks
-from aforesaid.dialects.parse import CALL_ITEMS, OUTPUT_ITEMS, TEXT_BLOCKS, call_id_of_item
+from aforesaid.dialects import items, keyed_blocks
+from aforesaid.dialects.parse import TEXT_BLOCKS
 from aforesaid.model.messages import Message
 
 # Replaces the text.
@@ -18,11 +18,11 @@ MARK = "[redacted]"
 TAG = "redacted"
 
 # Item fields that connect items and contain no content.
-_STRUCTURE = frozenset(("type", "id", "call_id", "status", "name", "environment", "detail"))
-# A one-pixel image, for dialects that require an image.
-_PIXEL = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA"
-    "DUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_STRUCTURE = frozenset(
+    (
+        *("type", "id", "call_id", "approval_request_id", "server_label"),
+        *("status", "execution", "name", "environment", "detail"),
+    )
 )
 
 
@@ -50,14 +50,17 @@ def _redacted(message: Message, mark: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _blank_item(item: dict[str, Any], mark: str) -> tuple[Any, dict[str, Any]]:
-    kind = item["type"]
-    if call_id_of_item(item) is None or kind not in CALL_ITEMS | OUTPUT_ITEMS:
+    if not (items.is_call(item) or items.is_answer(item)):
         return mark, {"type": "message"}
     kept = {field: value for field, value in item.items() if field in _STRUCTURE and isinstance(value, str)}
-    if kind in OUTPUT_ITEMS:
-        return UNSET, {**kept, "output": _blank_output(kind, item.get("output"), mark)}
+    if items.is_answer(item):
+        call_id = items.call_id_of(item) or ""
+        blank = items.answer_to({"type": items.answered_call_type(item)}, call_id=call_id, text=mark)
+        # The decision stays, because the call behind it ran or did not.
+        decision = {"approve": item["approve"]} if isinstance(item.get("approve"), bool) else {}
+        return UNSET, {**blank, **kept, **decision}
     content = {
-        field: _blank_arguments(kind, value, mark)
+        field: _blank_arguments(str(item["type"]), value, mark)
         for field, value in item.items()
         if field in _CONTENT_FIELDS
     }
@@ -68,17 +71,10 @@ _CONTENT_FIELDS = frozenset(("arguments", "input", "action", "actions", "operati
 
 
 def _blank_arguments(kind: str, arguments: Any, mark: str) -> Any:
-    if kind == "function_call":
+    if kind in ("function_call", "mcp_approval_request"):
         # Providers parse the arguments: they must stay valid JSON.
         return "{}" if isinstance(arguments, str) else {}
     return _blank_value(arguments, mark)
-
-
-def _blank_output(kind: str, output: Any, mark: str) -> Any:
-    if kind == "computer_call_output":
-        # The API accepts only a screenshot here.
-        return {"type": "computer_screenshot", "image_url": _PIXEL}
-    return [] if isinstance(output, list) and kind == "shell_call_output" else mark
 
 
 def _blank_value(value: Any, mark: str) -> Any:

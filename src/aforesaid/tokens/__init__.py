@@ -3,7 +3,8 @@
 exact        exact counts for OpenAI's models, offline
 estimate     estimates for other models, corrected by a provider's reports
 models       the counter for a model
-messages     counts of messages, system prompts and tools
+messages     counts of messages and system prompts
+tools        counts of tool definitions, and what a provider adds to them
 costs        a message's count, from the store or a cache
 rank_files   the rank files under `ranks/`
 """
@@ -35,9 +36,9 @@ from aforesaid.tokens.messages import (
     count_message,
     count_request,
     count_system,
-    count_tools,
     storable_counter,
 )
+from aforesaid.tokens.tools import count_tools
 
 __all__ = [
     "PER_REQUEST",

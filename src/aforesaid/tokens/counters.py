@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import TokenCounter
 from aforesaid.errors import AforesaidError, InvalidInput, MissingExtra, shown
 from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, ExactCounter
@@ -29,6 +30,8 @@ LATIN_MARGIN = 1.2
 OTHER_MARGIN = 1.5
 # Bounds of the correction. A report beyond them belongs to a different request.
 LOWEST, HIGHEST = 0.5, 3.0
+# The most that a provider adds to tool definitions.
+MAX_TOOLS_OVERHEAD = 4000
 # Minimum weight of a new report: about the last dozen dominate, so that a change of model takes effect.
 MIN_REPORT_WEIGHT = 0.2
 
@@ -68,6 +71,9 @@ class Estimator:
         self.uncorrected = MarginCounter(self._base)
         self._correction = float(_within_bounds(correction))
         self._reports = 0
+        # What a provider adds to tool definitions beyond the values of the model's family.
+        self.tools_overhead = 0
+        self._tools_reports = 0
         self._learning = threading.Lock()
 
     def __repr__(self) -> str:
@@ -96,17 +102,28 @@ class Estimator:
         """Apply the current correction to a count by `uncorrected`."""
         return math.ceil(tokens * self.correction)
 
-    def calibrate(self, *, estimated: int, reported: Any, correction: float | None = None) -> float:
+    def calibrate(
+        self, *, estimated: int, reported: Any, correction: float | None = None, tools: int = 0
+    ) -> float:
         """Learn from one request: its estimate and the provider's report.
 
         `reported` is a number of tokens, or a provider's usage as mapping or object. `correction` is the
-        one used for `estimated`, if it has changed since. Return the new correction: at first the mean of
-        all reports, later a running mean, always between 0.5 and 3.0.
+        one used for `estimated`, if it has changed since. `tools` are the tokens of tool definitions in the
+        estimate: where they are most of it, the difference is what the provider adds to them, and the
+        factor stays. Return the new correction: at first the mean of all reports, later a running mean,
+        always between 0.5 and 3.0.
         """
-        ratio = _positive(tokens_reported(reported), "reported") / _positive(estimated, "estimated")
+        counted = _positive(estimated, "estimated")
+        actual = _positive(tokens_reported(reported), "reported")
         with self._learning:
             used = self.correction if correction is None else _within_bounds(correction)
-            observed = min(max(used * ratio, LOWEST), HIGHEST)
+            if 2 * tools >= counted:
+                self._tools_reports += 1
+                weight = max(1 / self._tools_reports, MIN_REPORT_WEIGHT)
+                difference = min(max(actual - counted, -tools), MAX_TOOLS_OVERHEAD)
+                self.tools_overhead += round(weight * difference)
+                return self.correction
+            observed = min(max(used * actual / counted, LOWEST), HIGHEST)
             self._reports += 1
             weight = max(1 / self._reports, MIN_REPORT_WEIGHT)
             self._correction += weight * (observed - self._correction)
@@ -198,8 +215,8 @@ def _positive(tokens: Any, field: str) -> int:
 
 # These patterns repeat tiktoken's table (a test compares them) and add missing names: names without a date
 # and fine-tuned models of later families. Using the table itself would import tiktoken.
-_O200K = re.compile(r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|o[134](?![^-:]))")
-_CL100K = re.compile(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5|(davinci|babbage)-002)|text-embedding-(ada-002|3-)")
+_O200K = lazy_pattern(r"(ft:)?(gpt-4o|chatgpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|o[134](?![^-:]))")
+_CL100K = lazy_pattern(r"(ft:)?(gpt-4(?![^-:])|gpt-3\.?5|(davinci|babbage)-002)|text-embedding-(ada-002|3-)")
 
 # The context windows of models: the first match applies. Strings, because `re` compiles on first use and the
 # import stays fast.
@@ -216,8 +233,9 @@ _WINDOWS = (
     (r"mistral-(large|medium|small)|llama-?[34]|qwen-?[23]|deepseek-", 128_000),
 )
 
-# Tokens of a request without a known model: it leaves room for an answer in a window of 8,192 tokens.
-DEFAULT_BUDGET = 6_000
+# Tokens of a request without a known model. With fewer, the prompt cache of a long tool loop serves less than
+# 80 % of the prompt (benchmarks/prompt_cache.py).
+DEFAULT_BUDGET = 8_000
 # Tokens of a request to a model with a larger window: longer requests cost more and answer no better.
 LARGEST_BUDGET = 96_000
 
@@ -250,13 +268,13 @@ def counter_named(name: str) -> TokenCounter:
     """
     if name in _exact:
         return counter_for(name)
-    match = _ESTIMATE(name) if isinstance(name, str) else None
+    match = _ESTIMATE.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise InvalidInput.not_in("counter", name, (*_exact, "estimate", "estimate@1.25"))
     return Estimator(correction=float(match[1] or 1))
 
 
-_ESTIMATE = re.compile(r"estimate(?:@(\d\.\d\d))?", re.ASCII).fullmatch
+_ESTIMATE = lazy_pattern(r"estimate(?:@(\d\.\d\d))?", re.ASCII)
 
 
 def encoding_for(model: str) -> EncodingName | None:
@@ -325,12 +343,16 @@ def is_slow_to_load(counter: TokenCounter) -> bool:
 
 
 def load_later(counter: TokenCounter) -> None:
-    """Load the counter on a thread of its own, once. `is_ready` is true afterwards."""
+    """Load the counter soon, on a thread of its own, once. `is_ready` is true afterwards."""
     with _starting:
         if counter in _ready or counter in _broken or counter in _loading:
             return
         _loading.add(counter)
-    threading.Thread(target=_load, args=(counter,), name="aforesaid-tokens", daemon=True).start()
+    # Part of the load holds the interpreter lock. It must not hold up the first turns of a process, and a
+    # process that ends soon does not need it.
+    timer = threading.Timer(_QUIET_SECONDS, _load, args=(counter,))
+    timer.name, timer.daemon = "aforesaid-tokens", True
+    timer.start()
 
 
 def _load(counter: TokenCounter) -> None:
@@ -344,6 +366,7 @@ def _load(counter: TokenCounter) -> None:
     _loading.discard(counter)
 
 
+_QUIET_SECONDS = 1.0
 _loading: WeakSet[TokenCounter] = WeakSet()
 _starting = threading.Lock()
 

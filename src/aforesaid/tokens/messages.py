@@ -24,8 +24,6 @@ from aforesaid.tokens.counters import Estimator
 #
 # - content other than text counts as its compact JSON;
 # - a tool call or result costs `PER_CALL` plus name, arguments or content, including its id;
-# - tools cost `PER_TOOLS`, and each `PER_TOOL` plus its compact JSON, which is longer than the form
-#   a model receives: OpenAI's own count of one tool with two parameters is a third lower;
 # - an image costs `PER_IMAGE` (the largest for Claude; OpenAI's cost less), or `PER_SMALL_IMAGE` with
 #   low detail; a document, audio or video costs `PER_MEDIA`;
 # - thinking costs its text; encrypted thinking costs a token per four characters.
@@ -36,8 +34,6 @@ PER_NAME = 1
 # The start of the answer, once per request.
 PER_REQUEST = 3
 PER_CALL = 8
-PER_TOOL = 8
-PER_TOOLS = 12
 PER_IMAGE = 1600
 PER_SMALL_IMAGE = 85
 PER_MEDIA = 3000
@@ -83,13 +79,6 @@ def count_system(counter: TokenCounter, prompt: str | Sequence[Mapping[str, Any]
     if not prompt:
         return 0
     return PER_MESSAGE + counter.count_text("system") + count_content(counter, prompt)
-
-
-def count_tools(counter: TokenCounter, tools: Sequence[Mapping[str, Any]]) -> int:
-    """Return the cost of tool definitions in any dialect."""
-    if not tools:
-        return 0
-    return PER_TOOLS + sum(PER_TOOL + counter.count_text(compact_json(tool)) for tool in tools)
 
 
 def count_content(counter: TokenCounter, content: Any) -> int:

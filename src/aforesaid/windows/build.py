@@ -3,13 +3,13 @@
 Pure functions: the same entries and policy always give the same context.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from msgspec.structs import replace
 
 from aforesaid.contracts import Entry, Position, unreadable_reason
-from aforesaid.dialects import cut_at_interruption, meaning_of, narrate, only_results
+from aforesaid.dialects import OPENING, cut_at_interruption, meaning_of, narrate, only_results
 from aforesaid.errors import BudgetExceeded
 from aforesaid.model.contexts import Context, Reason
 from aforesaid.model.messages import Message, starts_turn
@@ -17,6 +17,8 @@ from aforesaid.windows.groups import Group, Grouping, Piece, each_alone, group_l
 from aforesaid.windows.policies import Cost, WindowPolicy, passes_agent, passes_tags, shorten
 from aforesaid.windows.report import Draft, WindowMessage, report_on
 from aforesaid.windows.selection import Choice, SizedGroup, choose
+
+_OPENING = Message(role="user", content=OPENING)
 
 # Maximum number of system messages kept at the start of a conversation.
 HEAD = 16
@@ -73,7 +75,16 @@ def draft_window(
     heading = group_log(head).groups if head else ()
     fixed = _with_tokens([group for group in heading if _filter_one(group, policy) is None], cost)
     budget = None if policy.max_tokens is None else policy.max_tokens - policy.outside - _sum(fixed)
-    choice = choose(body, policy, budget=budget, origin=groups[0].index if groups else 0)
+    origin = groups[0].index if groups else 0
+    choice = choose(body, policy, budget=budget, origin=origin)
+    opening = 0
+    if _starts_with_assistant(choice):
+        # Some providers require the user's message first; the request then has one more.
+        opening = cost(_OPENING)
+        if budget is not None:
+            choice = choose(body, policy, budget=budget - opening, origin=origin)
+            # With fewer messages the window may start with the user's after all.
+            opening = opening if _starts_with_assistant(choice) else 0
     return Draft(
         policy=policy,
         cost=cost,
@@ -85,7 +96,13 @@ def draft_window(
         entries=read,
         entries_read=len(read) + len(head),
         skipped=skipped,
+        opening=opening,
     )
+
+
+def _starts_with_assistant(choice: Choice) -> bool:
+    first = next((item.group for item in choice.included if item.group.kind != "system"), None)
+    return first is not None and first.kind == "assistant"
 
 
 def finish_window(
@@ -274,42 +291,44 @@ def _sum(items: Sequence[SizedGroup]) -> int:
 
 
 def _window_messages(draft: Draft) -> list[WindowMessage]:
-    items = [*draft.head, *draft.choice.included]
     messages: list[WindowMessage] = []
     before: Piece | None = None
-    for item in items:
+    for item, may_change in _with_stability(draft):
         if len(item.group.pieces) == 1 and item.group.pieces[0].part == "whole":
-            messages.append(_single_message(item, drops_ephemeral=draft.choice.drops_ephemeral))
+            messages.append(_single_message(item, may_change=may_change))
             before = None
             continue
         for piece in item.group.pieces:
-            may_change = _may_change(piece, item.group, drops_ephemeral=draft.choice.drops_ephemeral)
+            changes = may_change or _is_provisional(piece, item.group)
             if piece.part == "rest" and before is not None and _belong_together(before, piece):
                 # Both halves are in the window: send the original message, byte for byte.
                 messages[-1] = _rejoined_message(
-                    piece, draft.cost, may_change=may_change or messages[-1].may_change
+                    piece, draft.cost, may_change=changes or messages[-1].may_change
                 )
             else:
-                messages.append(_piece_message(piece, item.group, draft.cost, may_change=may_change))
+                messages.append(_piece_message(piece, item.group, draft.cost, may_change=changes))
             before = piece
     return messages
 
 
-def _single_message(item: SizedGroup, *, drops_ephemeral: bool) -> WindowMessage:
+def _with_stability(draft: Draft) -> Iterator[tuple[SizedGroup, bool]]:
+    """Yield each group with whether it may go before the next cut."""
+    yield from ((item, False) for item in draft.head)
+    choice = draft.choice
+    for item in choice.included:
+        unsettled = choice.unsettled is not None and item.group.index >= choice.unsettled
+        yield item, unsettled or (choice.drops_ephemeral and item.group.ephemeral)
+
+
+def _single_message(item: SizedGroup, *, may_change: bool) -> WindowMessage:
     """Return the only message of a group, unchanged from the log, with the group's tokens."""
     group = item.group
-    return WindowMessage(
-        group.pieces[0].message, item.tokens, group.kind == "system", drops_ephemeral and group.ephemeral
-    )
+    return WindowMessage(group.pieces[0].message, item.tokens, group.kind == "system", may_change)
 
 
-def _may_change(piece: Piece, group: Group, *, drops_ephemeral: bool) -> bool:
-    """Return whether the piece may change before the next cut: ephemeral messages go, missing results may
-    arrive.
-    """
-    return (drops_ephemeral and group.ephemeral) or (
-        bool(group.interrupted) and piece.message.role != "assistant"
-    )
+def _is_provisional(piece: Piece, group: Group) -> bool:
+    """Return whether a missing result may still arrive in the place of this one."""
+    return bool(group.interrupted) and piece.message.role != "assistant"
 
 
 def _piece_message(piece: Piece, group: Group, cost: Cost, *, may_change: bool) -> WindowMessage:
@@ -333,7 +352,7 @@ def _fit_budget(
     not enough.
     """
     budget = draft.policy.max_tokens
-    needed = draft.policy.outside + sum(item.tokens for item in messages)
+    needed = draft.outside + sum(item.tokens for item in messages)
     if budget is None or needed <= budget:
         return messages, (), []
     if draft.policy.oversize == "error":
@@ -349,7 +368,7 @@ def _fit_budget(
         else WindowMessage(message, draft.cost(message), item.system, may_change=True)
         for item, message in zip(messages, fitted.messages, strict=True)
     ]
-    needed = draft.policy.outside + sum(item.tokens for item in result)
+    needed = draft.outside + sum(item.tokens for item in result)
     if needed <= budget:
         return result, fitted.call_ids, []
     return result, fitted.call_ids, [f"the window needs {needed} tokens, but the budget is {budget}"]

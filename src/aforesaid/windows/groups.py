@@ -8,10 +8,10 @@ calls. A call without a result gets one that says so, in the window but not in t
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from aforesaid.contracts import Entry, unreadable_reason
-from aforesaid.dialects import only_results, openai_responses, tool_result
+from aforesaid.dialects import meaning_of, only_results, openai_responses, tool_result
 from aforesaid.model.contexts import Reason
 from aforesaid.model.messages import Message, plain_text, starts_turn
 from aforesaid.windows.tool_pairs import (
@@ -39,6 +39,9 @@ _ROLE_ALONE = {role: frozenset((tag,)) for role, tag in _BUILT_IN_TAGS.items()}
 
 Kind = Literal["system", "user", "assistant"]
 
+Runs = list[list[int]]
+"""The indexes of a step's messages: usually one run, more if the provider answered calls of its own."""
+
 
 class Piece(Struct, frozen=True, kw_only=True):
     """A message in a window: whole, part of one, or synthetic."""
@@ -65,6 +68,8 @@ class Group(Struct, frozen=True, kw_only=True):
     has_calls: bool = False
     interrupted: tuple[str, ...] = ()
     """Ids of calls without a result."""
+    summarizes: bool = False
+    """Whether a provider's summary of earlier messages is in it, which is kept across a cut."""
 
     @property
     def number(self) -> int:
@@ -82,7 +87,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def important(self) -> bool:
-        return IMPORTANT in self.tags
+        return self.summarizes or IMPORTANT in self.tags
 
     @property
     def ephemeral(self) -> bool:
@@ -131,13 +136,13 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
     dropped += [part for parsed in parsed_entries if parsed.result_ids for part in _repeated(parsed)]
     groups: list[Group] = []
     turn = 0
-    for step in _steps(parsed_entries):
-        first = parsed_entries[step[0]]
+    for runs in _linked(_steps(parsed_entries), parsed_entries):
+        first = parsed_entries[runs[0][0]]
         turn += first.starts_turn
         position = GroupPosition(index=len(groups), turn=turn)
-        if _thinks_only(first) and _is_bare_thinking(step, parsed_entries):
-            dropped += [_bare(parsed_entries[index]) for index in step]
-        elif (group := _group(step, parsed_entries, matching, position)) is not None:
+        if _is_bare(runs, parsed_entries):
+            dropped += [_bare(parsed_entries[index]) for run in runs for index in run]
+        elif (group := _group(runs, parsed_entries, matching, position)) is not None:
             groups.append(group)
         # An empty message that carries results is not lost: its results are in the groups of their calls.
         elif not first.carries_results:
@@ -193,6 +198,46 @@ def _steps(parsed_entries: Sequence[ParsedEntry]) -> list[list[int]]:
     return steps
 
 
+def _linked(steps: list[list[int]], parsed_entries: Sequence[ParsedEntry]) -> list[Runs]:
+    """Join the steps between two halves of a pair that the provider answers.
+
+    A step that was joined has several runs: after each, the results of its calls follow.
+    """
+    ends = _links(parsed_entries)
+    if not ends:
+        return [[step] for step in steps]
+    joined: list[Runs] = []
+    reach = -1
+    place = 0
+    for step in steps:
+        parsed = parsed_entries[step[0]]
+        inside = step[0] <= reach
+        if inside and parsed.entry.message.role in ("assistant", "tool"):
+            if parsed.rest is not None:
+                joined[place].append(step)
+        else:
+            # A system message in between follows the whole group.
+            joined.append([step])
+            place = place if inside else len(joined) - 1
+        reach = max(reach, *(ends.get(index, -1) for index in step))
+    return joined
+
+
+def _links(parsed_entries: Sequence[ParsedEntry]) -> dict[int, int]:
+    """Return the last entry that each entry is linked with, by index. No link crosses a question."""
+    ends: dict[int, int] = {}
+    openers: dict[str, int] = {}
+    for index, parsed in enumerate(parsed_entries):
+        if parsed.starts_turn:
+            openers = {}
+        openers |= dict.fromkeys(parsed.meaning.opens, index)
+        for call_id in parsed.meaning.closes:
+            opener = openers.get(call_id, index)
+            if opener < index:
+                ends[opener] = index
+    return ends
+
+
 def _goes_on(first: ParsedEntry, last: ParsedEntry, parsed: ParsedEntry) -> bool:
     """Return whether this assistant message continues the answer from `first` to `last`.
 
@@ -214,22 +259,34 @@ def _is_assistant(parsed: ParsedEntry) -> bool:
 
 def _thinks_only(parsed: ParsedEntry) -> bool:
     meaning = parsed.meaning
-    return meaning.thinking and not (meaning.text or meaning.calls or meaning.results)
+    says = meaning.text or meaning.calls or meaning.results or meaning.opens or meaning.closes
+    return meaning.thinking and not says
 
 
-def _is_bare_thinking(step: Sequence[int], parsed_entries: Sequence[ParsedEntry]) -> bool:
-    """Return whether the step is only thinking. Providers reject thinking without what follows from it."""
-    return all(_is_assistant(parsed_entries[index]) and _thinks_only(parsed_entries[index]) for index in step)
+def _is_bare(runs: Runs, parsed_entries: Sequence[ParsedEntry]) -> bool:
+    """Return whether the step is only thinking, or only the second half of a pair without the first.
+
+    Providers reject both.
+    """
+    if runs == [[runs[0][0]]] and _is_half(parsed_entries[runs[0][0]]):
+        return True
+    entries = [parsed_entries[index] for run in runs for index in run]
+    return all(_is_assistant(parsed) and _thinks_only(parsed) for parsed in entries)
+
+
+def _is_half(parsed: ParsedEntry) -> bool:
+    """Return whether the message is the second half of a pair and nothing else."""
+    return parsed.entry.message.content is UNSET and bool(parsed.meaning.closes)
 
 
 def _group(
-    step: Sequence[int], parsed_entries: Sequence[ParsedEntry], matching: Matching, position: GroupPosition
+    runs: Runs, parsed_entries: Sequence[ParsedEntry], matching: Matching, position: GroupPosition
 ) -> Group | None:
-    parsed = parsed_entries[step[0]]
+    parsed = parsed_entries[runs[0][0]]
     if parsed.entry.message.role == "assistant":
-        if len(step) == 1 and not parsed.meaning.calls:
+        if runs == [[runs[0][0]]] and not parsed.meaning.calls:
             return _single(Piece(message=parsed.entry.message, entry=parsed.entry), position, "assistant")
-        return _step_group(step, parsed_entries, matching, position)
+        return _step_group(runs, parsed_entries, matching, position)
     if parsed.rest is None:
         return None
     part: Literal["rest", "whole"] = "rest" if parsed.carries_results else "whole"
@@ -241,20 +298,62 @@ def _single(piece: Piece, position: GroupPosition, kind: Kind) -> Group:
     """Return a group of one message."""
     message = piece.message
     tags = frozenset(tags_of(message)) if message.tags else _ROLE_ALONE.get(message.role, frozenset())
-    return Group(index=position.index, turn=position.turn, kind=kind, pieces=(piece,), tags=tags)
+    return Group(
+        index=position.index,
+        turn=position.turn,
+        kind=kind,
+        pieces=(piece,),
+        tags=tags,
+        summarizes=kind == "assistant" and _summarizes(message),
+    )
+
+
+def _summarizes(message: Message) -> bool:
+    """Return whether the message starts with Anthropic's summary of what came before it."""
+    if not isinstance(message.content, list):
+        return False
+    blocks = [block for block in message.content if isinstance(block, dict)]
+    return any(block.get("type") == "compaction" and block.get("content") for block in blocks)
 
 
 def _step_group(
-    step: Sequence[int], parsed_entries: Sequence[ParsedEntry], matching: Matching, position: GroupPosition
+    runs: Runs, parsed_entries: Sequence[ParsedEntry], matching: Matching, position: GroupPosition
 ) -> Group:
     """Return an assistant's step with the results of its calls."""
+    pieces: list[Piece] = []
+    missing: list[str] = []
+    has_calls = False
+    for run in runs:
+        own, results, interrupted = _run_pieces(run, parsed_entries, matching)
+        pieces += [*own, *results, *interrupted]
+        missing += [call_id for piece in interrupted for call_id in _answered(piece)]
+        has_calls |= bool(results or interrupted)
+    return Group(
+        index=position.index,
+        turn=position.turn,
+        kind="assistant",
+        pieces=tuple(pieces),
+        tags=frozenset(tag for piece in pieces if not piece.synthetic for tag in tags_of(piece.message)),
+        has_calls=has_calls,
+        interrupted=tuple(missing),
+        summarizes=any(_summarizes(piece.message) for piece in pieces),
+    )
+
+
+def _answered(piece: Piece) -> list[str]:
+    return [result.call_id for result in meaning_of(piece.message).results]
+
+
+def _run_pieces(
+    run: Sequence[int], parsed_entries: Sequence[ParsedEntry], matching: Matching
+) -> tuple[list[Piece], list[Piece], list[Piece]]:
+    """Return the messages of a run, the results of its calls, and those of calls without a result."""
     own_pieces = [
-        Piece(message=parsed_entries[index].entry.message, entry=parsed_entries[index].entry)
-        for index in step
+        Piece(message=parsed_entries[index].entry.message, entry=parsed_entries[index].entry) for index in run
     ]
     results_by_entry: dict[int, list[str]] = {}
     missing: list[tuple[ParsedEntry, str, str]] = []
-    for index in step:
+    for index in run:
         own = parsed_entries[index].result_ids
         for ref, call in calls_of(index, parsed_entries[index]):
             source = matching.answers.get(ref)
@@ -262,19 +361,8 @@ def _step_group(
                 results_by_entry.setdefault(source, []).append(call.id)
             elif call.id not in own:
                 missing.append((parsed_entries[index], call.id, call.name))
-    from_log = [
-        *own_pieces,
-        *(_results_piece(parsed_entries[source], ids) for source, ids in results_by_entry.items()),
-    ]
-    return Group(
-        index=position.index,
-        turn=position.turn,
-        kind="assistant",
-        pieces=(*from_log, *(_interrupted_piece(*call) for call in missing)),
-        tags=frozenset(tag for piece in from_log for tag in tags_of(piece.message)),
-        has_calls=bool(results_by_entry or missing),
-        interrupted=tuple(call_id for _, call_id, _ in missing),
-    )
+    results = [_results_piece(parsed_entries[source], ids) for source, ids in results_by_entry.items()]
+    return own_pieces, results, [_interrupted_piece(*call) for call in missing]
 
 
 def _results_piece(parsed: ParsedEntry, call_ids: Sequence[str]) -> Piece:

@@ -76,6 +76,10 @@ class WindowPolicy(Struct, frozen=True, kw_only=True):
 
     System messages at the start of the conversation are always found.
     """
+    cache_marks: bool = False
+    """Mark the stable prefix of a request for the provider's prompt cache, where the provider needs marks:
+    `cache_control` for Anthropic, `cachePoint` for Bedrock. Other providers cache prefixes by themselves.
+    """
     reach: int = 4096
     """Maximum number of the newest messages that are read, if there is any limit.
 

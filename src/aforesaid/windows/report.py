@@ -39,6 +39,13 @@ class Draft(Struct, frozen=True, kw_only=True):
     """Number of entries that were read, including the head."""
     skipped: frozenset[int] = frozenset()
     """Sequences of entries, or halves of them, that were read but not judged."""
+    opening: int = 0
+    """Tokens of the message that some dialects insert before an assistant's first one."""
+
+    @property
+    def outside(self) -> int:
+        """Tokens of the request that are not in the log."""
+        return self.policy.outside + self.opening
 
     @property
     def fixed_tokens(self) -> int:
@@ -67,7 +74,7 @@ def report_on(
     warnings: Sequence[str],
 ) -> Report:
     """Return the report of a rendered window, and log it."""
-    tokens = _token_use(draft.policy, messages)
+    tokens = _token_use(draft, messages)
     left_out = _left_out(draft)
     report = Report(
         message_count=message_count,
@@ -140,13 +147,13 @@ def _before_window(draft: Draft, left_out: Sequence[LeftOut], message_count: int
     return message_count - sum(1 for _ in inside)
 
 
-def _token_use(policy: WindowPolicy, messages: Sequence[WindowMessage]) -> TokenUse:
+def _token_use(draft: Draft, messages: Sequence[WindowMessage]) -> TokenUse:
     system = sum([item.tokens for item in messages if item.system])
     return TokenUse(
-        prompt=policy.prompt_tokens,
-        tools=policy.tools_tokens,
+        prompt=draft.policy.prompt_tokens,
+        tools=draft.policy.tools_tokens,
         system=system,
-        history=sum([item.tokens for item in messages]) - system,
+        history=sum([item.tokens for item in messages]) - system + draft.opening,
     )
 
 

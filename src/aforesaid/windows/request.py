@@ -8,6 +8,7 @@ A request is a dict of the keyword arguments of the SDK's call. The types descri
 keys are typed as the SDKs accept them without importing the SDKs.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
@@ -21,6 +22,8 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
 from aforesaid.tokens import count_system, count_tools
 from aforesaid.windows.policies import WindowPolicy
+
+log = logging.getLogger("aforesaid.windows")
 
 BLANK = "the newest message is blank"
 
@@ -122,22 +125,30 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         if isinstance(self.tools, str | Mapping) or not all(isinstance(each, Mapping) for each in self.tools):
             raise InvalidInput(f"tools must be a list of definitions; got {shown(self.tools)}", field="tools")
 
-    def reserved_in(self, policy: WindowPolicy, counter: TokenCounter) -> WindowPolicy:
-        """Return the policy with the tokens of the instructions and tools subtracted from the budget."""
+    def reserved_in(
+        self, policy: WindowPolicy, counter: TokenCounter, dialect: str | None = None
+    ) -> WindowPolicy:
+        """Return the policy with the tokens of the instructions and tools subtracted from the budget, and of
+        what the model's provider adds to them.
+        """
         if policy.max_tokens is None or not (self.system or self.tools):
             return policy
+        tools = count_tools(counter, self.tools, model=self.model, dialect=dialect)
         return replace(
             policy,
             prompt_tokens=policy.prompt_tokens + count_system(counter, self.system),
-            tools_tokens=policy.tools_tokens + count_tools(counter, self.tools),
+            tools_tokens=policy.tools_tokens + tools,
         )
 
-    def arguments(self, context: Context, dialect: DialectName) -> dict[str, Any]:
+    def arguments(
+        self, context: Context, dialect: DialectName, *, cache_marks: bool = False
+    ) -> dict[str, Any]:
         """Return the whole request. Raise `NothingToSend` without a question."""
         if self.system is not None:
             instructions = Message(role="system", content=self.system)
-            context = Context(messages=(instructions, *context.messages), report=context.report)
-        request = write_request(context, dialect)
+            stable = replace(context.report, stable_prefix=context.report.stable_prefix + 1)
+            context = Context(messages=(instructions, *context.messages), report=stable)
+        request = write_request(context, dialect, cache_marks=cache_marks)
         return _ARGUMENTS.get(dialect, _arguments)(self, request)
 
 
@@ -182,8 +193,10 @@ _ARGUMENTS: Mapping[str, Callable[[RequestParts, Request], dict[str, Any]]] = {
 }
 
 
-def write_request(context: Context, dialect: str) -> Request:
+def write_request(context: Context, dialect: str, *, cache_marks: bool = False) -> Request:
     """Render the context in this dialect. Raises `NothingToSend` when it contains no question.
+
+    `cache_marks`: mark the stable prefix for the provider's prompt cache.
 
     A request ends with an assistant message only if the context does; the model then continues that
     message.
@@ -193,6 +206,12 @@ def write_request(context: Context, dialect: str) -> Request:
     request = write(context.messages, dialect)
     if not _has_question(request.messages, context.messages):
         raise NothingToSend(BLANK)
+    if cache_marks:
+        from aforesaid.windows.cache_marks import with_cache_marks
+
+        request = with_cache_marks(request, context, dialect)
+    if request.repaired:
+        log.info("request in dialect %s repaired: %s", dialect, "; ".join(request.repaired))
     return request
 
 

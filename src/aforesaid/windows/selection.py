@@ -93,9 +93,13 @@ class OrderedGroups:
         kinds = [item.group.kind for item in groups]
         self.turn_starts = [at for at, kind in enumerate(kinds) if kind == "user"]
         self.system = [at for at, kind in enumerate(kinds) if kind == "system"]
-        tagged = [at for at, item in enumerate(groups) if not item.group.tags.isdisjoint(_MARKS)]
-        self.important = [at for at in tagged if groups[at].group.important]
-        self.ephemeral = [at for at in tagged if groups[at].group.ephemeral]
+        marked = [
+            at
+            for at, item in enumerate(groups)
+            if item.group.summarizes or not item.group.tags.isdisjoint(_MARKS)
+        ]
+        self.important = [at for at in marked if groups[at].group.important]
+        self.ephemeral = [at for at in marked if groups[at].group.ephemeral]
         # Whether any group is not a system message.
         self.has_words = len(self.system) < len(kinds)
         # The last group that is not a system message.
@@ -189,6 +193,10 @@ class Choice(Struct, frozen=True, kw_only=True):
     """Whether the window moves with every turn."""
     drops_ephemeral: bool
     """Whether ephemeral groups are left out, except the newest."""
+    unsettled: int | None = None
+    """The index of the first group that may come or go without a cut: the question of the turn that the
+    window starts in, which is included while its tool loop is in progress.
+    """
 
 
 def choose(groups: Sequence[SizedGroup], policy: WindowPolicy, *, budget: int | None, origin: int) -> Choice:
@@ -266,7 +274,9 @@ class _Selection:
             return
         cut = self._token_cut(self.budget) or self._minimum_cut()
         self._cut(cut, "tokens")
-        self.slides = self.policy.retention_ratio >= 1
+        # A later cut by count may leave out so much that this one is undone.
+        counted = self.policy.max_messages is not None or self.policy.max_turns is not None
+        self.slides = self.policy.retention_ratio >= 1 or (counted and self.policy.count_retention_ratio < 1)
 
     def choice(self, origin: int) -> Choice:
         included = self._included_groups() if self.ordered.groups else []
@@ -281,7 +291,18 @@ class _Selection:
             is_final=in_reach and self.read_enough and self.ordered.has_words,
             slides=self.slides,
             drops_ephemeral=self.drops_ephemeral,
+            unsettled=self._unsettled(indexes) if self.ordered.groups else None,
         )
+
+    def _unsettled(self, included: set[int]) -> int | None:
+        if not self.start or self.start <= self.ordered.newest_turn:
+            return None
+        question = self.ordered.question_of(self.start)
+        if question is None:
+            return None
+        # A cut by tokens includes the question always, unless it does not fit.
+        always = self.left_out.get(self.ordered.index(self.start - 1)) == "tokens"
+        return None if always and self.ordered.index(question) in included else self.ordered.index(question)
 
     # Measuring
 

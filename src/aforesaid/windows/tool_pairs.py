@@ -64,7 +64,8 @@ def parse_entry(entry: Entry) -> ParsedEntry:
     role = message.role
     meaning = meaning_of(message)
     if not meaning.results:
-        rest = None if role == "tool" else message
+        # A result of an unknown type is kept with its call.
+        rest = None if role == "tool" and not meaning.closes else message
         return ParsedEntry(entry=entry, meaning=meaning, rest=rest, starts_turn=role == "user")
     call_ids = tuple(dict.fromkeys(result.call_id for result in meaning.results))
     carries = role in ("user", "tool")
