@@ -4,6 +4,9 @@
     AnthropicAgent, OpenAIChatAgent, OpenAIResponsesAgent, StrandsAgent
                       models behind providers; each SDK is imported when first needed
     answer_turn       runs the loop in a conversation and stores the whole turn
+    tool, Tool, ToolRegistry
+                      tools: plain functions, or with a JSON schema
+    TurnProgress      what a running turn has done; takes interruptions
     RecallAgent       answers from the owner's history without a model
     AgentSummarizer   summarizes messages outside the window with a model
     SupervisorAgent   routes each query to one of several specialists
@@ -24,12 +27,16 @@ from aforesaid.agents.entity import (
     IntentResponse,
 )
 from aforesaid.agents.loop import AgenticLoop, Answer
+from aforesaid.agents.progress import TurnProgress
 from aforesaid.agents.providers.anthropic import AnthropicAgent
 from aforesaid.agents.providers.openai import OpenAIChatAgent, OpenAIResponsesAgent
 from aforesaid.agents.providers.strands import StrandsAgent
 from aforesaid.agents.recall import RecallAgent
-from aforesaid.agents.stored_turns import Specialist, answer_turn
-from aforesaid.agents.supervisor import Apology, ModelRouter, Router, RuleRouter, SupervisorAgent, apology_for
+from aforesaid.agents.routing import ModelRouter, Router, RuleRouter
+from aforesaid.agents.stored_turns import answer_turn
+from aforesaid.agents.supervisor import Apology, SupervisorAgent, apology_for
+from aforesaid.agents.tools import Tool, ToolRegistry, tool
+from aforesaid.agents.views import Specialist
 from aforesaid.summaries.summarizers import AgentSummarizer
 
 __all__ = [
@@ -53,8 +60,12 @@ __all__ = [
     "Specialist",
     "StrandsAgent",
     "SupervisorAgent",
+    "Tool",
+    "ToolRegistry",
+    "TurnProgress",
     "agent_for",
     "answer_turn",
     "apology_for",
     "assistant_for",
+    "tool",
 ]

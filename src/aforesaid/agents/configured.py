@@ -13,9 +13,9 @@ from aforesaid.agents.providers.anthropic import AnthropicAgent
 from aforesaid.agents.providers.openai import OpenAIChatAgent, OpenAIResponsesAgent
 from aforesaid.agents.providers.strands import StrandsAgent
 from aforesaid.agents.recall import RecallAgent
-from aforesaid.agents.stored_turns import Specialist
 from aforesaid.agents.supervisor import Sessions, SupervisorAgent
 from aforesaid.agents.toolbox import owner_tools
+from aforesaid.agents.views import Specialist
 from aforesaid.contracts import Agent
 from aforesaid.errors import InvalidSetting
 from aforesaid.memory.interface import ManagerProtocol
@@ -158,7 +158,7 @@ def _bedrock(config: AgentConfig) -> Agent:
 
         return BedrockModel(model_id=config.model, endpoint_url=config.provider_url or None)
 
-    return StrandsAgent(model, provider="Bedrock")
+    return StrandsAgent(model, provider="Bedrock", model_id=config.model)
 
 
 _FACTORIES: dict[str, Callable[[AgentConfig], Agent]] = {

@@ -7,7 +7,7 @@ so an integration can pass its own values in and use the results unchanged.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal, Protocol, cast
@@ -26,8 +26,11 @@ from aforesaid.agents.loop import (
     as_question,
     as_registry,
 )
-from aforesaid.agents.stored_turns import Specialist, answer_turn, remove_if_unchanged, running_turn
-from aforesaid.agents.supervisor import apology_for
+from aforesaid.agents.progress import TurnProgress
+from aforesaid.agents.stored_turns import answer_turn, run_within
+from aforesaid.agents.supervisor import DEADLINE, apology_for, check_deadline
+from aforesaid.agents.turn_order import Found, remove_if_unchanged, running_turn
+from aforesaid.agents.views import Specialist
 from aforesaid.contracts.listing import check_complete
 from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import (
@@ -168,6 +171,7 @@ class ConversationEntity:
     - `auto_create_conversation_id`: start a conversation for an input without an id and return its id.
       Otherwise such an input is answered without history and not stored.
     - `tools`: tools, or a function from a manager to its owner's tools.
+    - `deadline`: seconds that a turn may take; None waits indefinitely.
     """
 
     def __init__(
@@ -181,6 +185,7 @@ class ConversationEntity:
         auto_create_conversation_id: bool = False,
         owner_of: OwnerOf = user_or_device,
         apology: Callable[[BaseException], str] = apology_for,
+        deadline: float | None = DEADLINE,
     ) -> None:
         _check_turns(max_history_turns)
         if memory is not None and store is not None:
@@ -201,6 +206,7 @@ class ConversationEntity:
         self._auto_create = auto_create_conversation_id
         self._owner_of = owner_of
         self._apology = apology
+        self._deadline = check_deadline(deadline, field="deadline")
 
     async def async_process(self, user_input: EntityInput) -> ConversationResult:
         """Answer an input. A failed turn leaves the history unchanged and returns an apology."""
@@ -225,7 +231,10 @@ class ConversationEntity:
         `user_input` selects the owner as in `async_process`; by default the conversation of this id is
         deleted for all owners. Only conversations that the entity has answered in are deleted.
         """
-        work = self._clear(_session(conversation_id), user_input)
+        return self._started(self._clear(_session(conversation_id), user_input))
+
+    def _started(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Start the work, which the next input waits for; without an event loop, do it now."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -279,7 +288,7 @@ class ConversationEntity:
         manager = self._manager_for(user_input)
         tools = as_registry(self._tools(manager) if callable(self._tools) else self._tools)
         loop = HistoryLoop(self._loop_for(user_input))
-        question = loop.question(as_question(user_input.text, field="user_text"))
+        question = as_question(user_input.text, field="user_text")
         specialist = Specialist(loop=loop, tools=tools, policy=self._send_policy)
         if conversation_id is None:
             return await self._answer_alone(manager, specialist, question)
@@ -293,13 +302,19 @@ class ConversationEntity:
     async def _answer_in(
         self, manager: ManagerProtocol, conversation_id: str, specialist: Specialist, question: Message
     ) -> Answer:
-        existing = await manager.session(_session(conversation_id))
-        record = existing or await self._create_conversation(manager, conversation_id)
-        # Another process may have created it in the meantime, with messages.
-        is_new = existing is None and not record.message_count
-        undo = partial(remove_if_unchanged, manager, record) if is_new else None
-        async with running_turn(record.id, undo=undo):
-            answer = await answer_turn(manager, record.id, specialist, question)
+        records: list[Conversation] = []
+
+        async def look_up() -> Found:
+            existing = await manager.session(_session(conversation_id))
+            record = existing or await self._create_conversation(manager, conversation_id)
+            records.append(record)
+            # Another process may have created it in the meantime, with messages.
+            is_new = existing is None and not record.message_count
+            return Found(record.id, partial(remove_if_unchanged, manager, record) if is_new else None)
+
+        async with running_turn(manager, conversation_id, look_up) as found:
+            answer = await answer_turn(manager, found, specialist, question, deadline=self._deadline)
+        record = records[0]
         if answer.stored is not None:
             await self._label_and_trim(manager, record, conversation_id)
         return answer
@@ -324,8 +339,10 @@ class ConversationEntity:
         async def window(turn: Sequence[Message]) -> Sequence[Message]:
             return (await manager.first_context(turn, policy=specialist.policy)).messages
 
+        question = specialist.loop.question(question)
         tools = specialist.tools.in_turn(Source(message_id=question.message_id))
-        return await specialist.loop.run_in(window, question, tools)
+        work = specialist.loop.run_in(window, question, tools)
+        return await run_within(self._deadline, work, TurnProgress())
 
     async def _trim(self, manager: ManagerProtocol, record: Conversation) -> None:
         """In the process's own memory, drop messages that no window can include again."""

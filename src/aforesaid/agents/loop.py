@@ -1,10 +1,11 @@
 """Agentic loop: ask an agent, run its tool calls, and ask again until it answers.
 
-The loop stores nothing. It returns the whole turn, which the caller stores. A loop that fails or is cancelled
-leaves no trace.
+The loop stores nothing. It returns the whole turn, which the caller stores. What a loop that fails or is
+cancelled has done is in its `TurnProgress`.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -13,10 +14,11 @@ from typing import Any, Protocol, Self, runtime_checkable
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.tools import Tool, ToolRegistry
+from aforesaid.agents.progress import TurnProgress, results_of_cut_off_calls
+from aforesaid.agents.tools import ToolRegistry, ToolSource
 from aforesaid.contracts import Agent, Appended, Ask, OnText, Reply, Usage
 from aforesaid.dialects import ToolCall, meaning_of, read, tool_result, write
-from aforesaid.dialects.edits import with_unique_call_ids
+from aforesaid.dialects.call_ids import with_valid_call_ids
 from aforesaid.dialects.parse import Text, is_blank, parts_of
 from aforesaid.errors import InvalidInput, TooManySteps, shown
 from aforesaid.intake.unstored_turns import NotStored
@@ -31,7 +33,7 @@ log = logging.getLogger("aforesaid.agents")
 # Earlier messages: a context, messages, or dicts in any dialect.
 History = Context | Sequence[Message | Mapping[str, Any]]
 
-Tools = ToolRegistry | Iterable[Tool] | None
+Tools = ToolRegistry | Iterable[ToolSource] | None
 Window = Callable[[Sequence[Message]], Awaitable[Sequence[Message]]]
 """Returns the messages to send; they end with the turn so far."""
 
@@ -50,13 +52,15 @@ class Answer(Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     """Token usage reported by the provider, over all steps."""
     complete: bool = True
-    """False when the model reached its output limit."""
+    """False when the model reached its output limit, or for a stored turn that broke off."""
     stored: Appended | None = None
     """The result of storing the turn, if it was stored."""
     not_stored: NotStored | None = None
     """Why storing the turn failed and whether it is queued."""
     conversation_id: str | None = None
     """The turn's conversation, if any."""
+    repeated: bool = False
+    """Whether the question was answered before, and this is the stored answer."""
 
 
 @validated
@@ -97,19 +101,23 @@ class AgenticLoop:
         tools: Tools = None,
         *,
         on_text: OnText | None = None,
+        progress: TurnProgress | None = None,
     ) -> Answer:
         """Answer a user's message and return all messages of the turn.
 
         `chat_history` is sent unchanged, so it must be a valid window, such as a manager's context. With
         `on_text`, replies are streamed to that callback. A tool that fails, times out or does not exist
-        becomes an error result for the model. Raises `AgentError`.
+        becomes an error result for the model. `progress` has what was done when the turn fails. Raises
+        `AgentError`.
         """
         history = read_history(chat_history)
 
         async def window(turn: Sequence[Message]) -> Sequence[Message]:
             return (*history, *turn)
 
-        return await self.run_in(window, self.question(user_text), as_registry(tools), on_text=on_text)
+        return await self.run_in(
+            window, self.question(user_text), as_registry(tools), on_text=on_text, progress=progress
+        )
 
     async def stream(
         self, user_text: str | Message, chat_history: History = (), tools: Tools = None
@@ -152,9 +160,11 @@ class AgenticLoop:
         *,
         instructions: str | None = None,
         on_text: OnText | None = None,
+        progress: TurnProgress | None = None,
     ) -> Answer:
         """Run the loop with a window that is rebuilt before each step."""
-        turn = _Turn(question)
+        turn = TurnProgress() if progress is None else progress
+        turn.begin(question)
         definitions = tuple(tools.definitions(self.agent.dialect))
         for step in range(1, self._max_steps + 1):
             ask = Ask(
@@ -166,29 +176,59 @@ class AgenticLoop:
             )
             reply = await ask_agent(self.agent, ask, on_text=on_text, step=step)
             # Make ids distinct before tools run: each result must match one call, here and in the log.
-            calls = turn.add(reply, self._with_ids(with_unique_call_ids(reply.messages)))
+            turn.check_running()
+            calls = turn.add_reply(reply, self._with_ids(with_valid_call_ids(reply.messages)[0]))
             # A pause (Anthropic's server tools) has no answer yet; the next request continues it.
             if not calls and reply.stop != "pause":
-                return turn.answer(steps=step, complete=reply.stop != "length")
+                return _answer(turn, steps=step, complete=reply.stop != "length")
             if not ask.may_call:
+                known = results_of_cut_off_calls(calls, {}, (), self.agent.dialect)
+                turn.messages += self._with_ids(known)
                 break
-            turn.messages += self._with_ids(await self._results(calls, reply, tools))
+            await self._run_tools(turn, calls, reply, tools)
         raise TooManySteps(self._max_steps)
 
-    async def _results(
-        self, calls: Sequence[ToolCall], reply: Reply, tools: ToolRegistry
-    ) -> Sequence[Message]:
-        """Run the calls concurrently and return their results in call order."""
+    async def _run_tools(
+        self, turn: TurnProgress, calls: Sequence[ToolCall], reply: Reply, tools: ToolRegistry
+    ) -> None:
+        """Run the calls and add their results. What has effects is durable before it runs, and its result
+        afterwards: the process may end at any time.
+        """
+        has_effects = any(tools.has_effects(call.name) for call in calls)
+        if has_effects:
+            await turn.make_durable()
+        await self._add_results(turn, calls, reply, tools)
+        if has_effects:
+            await turn.make_durable()
+
+    async def _add_results(
+        self, turn: TurnProgress, calls: Sequence[ToolCall], reply: Reply, tools: ToolRegistry
+    ) -> None:
+        """Run the calls concurrently and add their results in call order."""
         slots = asyncio.Semaphore(self._at_once)
         # At the output limit, the arguments of the last call may be incomplete.
         whole = calls[:-1] if reply.stop == "length" else calls
+        results: dict[int, Message] = {}
+        started: set[int] = set()
 
-        async def result(call: ToolCall) -> Message:
+        async def run(number: int, call: ToolCall) -> None:
+            # A provider that repeats a response repeats its calls. Their effects must not happen again.
+            key = json.dumps([call.id, call.name, call.arguments], sort_keys=True, default=str)
+            if (before := turn.results.get(key)) is not None:
+                results[number] = before.with_(message_id=None)
+                return
             async with slots:
-                return await tools.answer(call, self.agent.dialect, within=self._tool_timeout)
+                started.add(number)
+                results[number] = await tools.answer(call, self.agent.dialect, within=self._tool_timeout)
+            if tools.has_effects(call.name):
+                turn.results[key] = results[number]
 
-        results = await asyncio.gather(*(result(call) for call in whole))
-        return [*results, *(self._cut_off(call) for call in calls[len(whole) :])]
+        try:
+            await asyncio.gather(*(run(number, call) for number, call in enumerate(whole)))
+        finally:
+            # Also of a turn that is cancelled now: its completed calls must not be forgotten.
+            known = results_of_cut_off_calls(whole, results, started, self.agent.dialect)
+            turn.messages += self._with_ids([*known, *(self._cut_off(call) for call in calls[len(whole) :])])
 
     def _cut_off(self, call: ToolCall) -> Message:
         return tool_result(self.agent.dialect, call_id=call.id, name=call.name, text=CUT_OFF, is_error=True)
@@ -223,33 +263,14 @@ async def ask_agent(agent: Agent, ask: Ask, *, on_text: OnText | None, step: int
     return reply
 
 
-class _Turn:
-    """A turn in progress."""
-
-    def __init__(self, question: Message) -> None:
-        self.messages = [question]
-        self._usage = Usage()
-        self._words: list[str] = []
-
-    def add(self, reply: Reply, messages: list[Message]) -> list[ToolCall]:
-        """Add a reply and return the tool calls that need results."""
-        meanings = [meaning_of(message) for message in messages]
-        self.messages += messages
-        self._usage += reply.usage or Usage()
-        self._words += [meaning.text for meaning in meanings if meaning.text.strip()]
-        calls = [call for meaning in meanings for call in meaning.calls]
-        if calls:
-            self._words.clear()  # text before a tool call is not part of the answer
-        return calls
-
-    def answer(self, *, steps: int, complete: bool) -> Answer:
-        return Answer(
-            text="\n".join(self._words),
-            messages=tuple(self.messages),
-            steps=steps,
-            usage=self._usage,
-            complete=complete,
-        )
+def _answer(turn: TurnProgress, *, steps: int, complete: bool) -> Answer:
+    return Answer(
+        text="\n".join(turn.words),
+        messages=tuple(turn.messages),
+        steps=steps,
+        usage=turn.usage,
+        complete=complete,
+    )
 
 
 def as_question(value: object, *, field: str) -> Message:
@@ -300,17 +321,22 @@ class HistoryLoop(AgenticLoop):
         *,
         instructions: str | None = None,
         on_text: OnText | None = None,
+        progress: TurnProgress | None = None,
     ) -> Answer:
+        turn = TurnProgress() if progress is None else progress
+        turn.begin(question)
         *history, last = await window([question])
-        answer = await self._run(history, last, tools)
+        answer = await self._run(history, last, tools, turn)
         if isinstance(answer, Answer):
             return answer
         reply = Message(role="assistant", content=str(answer), message_id=self._ids())
         return Answer(text=str(answer), messages=(question, reply), steps=1)
 
-    async def _run(self, history: Sequence[Message], question: Message, tools: ToolRegistry) -> Any:
+    async def _run(
+        self, history: Sequence[Message], question: Message, tools: ToolRegistry, progress: TurnProgress
+    ) -> Any:
         runner = self._runner
         if isinstance(runner, AgenticLoop):
-            return await runner.run(question, chat_history=history, tools=tools)
+            return await runner.run(question, chat_history=history, tools=tools, progress=progress)
         documents = write(history, "openai_chat").messages
         return await runner.run(user_text=meaning_of(question).text, chat_history=documents, tools=tools)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
+from aforesaid.agents.forgetting import forget_everywhere
 from aforesaid.agents.toolbox import NO_SUCH_NOTE, without_note_reference
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import ToolCall, ToolResult, meaning_of
@@ -233,8 +234,8 @@ class RecallAgent:
             case "forget" if request.about.lower() in _EVERYTHING:
                 return _WHAT_TO_FORGET
             case "forget":
-                forgotten = await self._manager.forget(request.about)
-                return "\n".join(f"Forgotten: {note.text}" for note in forgotten) or NO_SUCH_NOTE
+                receipt = await forget_everywhere(self._manager, request.about)
+                return receipt.text if receipt.notes else NO_SUCH_NOTE
         return _PLAIN_REPLIES[request.kind]
 
     async def _list_notes(self) -> str:

@@ -1,112 +1,128 @@
-"""Answer a turn in a conversation and store it completely or not at all.
+"""Answer a turn in a conversation and store it as a whole.
 
 The question is stored as an open turn before an agent is asked. It stays unanswered when the agent fails or
-the process ends.
-
-A `Specialist` is an agent with its description, tools and view of the conversation.
-
-Views are what an agent sees of a conversation that it shares with other agents:
-
-- `full`: all messages, as if the agent had written them.
-- `narrated`: messages of other agents are quoted as theirs, without their tool calls, because this agent
-  may not have those tools.
-- `own`: only its own messages and the user's.
-
-A conversation that was created for a turn is removed when all turns in it fail and none could be opened.
+the process ends. A turn that fails after a tool with effects ran, or after words were streamed to the user,
+is stored with what happened.
 """
 
+import asyncio
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from itertools import takewhile
-from typing import Literal, get_args
+from typing import Any, NamedTuple, TypeVar
 
-from msgspec import field
 from msgspec.structs import replace
 
-from aforesaid._internal.arguments import CheckedFields, validated
-from aforesaid._internal.tasks import within
-from aforesaid.agents.loop import AgenticLoop, Answer
+from aforesaid._internal.arguments import validated
+from aforesaid._internal.tasks import ended, finished, within
+from aforesaid.agents.clients import with_client
+from aforesaid.agents.known_turns import (
+    ABANDONED_AFTER,
+    derived_ids,
+    known_answer,
+    left_unfinished,
+    open_question,
+    record_turn,
+    settled_turn,
+    unfinished_turn,
+)
+from aforesaid.agents.loop import Answer, as_question
+from aforesaid.agents.progress import TurnProgress
 from aforesaid.agents.sent_requests import keep_request, sent_request
-from aforesaid.agents.tools import ToolRegistry
-from aforesaid.contexts import default_policy
-from aforesaid.contracts import Appended, Entry, OnText
-from aforesaid.dialects import meaning_of, narrate, without_results
+from aforesaid.agents.turn_order import Place, place_of, running_questions
+from aforesaid.agents.views import Specialist, as_seen_by, reserving_policy, visible_context
+from aforesaid.contracts import Appended, OnText
 from aforesaid.errors import (
     AforesaidError,
+    AgentTimedOut,
+    Conflict,
     ConversationNotFound,
-    InvalidInput,
     MessageConflict,
-    NothingToSend,
-    RevisionConflict,
 )
 from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.turns import close_turn
 from aforesaid.model.contexts import Context
-from aforesaid.model.conversations import Conversation
-from aforesaid.model.ids import following_id
+from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
 from aforesaid.telemetry import describe
-from aforesaid.tokens import count_system, count_tools, ready
 from aforesaid.windows import WindowPolicy
 
-View = Literal["full", "narrated", "own"]
+log = logging.getLogger("aforesaid.agents")
+T = TypeVar("T")
+
+# Seconds that a cancelled agent has to end. A tool that it waits for may have had effects.
+CANCELLING_SECONDS = 1.0
 
 
-def check_view(view: str) -> None:
-    if view not in get_args(View):
-        raise InvalidInput.not_in("view", view, get_args(View))
+class ArrivedTurn(NamedTuple):
+    """A question with its place in the conversation."""
+
+    question: Message
+    place: Place
+    known: Answer | None
+    """The stored answer, if the question was asked before."""
 
 
-def narrate_others(messages: Sequence[Message], agent_name: str) -> tuple[Message, ...]:
-    """Return the messages with those of other agents quoted as text, without their tool calls and results.
+@asynccontextmanager
+async def arrived_turn(
+    manager: ManagerProtocol, conversation_id: str, question: Message
+) -> AsyncIterator[ArrivedTurn]:
+    """Make a question durable and give it a place in the order of its conversation.
 
-    A result belongs to the last call of its id, because some servers restart their ids with each response.
+    A question with an id may be known: then the stored answer is returned, and nothing must run. Raises
+    `MessageConflict` when another question has this id.
     """
-    visible: list[Message] = []
-    theirs: dict[str, bool] = {}
-    for message in messages:
-        shown = narrate(message, agent_name)
-        theirs |= {call.id: shown is not message for call in meaning_of(message).calls}
-        if shown is message and message.role in ("user", "tool"):
-            shown = _without_results_of(theirs, message)
-        if shown is not None:
-            visible.append(shown)
-    return tuple(visible)
+    has_id = question.message_id is not None
+    question = manager.intake.completed(question)
+    place = place_of(manager, conversation_id, question.message_id)
+    try:
+        known = None
+        if has_id:
+            known = await _known_or_opened(manager, conversation_id, question, place)
+        else:
+            await open_question(manager, conversation_id, question)
+        yield ArrivedTurn(question, place, known)
+    finally:
+        place.leave()
 
 
-def _without_results_of(theirs: Mapping[str, bool], message: Message) -> Message | None:
-    left_out = [result.call_id for result in meaning_of(message).results if theirs.get(result.call_id, False)]
-    return without_results(message, left_out) if left_out else message
+async def _known_or_opened(
+    manager: ManagerProtocol, conversation_id: str, question: Message, place: Place
+) -> Answer | None:
+    """Return the answer to a question that was asked before; open a new one."""
+    known = await _known(manager, conversation_id, question)
+    if known is not None:
+        return known
+    if not place.is_repeat:
+        try:
+            await open_question(manager, conversation_id, question)
+        except MessageConflict:
+            left = await unfinished_turn(manager, conversation_id, question)
+            if not left:
+                raise
+        else:
+            return None
+        # Its process ended after a tool ran. The turn must not run again.
+        await _append_settled(manager, conversation_id, left)
+        return await _known(manager, conversation_id, question)
+    await place.repeats_are_over()
+    return await _known_or_opened(manager, conversation_id, question, place)
 
 
-# Entries read at a time to find a repeated question.
-PAGE = 50
-
-
-class Specialist(CheckedFields, frozen=True, kw_only=True):
-    """An agent with its description, tools and view."""
-
-    loop: AgenticLoop
-    description: str = ""
-    """One sentence about its purpose; a `ModelRouter` chooses by it."""
-    tools: ToolRegistry = field(default_factory=ToolRegistry)
-    """The tools that the agent may call."""
-    view: View = "full"
-    policy: WindowPolicy | None = None
-    """The window's limits. None uses the token budget `request_tokens` of the settings."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_view(self.view)
-
-    @property
-    def name(self) -> str:
-        return self.loop.agent.name
+async def _known(manager: ManagerProtocol, conversation_id: str, question: Message) -> Answer | None:
+    """Return the answer to a question that was asked before. A store that fails does not keep the user from
+    an answer.
+    """
+    try:
+        return await within(manager.unstored.patience, known_answer(manager, conversation_id, question))
+    except (MessageConflict, ConversationNotFound):
+        raise
+    except (AforesaidError, TimeoutError) as error:
+        log.warning("a question is answered before the log can be read: %s", describe(error))
+        return None
 
 
 @validated
@@ -117,87 +133,252 @@ async def answer_turn(
     user_text: str | Message,
     *,
     on_text: OnText | None = None,
-    is_open: bool = False,
+    deadline: float | None = None,
+    progress: TurnProgress | None = None,
 ) -> Answer:
     """Answer with the specialist's view of the conversation and store the whole turn.
 
-    The question is durable before the agent is asked; `is_open` means that the caller has opened the turn. An
-    error or cancellation before the answer leaves it unanswered and the log unchanged. An answer that cannot
-    be stored is returned with the reason in `not_stored`, and its turn is queued (see `unstored`). When the
-    question has an id, the ids of the other messages derive from it: repeating the question, even in another
-    process, stores it once, and returns the stored answer. Raises `AgentError`, `NothingToSend`, and
-    `MessageConflict` when another question has this id.
+    The question is durable before the agent is asked. An error or cancellation before the answer leaves it
+    unanswered and the log unchanged, unless tools with effects ran or words were streamed: such a turn is
+    stored with what happened, and its last message has the tag `incomplete`.
+
+    - `deadline`: seconds until `AgentTimedOut`.
+    - `progress`: has what the turn has done; `progress.interrupt` records what the user heard of it.
+
+    An answer that cannot be stored is returned with the reason in `not_stored`, and its turn is queued (see
+    `unstored`). The ids of the messages derive from the question's. A question with a known id returns the
+    stored answer and runs nothing. Raises `AgentError`, `NothingToSend`, and `MessageConflict` when another
+    question has this id.
     """
-    question = specialist.loop.question(user_text)
-    if not is_open:
-        await open_question(manager, conversation_id, question)
-    policy = await _policy(manager, specialist)
+    question = as_question(user_text, field="user_text")
+    if not is_uuid(parse_conversation(conversation_id)):
+        conversation_id = await _named_conversation(manager, conversation_id)
+    async with arrived_turn(manager, conversation_id, question) as turn:
+        return await run_turn(
+            manager, conversation_id, specialist, turn, on_text=on_text, deadline=deadline, progress=progress
+        )
 
-    sent: list[Context] = []
 
-    async def window(turn: Sequence[Message]) -> Sequence[Message]:
-        context = await visible_context(manager, conversation_id, specialist, turn, policy=policy)
-        sent[:] = [context]
-        return _as_seen_by(specialist, context)
-
-    source = Source(conversation_id=conversation_id, message_id=question.message_id)
-    tools = specialist.tools.in_turn(source)
-    answer = await specialist.loop.run_in(window, question, tools, on_text=on_text)
-    messages = _with_derived_ids(answer.messages, user_text)
-    answer = replace(answer, messages=messages, conversation_id=conversation_id)
+async def _named_conversation(manager: ManagerProtocol, name: str) -> str:
+    """Return the id of the conversation of this name; create a missing one."""
     try:
-        stored = await append_or_queue(manager, conversation_id, messages)
-    except MessageConflict:
-        # The question was asked before. The user gets the answer that the log contains.
-        entries = await _stored_turn(manager, conversation_id, messages[0])
-        if not entries:
+        return (await manager.get_conversation(name)).id
+    except ConversationNotFound:
+        return (await manager.update_metadata(name, status="open")).id
+
+
+async def run_turn(
+    manager: ManagerProtocol,
+    conversation_id: str,
+    specialist: Specialist,
+    turn: ArrivedTurn,
+    *,
+    on_text: OnText | None = None,
+    deadline: float | None = None,
+    progress: TurnProgress | None = None,
+) -> Answer:
+    """Answer a question that has arrived and store its turn; see `answer_turn`."""
+    if turn.known is not None:
+        return turn.known
+    specialist = await with_client(manager, conversation_id, specialist, turn.question)
+    running = _RunningTurn(
+        manager, conversation_id, specialist, turn, TurnProgress() if progress is None else progress
+    )
+    return await running.answer(on_text, deadline)
+
+
+class _RunningTurn:
+    """One turn of a specialist in a conversation."""
+
+    def __init__(
+        self,
+        manager: ManagerProtocol,
+        conversation_id: str,
+        specialist: Specialist,
+        turn: ArrivedTurn,
+        progress: TurnProgress,
+    ) -> None:
+        self._manager = manager
+        self._conversation_id = conversation_id
+        self._specialist = specialist
+        self._question = turn.question
+        self._place = turn.place
+        self._progress = progress
+        self._is_recorded = False
+        self._policy: WindowPolicy | None = None
+        self._earlier: Sequence[Message] = ()
+        self._sent: Context | None = None
+        progress.record = self._record
+
+    async def answer(self, on_text: OnText | None, deadline: float | None) -> Answer:
+        messages: tuple[Message, ...] | None = None
+        try:
+            answer = await run_within(deadline, self._run(on_text), self._progress)
+            messages = derived_ids(answer.messages, self._turn_id)
+            await self._place.is_first()
+            return await self._store(replace(answer, messages=messages))
+        except BaseException as error:
+            await finished(self._keep(error, messages))
             raise
-        await close_turn(manager, conversation_id, str(question.message_id))
-        return await _repeated(manager, answer, entries)
-    if isinstance(stored, NotStored):
-        return replace(answer, not_stored=stored)
-    await _keep_request(manager, conversation_id, specialist, answer, sent, policy)
-    return replace(answer, stored=stored)
+        finally:
+            self._progress.is_over = True
+
+    @property
+    def _turn_id(self) -> str:
+        return str(self._question.message_id)
+
+    async def _run(self, on_text: OnText | None) -> Answer:
+        self._policy = reserving_policy(self._manager, self._specialist)
+        self._earlier = await _left_by_others(self._manager, self._conversation_id)
+        source = Source(conversation_id=self._conversation_id, message_id=self._turn_id)
+        tools = self._specialist.tools.in_turn(source, on_run=self._progress.tool_started)
+        return await self._specialist.loop.run_in(
+            self._window,
+            self._question,
+            tools,
+            on_text=None if on_text is None else partial(self._pass_on, on_text),
+            progress=self._progress,
+        )
+
+    def _pass_on(self, on_text: OnText, piece: str) -> None:
+        # An agent that ignores its cancellation must not speak into the next turn.
+        if not self._progress.is_over:
+            on_text(piece)  # first: if it raises, nothing was heard
+            self._progress.add_text(piece)
+
+    async def _window(self, turn: Sequence[Message]) -> Sequence[Message]:
+        self._sent = await visible_context(
+            self._manager,
+            self._conversation_id,
+            self._specialist,
+            turn,
+            policy=self._policy,
+            earlier=self._earlier,
+        )
+        return as_seen_by(self._specialist, self._sent)
+
+    async def _record(self, messages: Sequence[Message]) -> None:
+        self._is_recorded = True
+        await record_turn(self._manager, self._conversation_id, messages)
+
+    async def _store(self, answer: Answer) -> Answer:
+        answer = replace(answer, conversation_id=self._conversation_id)
+        try:
+            stored = await append_or_queue(self._manager, self._conversation_id, answer.messages)
+        except MessageConflict:
+            # Another process answered the question first. The user gets the answer that the log contains.
+            known = await known_answer(self._manager, self._conversation_id, self._question)
+            if known is None:
+                raise
+            return known
+        if isinstance(stored, NotStored):
+            return replace(answer, not_stored=stored)
+        if self._sent is not None:
+            self._manager.unstored.later(
+                _keep_request(self._manager, self._conversation_id, answer, self._sent, self._policy)
+            )
+        return replace(answer, stored=stored)
+
+    async def _keep(self, error: BaseException, complete: Sequence[Message] | None) -> None:
+        """Store what a turn did that failed or was cancelled; nothing of one that had no effects."""
+        self._progress.is_over = True
+        if isinstance(error, Conflict):
+            return  # another process has the turn
+        if not self._progress.must_be_kept(error):
+            await self._reopen()
+            return
+        broken = self._progress.broken_off(error, agent_name=self._specialist.name)
+        messages = complete or derived_ids(broken, self._turn_id)
+        if isinstance(error, Exception):
+            await self._place.is_first()
+        self._progress.is_kept = True
+        try:
+            await append_or_queue(self._manager, self._conversation_id, messages)
+        except MessageConflict:
+            log.info("an incomplete turn is stored already")
+
+    async def _reopen(self) -> None:
+        """Make an open turn a question again, if its calls are in it and none of them ran."""
+        if self._is_recorded:
+            await close_turn(self._manager, self._conversation_id, self._turn_id)
+            await open_question(self._manager, self._conversation_id, self._question)
+
+
+async def run_within(seconds: float | None, work: Coroutine[Any, Any, T], progress: TurnProgress) -> T:
+    """Return the result of the work. Raise `AgentTimedOut` at the deadline, even if the work goes on."""
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    except asyncio.CancelledError:
+        await _give_up(task, progress)
+        raise
+    if not done:
+        await _give_up(task, progress)
+        raise AgentTimedOut(f"no answer within {seconds:g} seconds")
+    return task.result()
+
+
+async def _give_up(task: "asyncio.Task[Any]", progress: TurnProgress) -> None:
+    """Cancel the work and give it a moment to record what it has done."""
+    progress.is_over = True
+    _given_up.add(task)
+    task.add_done_callback(_retrieve)
+    with suppress(TimeoutError, asyncio.CancelledError):
+        await within(CANCELLING_SECONDS, ended(task))
+
+
+# Strong references to agents that ignore their cancellation.
+_given_up: "set[asyncio.Task[Any]]" = set()
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    _given_up.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not log it
+
+
+async def _left_by_others(manager: ManagerProtocol, conversation_id: str) -> tuple[Message, ...]:
+    """Return the turns that another process has not finished, to show them to the model. Store those of
+    processes that have ended.
+    """
+    found = await left_unfinished(manager, conversation_id, running_questions(manager, conversation_id))
+    shown: list[Message] = []
+    for turn in found:
+        if manager.now() - turn.opened_at > ABANDONED_AFTER:
+            await _append_settled(manager, conversation_id, settled_turn(turn))
+        else:
+            shown += settled_turn(turn)
+    return tuple(shown)
+
+
+async def _append_settled(
+    manager: ManagerProtocol, conversation_id: str, messages: Sequence[Message]
+) -> None:
+    try:
+        await append_or_queue(manager, conversation_id, messages)
+    except MessageConflict:  # its process has stored it in the meantime
+        await close_turn(manager, conversation_id, str(messages[0].message_id))
 
 
 async def _keep_request(
     manager: ManagerProtocol,
     conversation_id: str,
-    specialist: Specialist,
     answer: Answer,
-    sent: Sequence[Context],
+    sent: Context,
     policy: WindowPolicy | None,
 ) -> None:
     final = answer.messages[-1]
-    if not sent or final.message_id is None:
+    if final.message_id is None:
         return
     request = sent_request(
-        sent[0],
+        sent,
         message_id=final.message_id,
         agent_name=final.agent_name or "",
         steps=answer.steps,
-        policy=policy or specialist.policy,
+        policy=policy,
         sent_at=manager.now(),
     )
     await keep_request(manager, conversation_id, request)
-
-
-async def open_question(manager: ManagerProtocol, conversation_id: str, question: Message) -> None:
-    """Store the question as an open turn. A store that fails does not keep the user from an answer.
-
-    Raises `MessageConflict` when another open question has this id.
-    """
-    try:
-        await within(manager.unstored.patience, manager.open_turn(conversation_id, [question]))
-    except MessageConflict:
-        raise
-    except TimeoutError:
-        log.warning("a question is answered before it is stored: the store did not take it in time")
-    except AforesaidError as error:
-        log.warning("a question is answered before it is stored: %s", describe(error))
-    else:
-        # The conversation has words now, so a failure of the turn must not remove it.
-        _undo.pop(conversation_id, None)
 
 
 async def append_or_queue(
@@ -211,165 +392,6 @@ async def append_or_queue(
     )
     turn_id = messages[0].message_id
     if turn_id is not None and not isinstance(stored, NotStored):
-        await close_turn(manager, conversation_id, turn_id)
+        # Without waiting: an open turn whose question is in the log counts as closed.
+        manager.unstored.later(close_turn(manager, conversation_id, turn_id))
     return stored
-
-
-async def _stored_turn(manager: ManagerProtocol, conversation_id: str, question: Message) -> Sequence[Entry]:
-    """Return the stored entries of an answered question, by their derived ids; none if there is no answer or
-    if another question has this id.
-    """
-    if question.message_id is None:
-        return ()
-    start = (await manager.get_conversation(conversation_id)).message_count
-    while start > 0:  # a repeated question is near the end
-        start = max(0, start - PAGE)
-        page = await manager.entries(conversation_id, 2 * PAGE, start)  # a turn may cross the boundary
-        by_id = {entry.message.message_id: entry for entry in page if entry.unreadable is None}
-        first = by_id.get(question.message_id)
-        if first is not None:
-            ids = (following_id(question.message_id, number) for number in range(1, len(page)))
-            others = takewhile(lambda entry: entry is not None, map(by_id.get, ids))
-            entries = (first, *(entry for entry in others if entry is not None))
-            answered = entries[-1].message.role == "assistant"
-            return entries if answered and first.message.same_content_as(question) else ()
-    return ()
-
-
-async def _repeated(manager: ManagerProtocol, answer: Answer, entries: Sequence[Entry]) -> Answer:
-    """Return the answer with the text and messages of a turn that is stored already."""
-    record = await manager.get_conversation(entries[0].conversation_id)
-    return replace(
-        answer,
-        text=meaning_of(entries[-1].message).text,
-        messages=tuple(entry.message for entry in entries),
-        stored=Appended(conversation=record, new=(), known=tuple(entries)),
-    )
-
-
-def _with_derived_ids(messages: tuple[Message, ...], user_text: str | Message) -> tuple[Message, ...]:
-    """Derive the turn's message ids from the question's id, if the caller set one."""
-    if not isinstance(user_text, Message) or user_text.message_id is None:
-        return messages
-    question, *others = messages
-    ids = (following_id(user_text.message_id, number) for number in range(1, len(messages)))
-    return (question, *(other.with_(message_id=name) for other, name in zip(others, ids, strict=True)))
-
-
-async def visible_messages(
-    manager: ManagerProtocol,
-    conversation_id: str,
-    specialist: Specialist,
-    turn: Sequence[Message],
-    *,
-    policy: WindowPolicy | None = None,
-) -> Sequence[Message]:
-    """Return the messages that the specialist sees, including this turn."""
-    return _as_seen_by(
-        specialist, await visible_context(manager, conversation_id, specialist, turn, policy=policy)
-    )
-
-
-def _as_seen_by(specialist: Specialist, context: Context) -> Sequence[Message]:
-    if specialist.view == "narrated":
-        return narrate_others(context.messages, specialist.name)
-    return context.messages
-
-
-async def visible_context(
-    manager: ManagerProtocol,
-    conversation_id: str,
-    specialist: Specialist,
-    turn: Sequence[Message],
-    *,
-    policy: WindowPolicy | None = None,
-) -> Context:
-    """Return the context of the specialist, including this turn. Raises `NothingToSend`."""
-    own = specialist.name if specialist.view == "own" else None
-    policy = policy or specialist.policy
-    if specialist.view == "narrated":
-        policy = policy or default_policy(manager.config, for_request=True)
-        policy = replace(policy, told_to=specialist.name)
-    queued = manager.unstored.messages(manager.owner, conversation_id)
-    # The queue of unstored turns may store one while the context is built; then it would be in it twice.
-    load = partial(manager.load_context, conversation_id, own, policy=policy, for_request=True)
-    context = await load(pending=(*queued, *turn))
-    if queued and _has_repeated_ids(context):  # the queue stored them while the context was built
-        context = await load(pending=turn)
-    if context.report.nothing_to_send is not None:
-        raise NothingToSend(context.report.nothing_to_send)
-    if _has_repeated_ids(context):
-        return Context(messages=_without_repeated(context.messages), report=context.report)
-    return context
-
-
-def _without_repeated(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return each message once, at its last place: a question that is stored already is in this turn, too."""
-    last = {message.message_id: message for message in messages}
-    return tuple(
-        message for message in messages if message.message_id is None or last[message.message_id] is message
-    )
-
-
-def _has_repeated_ids(context: Context) -> bool:
-    ids = [message.message_id for message in context.messages if message.message_id is not None]
-    return len(set(ids)) < len(ids)
-
-
-async def _policy(manager: ManagerProtocol, specialist: Specialist) -> WindowPolicy | None:
-    """Return the policy with the tokens of the instructions and tools reserved."""
-    policy = specialist.policy
-    if policy is None or policy.max_tokens is None:
-        return policy
-    counter, loop = manager.intake.counter, specialist.loop
-    await ready(counter)
-    return replace(
-        policy,
-        prompt_tokens=policy.prompt_tokens + count_system(counter, loop.instructions),
-        tools_tokens=policy.tools_tokens
-        + count_tools(counter, specialist.tools.definitions(loop.agent.dialect)),
-    )
-
-
-log = logging.getLogger("aforesaid.agents")
-
-Undo = Callable[[], Awaitable[None]]
-"""Undoes the creation of a conversation."""
-
-# Running turns per conversation, in this process.
-_turns: Counter[str] = Counter()
-# How to remove each conversation that was created for a turn, until a turn in it is stored.
-_undo: dict[str, Undo] = {}
-
-
-@asynccontextmanager
-async def running_turn(conversation_id: str, *, undo: Undo | None = None) -> AsyncIterator[None]:
-    """Count a running turn. Pass `undo` when the conversation was created for it.
-
-    When several turns run in a new conversation, the last one removes it, and only if all of them failed.
-    """
-    if undo is not None:
-        _undo[conversation_id] = undo
-    # Two devices may speak in a new conversation at once: the first failure must not remove it.
-    _turns[conversation_id] += 1
-    try:
-        yield
-        _undo.pop(conversation_id, None)
-    finally:
-        _turns[conversation_id] -= 1
-        if not _turns[conversation_id]:
-            del _turns[conversation_id]
-            last = _undo.pop(conversation_id, None)
-            if last is not None:
-                await last()
-
-
-async def remove_if_unchanged(manager: ManagerProtocol, record: Conversation) -> None:
-    """Delete a conversation that was created for a failed turn, unless it has changed since."""
-    try:
-        # The revision refuses the deletion if any message arrived in the meantime.
-        await manager.delete_conversation(record.id, expected_revision=record.revision)
-    except (RevisionConflict, ConversationNotFound):
-        return
-    except AforesaidError as error:
-        log.warning("an empty conversation could not be removed: %s", describe(error))

@@ -9,6 +9,7 @@ from datetime import tzinfo
 from typing import Any
 
 from aforesaid._internal.arguments import validated
+from aforesaid.agents.forgetting import forget_everywhere
 from aforesaid.agents.tools import Run, Tool, ToolRegistry, history_tool
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.interface import ManagerProtocol
@@ -53,8 +54,9 @@ _RECALL_PARAMETERS: dict[str, Any] = {
 }
 
 _FORGET = """\
-Delete notes by id, by subject, or by words that a note contains. Use it when the user asks you to forget \
-something, or says that a note is no longer true and nothing replaces it."""
+Delete notes by id, by subject, or by words that a note contains, and redact the messages that contain \
+them. Use it when the user asks you to forget something, or says that a note is no longer true and nothing \
+replaces it."""
 
 _FORGET_PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -98,8 +100,8 @@ def note_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> l
         return "\n".join(describe(note) for note in found) or "No notes found."
 
     async def forget(what: str) -> str:
-        gone = await manager.forget(what)
-        return "\n".join(f"Forgotten: {describe(note)}" for note in gone) or NO_SUCH_NOTE
+        receipt = await forget_everywhere(manager, what)
+        return receipt.text if receipt.notes else NO_SUCH_NOTE
 
     return [
         Tool(
@@ -109,7 +111,13 @@ def note_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> l
             run=remember_in(None),
             in_turn=remember_in,
         ),
-        Tool(name="recall", description=_RECALL, parameters=_RECALL_PARAMETERS, run=recall),
+        Tool(
+            name="recall",
+            description=_RECALL,
+            parameters=_RECALL_PARAMETERS,
+            run=recall,
+            repeatable=True,
+        ),
         Tool(name="forget", description=_FORGET, parameters=_FORGET_PARAMETERS, run=forget),
     ]
 

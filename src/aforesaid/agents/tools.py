@@ -5,23 +5,30 @@ data.
 """
 
 import asyncio
-import json
+import inspect
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from copy import copy
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, validated
+from aforesaid.agents.tool_schemas import Arguments, ArgumentTypes, checked_arguments
+from aforesaid.contracts import Entry
 from aforesaid.dialects import ToolCall, tool_result
-from aforesaid.errors import AforesaidError, InvalidInput, shown
+from aforesaid.errors import AforesaidError, InvalidInput, InvalidSetting, shown
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import CHANNELS
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
+from aforesaid.search.analysis import searchable_text
+from aforesaid.search.passages import PASSAGE, excerpt, speaker_of
 from aforesaid.search.queries import first_moment, last_moment, local_zone
 from aforesaid.telemetry import telemetry
 from aforesaid.telemetry.events import timed
@@ -30,8 +37,9 @@ log = logging.getLogger("aforesaid.tools")
 
 Provider = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "plain", "mcp"]
 
-Arguments = dict[str, Any]
-Run = Callable[..., Awaitable[str]]
+Run = Callable[..., Awaitable[Any]]
+OnRun = Callable[[str], None]
+"""Called with the name of a tool with effects before it runs."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -46,11 +54,15 @@ class Tool(CheckedFields, frozen=True, kw_only=True):
     outside `properties` are refused unless `additionalProperties` allows them.
     """
     run: Run
-    """Called with the arguments as keywords; returns text."""
+    """Called with the arguments as keywords; returns text, or JSON such as a dict."""
     timeout: float | None = None
     """Seconds that a call may take. None uses the `within` of `dispatch`."""
     in_turn: "Callable[[Source], Run] | None" = None
     """Returns the `run` function for one turn, for a tool that needs the turn's source."""
+    repeatable: bool = False
+    """Whether running it again changes nothing, as for a search. Any other tool has effects: a turn in which
+    it ran is stored even if the turn fails.
+    """
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -62,15 +74,17 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 @validated
 class ToolRegistry:
-    """Tools by name."""
+    """Tools by name. A plain function is a tool, too (see `tool_from`)."""
 
-    def __init__(self, tools: Sequence[Tool] = ()) -> None:
+    def __init__(self, tools: "Sequence[ToolSource]" = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._on_run: OnRun | None = None
         for tool in tools:
             self.register(tool)
 
-    def register(self, tool: Tool) -> None:
-        """Add a tool. Names are unique."""
+    def register(self, tool: "ToolSource") -> None:
+        """Add a tool or a function. Names are unique."""
+        tool = tool if isinstance(tool, Tool) else tool_from(tool)
         if not _NAME.fullmatch(tool.name):
             raise InvalidInput(
                 f"a tool's name must be 1 to 64 letters, digits, _ or -; got {shown(tool.name)}",
@@ -81,12 +95,22 @@ class ToolRegistry:
             raise InvalidInput(f"the tool {tool.name} is already registered", field="name", value=tool.name)
         self._tools[tool.name] = tool
 
-    def in_turn(self, source: Source) -> "ToolRegistry":
-        """Return these tools for one turn, with `in_turn` applied."""
-        if not any(tool.in_turn for tool in self):
-            return self
-        bound = [replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self]
-        return ToolRegistry(bound)
+    def in_turn(self, source: Source, *, on_run: OnRun | None = None) -> "ToolRegistry":
+        """Return these tools for one turn, with `in_turn` applied. `on_run` is called before a tool with
+        effects runs.
+        """
+        bound = copy(self)
+        bound._on_run = on_run
+        if any(tool.in_turn for tool in self):
+            bound._tools = {
+                tool.name: replace(tool, run=tool.in_turn(source)) if tool.in_turn else tool for tool in self
+            }
+        return bound
+
+    def has_effects(self, name: str) -> bool:
+        """Return whether there is such a tool and running it again may change something."""
+        tool = self._tools.get(name)
+        return tool is not None and not tool.repeatable
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
@@ -112,18 +136,22 @@ class ToolRegistry:
             names = ", ".join(self._tools) or "none"
             return Outcome(text=f"there is no tool {shown(name)}; there are: {names}", is_error=True)
         seconds = telemetry.histogram("aforesaid_tool_seconds", tool=name)
+        failures = telemetry.counter("aforesaid_tool_errors_total", tool=name)
         with timed("tool", seconds, tool_name=name) as timing:
             outcome = await self._dispatch(tool, arguments, within if tool.timeout is None else tool.timeout)
             timing.note(tool_failed=outcome.is_error)
         if outcome.is_error:
-            telemetry.counter("aforesaid_tool_errors_total", tool=name).add()
+            failures.add()
         return outcome
 
     async def _dispatch(
         self, tool: Tool, arguments: Mapping[str, Any] | str | None, seconds: float | None
     ) -> Outcome:
         try:
-            return Outcome(text=await _run(tool, validate_arguments(tool, arguments), seconds))
+            checked = validate_arguments(tool, arguments)
+            if self._on_run is not None and not tool.repeatable:
+                self._on_run(tool.name)
+            return Outcome(text=await _run(tool, checked, seconds))
         except AforesaidError as error:
             return Outcome(text=str(error), is_error=True)
         except Exception:  # a plug-in may raise anything; the model gets a short error, the log the details
@@ -158,9 +186,14 @@ async def _run(tool: Tool, arguments: Arguments, seconds: float | None) -> str:
 
 
 def _as_text(tool: Tool, answer: object) -> str:
-    if not isinstance(answer, str):
-        raise InvalidInput(f"{tool.name} must return text; got {shown(answer)}", value=answer)
-    return answer
+    """Return a tool's answer as text: text unchanged, anything else as JSON."""
+    if isinstance(answer, str):
+        return answer
+    try:
+        return msgspec.json.encode(answer).decode()
+    except (TypeError, ValueError, RecursionError):
+        problem = f"{tool.name} must return text or JSON; got {shown(answer)}"
+    raise InvalidInput(problem, value=answer)
 
 
 def _log_late_failure(task: "asyncio.Future[str]") -> None:
@@ -220,98 +253,78 @@ _FORMATS: dict[str, Callable[[Tool], dict[str, Any]]] = {
 }
 
 
-# Arguments
-
-
 def validate_arguments(tool: Tool, arguments: Mapping[str, Any] | str | None) -> Arguments:
     """Return the validated arguments, or raise an error that a model can act on."""
-    arguments = _as_object(arguments)
-    schemas = _schemas_of(tool, arguments)
-    # Models write null for omitted arguments. Null is a value only if the schema allows it.
-    present = {
-        name: value for name, value in arguments.items() if value is not None or _takes_null(schemas[name])
-    }
-    missing = [name for name in tool.parameters.get("required", ()) if name not in present]
-    if missing:
-        raise InvalidInput(f"{tool.name} needs {', '.join(missing)}")
-    return {name: _validate_one(name, value, schemas[name]) for name, value in present.items()}
+    return checked_arguments(tool.name, tool.parameters, arguments)
 
 
-def _schemas_of(tool: Tool, names: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Return the schema of each argument. Arguments without one need `additionalProperties`."""
-    properties: dict[str, Any] = tool.parameters.get("properties", {})
-    others = tool.parameters.get("additionalProperties", False)
-    unknown = sorted(set(names) - set(properties))
-    if unknown and others is False:
-        raise InvalidInput(f"{tool.name} takes no {', '.join(unknown)}; it takes: {', '.join(properties)}")
-    schemas = {name: properties.get(name, others) for name in names}
-    # `true` is a schema that allows anything.
-    return {name: schema if isinstance(schema, Mapping) else {} for name, schema in schemas.items()}
+# Functions as tools
+
+ToolSource = Tool | Callable[..., Any]
+"""A tool, or a function that `tool_from` makes one of."""
 
 
-def _as_object(arguments: Mapping[str, Any] | str | None) -> Arguments:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError):
-            raise InvalidInput(f"the arguments are not JSON: {shown(arguments)}") from None
-    if arguments is not None and not isinstance(arguments, Mapping):
-        raise InvalidInput(f"the arguments must be an object; got {shown(arguments)}")
-    return dict(arguments or {})
+@validated
+def tool_from(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    repeatable: bool = False,
+    timeout: float | None = None,
+) -> Tool:
+    """Return a function as a tool.
+
+    Name, description and JSON schema come from its name, docstring and annotations; `Annotated[int, "…"]`
+    describes an argument. Arguments are converted to the annotated types. A function that is not async runs
+    on a thread. It returns text, or JSON such as a dict.
+    """
+    if not callable(function):
+        raise InvalidSetting(f"a tool must be a Tool or a function; got {shown(function)}", field="tools")
+    own_name = name or str(getattr(function, "__name__", type(function).__name__))
+    if not (about := (inspect.getdoc(function) or "").strip()) and description is None:
+        raise InvalidSetting(f"the tool {own_name} needs a docstring or a description", field="tools")
+    signature = ArgumentTypes(own_name, function)
+
+    async def run(**arguments: Any) -> Any:
+        given = signature.converted(arguments)
+        if inspect.iscoroutinefunction(function):
+            return await function(**given)
+        return await asyncio.to_thread(function, **given)
+
+    return Tool(
+        name=own_name,
+        description=about if description is None else description,
+        parameters=signature.schema,
+        run=run,
+        repeatable=repeatable,
+        timeout=timeout,
+    )
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-
-
-def _validate_one(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    if value is None:
-        return None  # the caller has checked that null is allowed
-    kinds = _kinds(schema)
-    if "integer" in kinds and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON does not distinguish 3.0 from 3
-    if kinds and not any(_is_a(kind, value) for kind in kinds):
-        raise InvalidInput(
-            f"{name} must be of type {' or '.join(kinds)}; got {shown(value)}", field=name, value=value
-        )
-    if "enum" in schema and value not in schema["enum"]:
-        raise InvalidInput.not_in(name, value, schema["enum"])
-    low, high = schema.get("minimum", value), schema.get("maximum", value)
-    if _is_a("number", value) and not low <= value <= high:
-        raise InvalidInput(f"{name} must be {low} to {high}; got {value}", field=name, value=value)
-    return value
-
-
-def _kinds(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the types that a schema allows; empty when it allows any."""
-    kinds = schema.get("type", ())
-    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
-
-
-def _is_a(kind: str, value: Any) -> bool:
-    if kind not in _TYPES:
-        return True  # not a JSON schema type; leave it to the tool
-    return isinstance(value, _TYPES[kind]) and (kind == "boolean") == isinstance(value, bool)
-
-
-def _takes_null(schema: Mapping[str, Any]) -> bool:
-    choices = (*schema.get("anyOf", ()), *schema.get("oneOf", ()))
-    return "null" in _kinds(schema) or any(_takes_null(choice) for choice in choices)
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    repeatable: bool = False,
+    timeout: float | None = None,
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Decorate a function to make it a tool (see `tool_from`): `@tool(repeatable=True)`."""
+    return partial(tool_from, name=name, description=description, repeatable=repeatable, timeout=timeout)
 
 
 # The history tool
 
 _HISTORY = """\
-Search all earlier conversations with this user. Returns quotations with speaker, time and conversation. \
-Use it when the user refers to something that is not in the current conversation. Leave `query` empty for \
-the latest messages, for example of one day."""
+Search all earlier conversations with this user. Returns quotations with speaker, time, conversation and \
+message number. Use it when the user refers to something that is not in the current conversation. Leave \
+`query` empty for the latest messages, for example of one day. Pass `conversation_id` and `message` of a \
+quotation to read the messages around it."""
+
+# Tokens of a result of `search_history`, unless the caller sets another limit.
+HISTORY_TOKENS = 2_000
+# Messages before and after one that is opened.
+_AROUND = 3
 
 _HISTORY_PARAMETERS: dict[str, Any] = {
     "type": "object",
@@ -329,7 +342,15 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
         "date_from": {"type": "string", "description": "Not before this day or moment, ISO 8601."},
         "date_to": {"type": "string", "description": "Not after this day or moment, ISO 8601."},
         "tag": {"type": "string", "description": "Only messages or conversations with this tag."},
+        "min_relevance": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "Least relevance of a quotation. Default: 0.2; 0 returns every match.",
+        },
         "channel": {"type": "string", "description": f"Such as {', '.join(CHANNELS)}."},
+        "conversation_id": {"type": "string", "description": "The conversation of a quotation to open."},
+        "message": {"type": "integer", "minimum": 1, "description": "The message number of that quotation."},
     },
     "additionalProperties": False,
 }
@@ -339,25 +360,65 @@ _HISTORY_PARAMETERS: dict[str, Any] = {
 def history_tool(
     manager: ManagerProtocol, *, max_tokens: int | None = None, timezone: tzinfo | None = None
 ) -> Tool:
-    """Return `search_history` for the manager's owner. Dates are in `timezone`, by default this machine's."""
+    """Return `search_history` for the manager's owner. Dates are in `timezone`, by default this machine's.
+
+    `max_tokens` limits a result; the default is `HISTORY_TOKENS`.
+    """
     zone = local_zone(timezone)
 
     async def search_history(
-        query: str = "", date_from: str | None = None, date_to: str | None = None, **others: Any
+        query: str = "",
+        date_from: str | None = None,
+        date_to: str | None = None,
+        conversation_id: str | None = None,
+        message: int | None = None,
+        **others: Any,
     ) -> str:
-        snippets = await manager.search_history(
+        if conversation_id is not None or message is not None:
+            return await _read_around(manager, conversation_id, message, zone)
+        found = await manager.search(
             query,
             date_from=first_moment(date_from, field="date_from", zone=zone),
             date_to=last_moment(date_to, field="date_to", zone=zone),
-            max_tokens=max_tokens,
+            max_tokens=max_tokens or HISTORY_TOKENS,
             timezone=zone,
             **others,
         )
-        return "\n\n".join(snippets) or "No results."
+        return found.to_text(asked=bool(query.strip()))
 
     return Tool(
-        name="search_history", description=_HISTORY, parameters=_HISTORY_PARAMETERS, run=search_history
+        name="search_history",
+        description=_HISTORY,
+        parameters=_HISTORY_PARAMETERS,
+        run=search_history,
+        repeatable=True,
     )
+
+
+async def _read_around(
+    manager: ManagerProtocol, conversation_id: str | None, message: int | None, zone: tzinfo
+) -> str:
+    """Return a message and its neighbours as text. Raise `InvalidInput` if there is no such message."""
+    if conversation_id is None or message is None:
+        raise InvalidInput("conversation_id and message belong together", field="message", value=message)
+    # Where it is, unless messages before it were removed.
+    entries = await manager.entries(conversation_id, 2 * _AROUND + 1, max(0, message - 1 - _AROUND))
+    if all(one.sequence != message for one in entries):
+        record = await manager.get_conversation(conversation_id)
+        entries = await manager.entries(conversation_id, max(1, record.message_count), 0)
+    at = next((at for at, one in enumerate(entries) if one.sequence == message), None)
+    if at is None:
+        raise InvalidInput(
+            f"conversation {conversation_id} has no message {message}", field="message", value=message
+        )
+    return "\n".join(_quoted(one, zone) for one in entries[max(0, at - _AROUND) : at + _AROUND + 1])
+
+
+def _quoted(entry: Entry, zone: tzinfo) -> str:
+    said = entry.message
+    when = "" if said.timestamp is None else f" · {said.timestamp.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+    text = excerpt(searchable_text(said), (), size=PASSAGE) if entry.unreadable is None else entry.unreadable
+    return f"[message {entry.sequence}{when}] {speaker_of(said)}: {text}"
 
 
 @validated

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from aforesaid._internal.arguments import validated
 from aforesaid.contacts.book import Contacts
@@ -23,6 +23,9 @@ from aforesaid.model.ids import conversation_key, parse_uuid
 from aforesaid.model.messages import Message, carries_tool_results
 from aforesaid.telemetry import event, telemetry
 from aforesaid.telemetry.events import client_associated, client_sought
+
+if TYPE_CHECKING:
+    from aforesaid.contacts.identification import Reading
 
 log = logging.getLogger("aforesaid.contacts")
 
@@ -84,14 +87,20 @@ class Association:
 
         `by_ear`: the text is a transcript, so names that sound alike are equal.
         """
-        from aforesaid.contacts.identification import identify
+        return (await self._read(text, by_ear=by_ear)).match
+
+    async def _read(self, text: str, *, by_ear: bool) -> "Reading":
+        from aforesaid.contacts.identification import read_names
 
         if not isinstance(text, str):
             raise InvalidInput(f"text must be text; got {shown(text)}", field="text", value=text)
         index = await self._resources.index_of(self._owner, self._store)
-        match = await asyncio.to_thread(identify, text, index, by_ear=by_ear)
-        _log_attempt(text, match)
-        return match
+        # Most owners have no contacts: their turns do not wait for a thread.
+        reading = read_names("", index)
+        if len(index):
+            reading = await asyncio.to_thread(read_names, text, index, by_ear=by_ear)
+        _log_attempt(text, reading.match)
+        return reading
 
     async def link_conversation_to_client(
         self, conversation_id: str, client: str | ClientMatch | Contact
@@ -146,7 +155,8 @@ class Association:
         for entry in reversed(await self._store.tail(record.id, limit=MESSAGES_SEARCHED)):
             if unreadable_reason(entry) is not None or entry.message.role != "user":
                 continue
-            match = await self._identify_message(entry.message)
+            reading = await self._read_message(entry.message)
+            match = None if reading is None else reading.match
             if match is not None and match.client is None:
                 assert entry.message.timestamp is not None, "a stored message has a time"
                 return AmbiguousMention(
@@ -162,37 +172,48 @@ class Association:
     async def link_by_messages(
         self, conversation_id: str, messages: Sequence[Message]
     ) -> Conversation | None:
-        """Link a conversation without a client if one of the messages names exactly one.
+        """Link a conversation to the first client that a message names, or that a later message corrects.
 
-        Return the record if it was linked.
+        A correction that names several clients removes a link to any other. Return the record if it changed.
         """
         if self._store.degraded or not len(await self._resources.index_of(self._owner, self._store)):
             return None
         record = await self._store.get(conversation_id)
-        if record is None or record.client_id is not None:
-            return None
+        changed: Conversation | None = None
         for message in messages:
-            match = await self._identify_message(message)
-            if match is not None and match.client is not None:
-                if await self._is_unchanged(conversation_id, message):
-                    return await self._link_unless_linked(record, match.client, message)
-            elif match is not None:
-                _ambiguous.add()
-                event(
-                    log,
-                    logging.INFO,
-                    "client_ambiguous",
-                    f"conversation {conversation_id} may be about {len(match.candidates)} clients",
-                    conversation_id=conversation_id,
-                    candidates=[one.contact.id for one in match.candidates],
-                )
-        return None
+            reading = await self._read_message(message)
+            if record is None or reading is None or reading.match is None:
+                continue
+            if record.client_id is not None and not reading.corrects:
+                continue
+            updated = await self._link_to_match(record, reading.match, message)
+            record, changed = (record, changed) if updated is None else (updated, updated)
+        return changed
 
-    async def _identify_message(self, message: Message) -> ClientMatch | None:
+    async def _link_to_match(
+        self, record: Conversation, match: ClientMatch, message: Message
+    ) -> Conversation | None:
+        if match.client is not None:
+            if match.client.id == record.client_id or not await self._is_unchanged(record.id, message):
+                return None
+            return await self._relink(record, match.client, message)
+        _ambiguous.add()
+        event(
+            log,
+            logging.INFO,
+            "client_ambiguous",
+            f"conversation {record.id} may be about {len(match.candidates)} clients",
+            conversation_id=record.id,
+            candidates=[one.contact.id for one in match.candidates],
+        )
+        possible = {None, *(one.contact.id for one in match.candidates)}
+        return None if record.client_id in possible else await self._relink(record, None, message)
+
+    async def _read_message(self, message: Message) -> "Reading | None":
         if carries_tool_results(message):
             return None
         text = meaning_of(resolve(message, {})).text
-        return await self.identify_client(text, by_ear=message.content_type == "audio") if text else None
+        return await self._read(text, by_ear=message.content_type == "audio") if text else None
 
     async def _is_unchanged(self, conversation_id: str, message: Message) -> bool:
         """Return whether the log still contains the message's words: a redacted message must not link."""
@@ -201,19 +222,22 @@ class Association:
         entry = await self._store.entry(conversation_id, message.message_id)
         return entry is not None and same_content(entry, message)
 
-    async def _link_unless_linked(
-        self, record: Conversation, contact: Contact, message: Message
+    async def _relink(
+        self, record: Conversation, contact: Contact | None, message: Message
     ) -> Conversation | None:
+        """Replace the client of the record unless it was replaced or unlinked concurrently."""
         unlinked = await self._store.get_document(UNLINKED_KIND, _KEY, conversation_id=record.id)
         if unlinked is not None:
             return None
-        changes = Changes(client_id=contact.id, client_name=contact.name)
+        changes = Changes(client_id=None, client_name=None)
+        if contact is not None:
+            changes = Changes(client_id=contact.id, client_name=contact.name)
         for _ in range(ATTEMPTS):
             try:
                 linked = await self._store.update(record.id, changes, expected_revision=record.revision)
             except RevisionConflict:
                 found = await self._store.get(record.id)
-                if found is None or found.client_id is not None:
+                if found is None or found.client_id != record.client_id:
                     return None
                 if not await self._is_unchanged(record.id, message):
                     return None
@@ -221,6 +245,8 @@ class Association:
                 continue
             except ConversationNotFound:
                 return None  # removed concurrently
+            if contact is None:
+                return linked
             client_associated(linked.id)
             return await self._unlink_if_removed(linked, contact)
         return None

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from aforesaid.contacts import word_lists
+from aforesaid.contacts.corrections import find_correction
 from aforesaid.contacts.name_index import NameIndex, Posting, is_other_name, number_key
-from aforesaid.contacts.names import EXACT, HOMOPHONE, Alias, ParsedName, folded, vocabulary
+from aforesaid.contacts.names import EXACT, HOMOPHONE, Alias, ParsedName, folded, singulars, vocabulary
 from aforesaid.contacts.sentences import LONGEST_TEXT, AnalyzedText
 from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
 
@@ -59,12 +60,31 @@ def identify(text: str, index: NameIndex, *, by_ear: bool = False) -> ClientMatc
 
     `by_ear`: the text is a transcript, so different spellings of the same sound are equal.
     """
+    return read_names(text, index, by_ear=by_ear).match
+
+
+class Reading(NamedTuple):
+    """The clients named in a text, and whether they replace clients named before."""
+
+    match: ClientMatch | None
+    corrects: bool = False
+
+
+def read_names(text: str, index: NameIndex, *, by_ear: bool = False) -> Reading:
+    """Return the clients named in a text, and whether the text corrects an earlier name."""
     if not len(index):
-        return None
+        return Reading(None)
     addressed, rest = _by_address(text[:LONGEST_TEXT], index)
     analyzed = AnalyzedText(rest)
+    correction = find_correction(analyzed, index)
+    # "Not Miller, Millar" distinguishes spellings, even in a transcript.
+    by_ear = by_ear and not correction.rejected
     mentions = [*addressed, *_MentionFinder(analyzed, index, by_ear=by_ear).mentions()]
-    return _decide(analyzed, index, _drop_covered(mentions))
+    found = _drop_covered(mentions)
+    kept = [one for one in found if correction.keeps(one.first)]
+    if correction.replaced_at is not None and any(one.first >= correction.replaced_at for one in kept):
+        kept = [one for one in kept if not 0 <= one.first < correction.replaced_at]
+    return Reading(_decide(analyzed, index, kept), corrects=bool(kept) and correction.found)
 
 
 def _by_address(text: str, index: NameIndex) -> tuple[list[Mention], str]:
@@ -120,8 +140,9 @@ class _MentionFinder:
             yield from self._spelling_variants(first, last, word)
             return
         other_name = is_other_name(word)
-        if not exact and not other_name and len(word) > 4 and word.endswith("s"):
-            for posting in self._index.exact(word[:-1]):  # German possessive: Müllers Auto
+        if not exact and not other_name:
+            # German possessive: Müllers Auto; families: the Finches
+            for posting in (one for singular in singulars(word) for one in self._index.exact(singular)):
                 yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
         for name, grade in self._index.misspelt(word, by_sound_only=other_name):
             for posting in self._index.exact(name):
@@ -174,9 +195,9 @@ class _MentionFinder:
         if text.tokens[given.last].possessive:
             return False
         between = range(given.last + 1, family.first)
-        allowed = record.middle | set(record.particles)
+        allowed = {*record.middle, *record.particles}
         return all(
-            text.joined(at) and (text.fold(at) in allowed or len(text.fold(at)) == 1) for at in between
+            text.joined(at) and (text.fold(at) in allowed or text.is_initial(at)) for at in between
         ) and text.joined(family.first)
 
     def _in_reverse(self, given: Hit, family: Hit) -> bool:
@@ -227,8 +248,11 @@ class _MentionFinder:
         return Mention(record.client_id, first, hit.last, confidence * hit.grade)
 
     def _is_initial(self, record: ParsedName, at: int) -> bool:
-        fold = self._text.fold(at)
-        return len(fold) == 1 and bool(record.given) and folded(record.given[0]).startswith(fold)
+        return (
+            self._text.is_initial(at)
+            and bool(record.given)
+            and folded(record.given[0]).startswith(self._text.fold(at))
+        )
 
     def _given(self, record: ParsedName, hit: Hit) -> Mention | None:
         title = self._text.title_before(hit.first)
@@ -263,7 +287,7 @@ class _MentionFinder:
             first = self._with_particles(record, hit)
             if first is not None and self._text.title_before(first) is None:
                 known = self._contact_names_at(first - 1, "given")
-                given = {folded(one) for one in record.given} | record.middle
+                given = {*(folded(one) for one in record.given), *record.middle}
                 if self._text.fold(first - 1) in given or (first and self._is_initial(record, first - 1)):
                     return False
                 if self._text.other_name_before(first, known):
@@ -281,16 +305,19 @@ class _MentionFinder:
     def _plausibility(self, first: int, last: int, *, misspelt: bool) -> float:
         """Return how plausible a single word is as a name at this place."""
         text = self._text
-        if text.is_place_name(first, last):
+        if text.is_place_name(first, last) or text.is_kin(first):
             return 0.0
         wordlike = text.is_word(last)
-        evidence = text.evidence(first, last)
+        if wordlike and text.follows_pronoun(first):
+            return 0.0
+        family = text.is_family(first, last)
+        evidence = 3 if family and text.in_capitals(last) else text.evidence(first, last)
         if wordlike and text.is_place_or_date(last) and (evidence < 2 or text.is_when_or_where(first)):
             return 0.0
-        if text.after_article(first, last):
+        if not family and text.after_article(first, last):
             return 0.0 if wordlike or misspelt else 0.6
         factor = self._by_case(first, last, evidence, wordlike=wordlike, misspelt=misspelt)
-        return factor * (0.6 if text.is_kin(first) or text.is_defined(last) else 1.0)
+        return factor * (0.6 if text.is_defined(last) else 1.0)
 
     def _by_case(self, first: int, last: int, evidence: int, *, wordlike: bool, misspelt: bool) -> float:
         text = self._text
@@ -339,10 +366,20 @@ class _MentionFinder:
         first, last = run[0].first, run[-1].last
         if len(run) > 1:
             return self._multi_word(record, alias, first, last, grade)
-        if alias.part != "company" and self._names_other_person(first, last):
+        if alias.part == "company":
+            return self._one_word_company(record, start)
+        if self._names_other_person(first, last):
             return None
-        confidence = {"nickname": NICKNAME, "single": SINGLE}.get(alias.part, self._company(record))
-        return self._single_word(record, start, first, confidence)
+        return self._single_word(record, start, first, NICKNAME if alias.part == "nickname" else SINGLE)
+
+    def _one_word_company(self, record: ParsedName, hit: Hit) -> Mention | None:
+        """Without its legal form, a company of one word is named like a person of that name."""
+        after = hit.last + 1
+        if self._text.joined(after) and self._text.fold(after) in word_lists.LEGAL_FORMS:
+            return Mention(record.client_id, hit.first, after, self._company(record) * hit.grade)
+        if self._names_other_person(hit.first, hit.last):
+            return None
+        return self._single_word(record, hit, hit.first, min(FAMILY, self._company(record)))
 
     def _company(self, record: ParsedName) -> float:
         """Return the confidence for a company: a contact that is the company outranks its employees."""

@@ -4,7 +4,9 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from aforesaid.contacts import word_lists
 from aforesaid.model.contacts import Contact
@@ -25,6 +27,8 @@ _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 EXACT = 1.0
 # Grade of different spellings with the same sound.
 HOMOPHONE = 0.95
+# Grade of spellings with the same sound in different languages.
+SAME_READING = 0.9
 
 
 @lru_cache(maxsize=50_000)
@@ -117,7 +121,38 @@ def sound(word: str) -> str:
     return word
 
 
-_SKELETON = str.maketrans("bdgqzvSC", "ptkksfss", "aeiouyhwAU")
+# The same letters are pronounced differently in English and Italian: Finch, Bianchi, Lucia, Giuseppe.
+_READINGS = tuple(
+    tuple((re.compile(pattern), into) for pattern, into in rules)
+    for rules in (
+        ((r"tsch|tch|ch", "C"), (r"dsch|dg|j|g(?=[eiy])", "J"), (r"(?<=[CJ])i(?=[aou])", "")),
+        (
+            (r"ch", "k"),
+            (r"gh", "g"),
+            (r"c(?=[ei])", "C"),
+            (r"g(?=[ei])", "J"),
+            (r"(?<=[CJ])i(?=[aou])", ""),
+            (r"gn", "n"),
+            (r"gl(?=i)", "l"),
+        ),
+    )
+)
+
+
+@lru_cache(maxsize=50_000)
+def readings(word: str) -> tuple[str, ...]:
+    """Return the sounds of a folded word as speakers of several languages read it."""
+    found = {sound(word)}
+    for rules in _READINGS:
+        read = word
+        for pattern, into in rules:
+            read = pattern.sub(into, read)
+        if read != word:
+            found.add(sound(read))
+    return tuple(found)
+
+
+_SKELETON = str.maketrans("bdgqzvSCJ", "ptkksfsss", "aeiouyhwAU")
 
 
 @lru_cache(maxsize=50_000)
@@ -160,6 +195,8 @@ def similarity(word: str, name: str) -> float:
         return 0.0
     if sound(word) == sound(name):
         return HOMOPHONE
+    if not set(readings(word)).isdisjoint(readings(name)):
+        return SAME_READING
     edits = distance(word, name, most=3)
     same_skeleton = skeleton(word) == skeleton(name)
     return _grade(edits, longest, same_skeleton=same_skeleton, same_start=word[0] == name[0])
@@ -179,6 +216,13 @@ def _grade(edits: int, longest: int, *, same_skeleton: bool, same_start: bool) -
     return max(0.0, grade if same_start else grade - 0.06)
 
 
+def singulars(word: str) -> tuple[str, ...]:
+    """Return what a folded word may be the plural or the German genitive of: finches, müllers."""
+    if len(word) < 5 or not word.endswith("s"):
+        return ()
+    return (word[:-1], word[:-2]) if word.endswith("es") else (word[:-1],)
+
+
 def near_keys(word: str) -> set[str]:
     """Return keys shared with every word one edit away: the word, and the word without one letter."""
     return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}
@@ -192,7 +236,7 @@ Part = Literal["given", "family", "single", "nickname", "company"]
 _word_in = word_finder(letter=r"[^\W_]", joints=r"'’\-.")
 
 
-class Alias(NamedTuple):
+class Alias(Struct, frozen=True, gc=False):
     """One name of a contact: its words in order, and the particles before the family name."""
 
     part: Part
@@ -200,12 +244,12 @@ class Alias(NamedTuple):
     particles: tuple[str, ...] = ()
 
 
-class ParsedName(NamedTuple):
+class ParsedName(Struct, frozen=True, gc=False):
     """All names of a contact, split into parts."""
 
     client_id: str
     given: tuple[str, ...]
-    middle: frozenset[str]
+    middle: tuple[str, ...]
     family: tuple[str, ...]
     particles: tuple[str, ...]
     aliases: tuple[Alias, ...]
@@ -221,7 +265,7 @@ def parse_name(contact: Contact) -> ParsedName:
     given: tuple[str, ...] = ()
     family: tuple[str, ...] = ()
     particles: tuple[str, ...] = ()
-    middle: frozenset[str] = frozenset()
+    middle: tuple[str, ...] = ()
     if is_company(contact.name, words):
         aliases.append(Alias("company", company_core(words)))
     else:
@@ -265,13 +309,13 @@ def company_core(words: list[str]) -> tuple[str, ...]:
 
 def _person(
     words: list[str], *, comma: bool
-) -> tuple[tuple[str, ...], frozenset[str], tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return given name, middle names, particles and family name, in English order."""
     remaining = [word for word in words if not _is_title_or_suffix(folded(word))]
     if comma and len(remaining) > 1:
         remaining = [*remaining[1:], remaining[0]]
     if len(remaining) < 2:
-        return tuple(remaining[:1]), frozenset(), (), ()
+        return tuple(remaining[:1]), (), (), ()
     rest = remaining[1:]
     at = next((place for place, word in enumerate(rest[:-1]) if folded(word) in word_lists.PARTICLES), None)
     if at is not None:
@@ -281,11 +325,11 @@ def _person(
         )
         return (
             (remaining[0],),
-            frozenset(_folds(rest[:at])),
+            _folds(rest[:at]),
             tuple(folded(word) for word in rest[at:end]),
             tuple(rest[end:]),
         )
-    return (remaining[0],), frozenset(_folds(rest[:-1])), (), (rest[-1],)
+    return (remaining[0],), _folds(rest[:-1]), (), (rest[-1],)
 
 
 def _is_title_or_suffix(fold: str) -> bool:
@@ -334,6 +378,7 @@ class Vocabulary:
             word_lists.GERMAN,
             word_lists.FRENCH,
             word_lists.SPANISH,
+            word_lists.ITALIAN,
             word_lists.DUTCH,
         )
         context_words = (

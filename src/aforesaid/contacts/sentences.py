@@ -4,16 +4,20 @@ import re
 from typing import NamedTuple
 
 from aforesaid.contacts import word_lists
-from aforesaid.contacts.names import composed, folded, spellings, vocabulary, word_finder
+from aforesaid.contacts.names import composed, folded, singulars, spellings, vocabulary, word_finder
 
 # Characters of a message that are read.
 LONGEST_TEXT = 20_000
 
 _word_in = word_finder(letter=r"[^\W\d_]", joints=r"'’\-")
-_ELISION = re.compile(r"^(?:[dlnsjmtc]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)
+_ELISION = re.compile(r"^(?:[dlnsjmtc]|qu|dell|all|dall|nell|sull)['’](?=[^\W\d_]{2})", re.IGNORECASE)
 _POSSESSIVE = re.compile(r"(?:['’]s|['’])$", re.IGNORECASE)
 _HONORIFIC = re.compile(r"-(?:san|sama|sensei|ji)$", re.IGNORECASE)
 _ENDS = re.compile(r"[.!?:;\n¿¡]")
+
+
+# Words of one letter in the supported languages; without a point they are not initials.
+_ONE_LETTER_WORDS = frozenset("aeiouy")
 
 
 class Token(NamedTuple):
@@ -80,10 +84,16 @@ class AnalyzedText:
         self.cased = small and any(token.capital and token.text not in ("I", "A") for token in self.tokens)
         self.language = self._language()
         self.german = self.language == "de"
+        # Where a correction announces a name; see `corrections`.
+        self.announced: set[int] = set()
 
     def _language(self) -> str:
         folds = [token.fold for token in self.tokens]
-        counts = {name: sum(fold in signs for fold in folds) for name, signs in word_lists.SIGNS.items()}
+        # Function words identify a language; its other words decide between equals.
+        counts = {
+            name: sum((fold in signs) + 0.3 * (fold in word_lists.WORDS[name]) for fold in folds)
+            for name, signs in word_lists.SIGNS.items()
+        }
         best = max(counts, key=lambda name: counts[name])
         # Without any function word, English rules apply.
         return best if counts[best] else "en"
@@ -95,9 +105,32 @@ class AnalyzedText:
         """Return whether only whitespace separates this word from the previous one."""
         return 0 < at < len(self.tokens) and self.tokens[at].gap in ("", ".") and not self.tokens[at].starts
 
+    def separate(self, at: int) -> None:
+        """Separate this word from the previous one, as a comma does."""
+        if at < len(self.tokens):
+            self.tokens[at] = self.tokens[at]._replace(gap=self.tokens[at].gap or ",")
+
     def is_word(self, at: int) -> bool:
         """Return whether this is also a common word, place, month or machine, so a name only in context."""
-        return self.fold(at) in vocabulary().words or self.is_place_or_date(at)
+        fold, words = self.fold(at), vocabulary().words
+        return fold in words or any(one in words for one in singulars(fold)) or self.is_place_or_date(at)
+
+    def is_initial(self, at: int) -> bool:
+        """Return whether this letter abbreviates a name: "a" and "I" do so only with a point."""
+        if not 0 <= at < len(self.tokens) or len(self.fold(at)) != 1:
+            return False
+        token = self.tokens[at]
+        if token.pointed:
+            return True
+        return token.fold not in _ONE_LETTER_WORDS and (token.capital or not self.cased)
+
+    def is_family(self, first: int, last: int) -> bool:
+        """Return whether this is a family: the Finches, die Müllers, los García, i Rossi."""
+        if not self.joined(first) or self.fold(first - 1) not in word_lists.PLURAL_ARTICLES:
+            return False
+        if self.language in ("it", "es", "fr"):
+            return self.is_article(first - 1) and self.in_capitals(last)
+        return bool(singulars(self.fold(last))) and not self.tokens[last].possessive
 
     def is_place_or_date(self, at: int) -> bool:
         fold = self.fold(at)
@@ -122,6 +155,8 @@ class AnalyzedText:
         """Return the evidence for a name: 3 an action towards a client, 2 an action or possession of
         theirs, 1 a hint.
         """
+        if first in self.announced:
+            return 3
         before = self.fold(first - 1) if self.joined(first) else ""
         earlier = self.fold(first - 2) if before else ""
         if before in word_lists.BEFORE_NAME and not self._is_noun(first - 1):
@@ -131,17 +166,31 @@ class AnalyzedText:
         ):
             return 3
         after = self.fold(last + 1) if self.joined(last + 1) else ""
-        if self.tokens[last].possessive or (
-            after in word_lists.AFTER_NAME and after not in word_lists.AUXILIARIES
-        ):
+        if self.tokens[last].possessive or self._is_owner(before, earlier) or self._acts(after):
             return 2
         return (
             1
             if before in word_lists.CONNECTIVES
             or after in word_lists.AFTER_NAME
             or after in word_lists.BUSINESS
+            or self._is_home(first, last)
             else 0
         )
+
+    def _is_owner(self, before: str, earlier: str) -> bool:
+        """Return whether a matter of this client precedes: the invoice of X, la caldaia di X."""
+        return before in word_lists.OWNED_BY and earlier in word_lists.BUSINESS
+
+    def _acts(self, after: str) -> bool:
+        if after not in word_lists.AFTER_NAME:
+            return False
+        # Italian and Spanish nouns have an article, so a bare subject of "ha" is a name.
+        return after not in word_lists.AUXILIARIES or self.language in ("it", "es")
+
+    def follows_pronoun(self, first: int) -> bool:
+        """Return whether a pronoun makes this word a verb: I hope, you will."""
+        pronoun = self.joined(first) and self.fold(first - 1) in word_lists.PRONOUNS
+        return pronoun and not self.is_article(first - 1)
 
     def _is_noun(self, at: int) -> bool:
         """Return whether an article makes this verb a noun: the call, a bill, the visit."""
@@ -151,15 +200,26 @@ class AnalyzedText:
         fold = self.fold(at)
         if fold == "a":
             return self.language == "en"
+        if fold == "i":
+            return self.language == "it"
         if fold == "de":
             return self.language == "nl"
         return fold in word_lists.ARTICLES
 
     def after_article(self, first: int, last: int) -> bool:
         """Return whether an article precedes. In "the Smith invoice" the article belongs to the invoice."""
-        if not self.joined(first) or self.fold(last + 1) in word_lists.BUSINESS:
+        if not self.joined(first) or self.fold(last + 1) in word_lists.BUSINESS or self._is_home(first, last):
             return False
         return self.is_article(first - 1) or self._is_adjective(first - 1)
+
+    def _is_home(self, first: int, last: int) -> bool:
+        """Return whether this is a home: the Hoffman place. A street has a capital: Hoffman Place."""
+        return (
+            self.joined(last + 1)
+            and self.fold(last + 1) in word_lists.PREMISES
+            and not self.in_capitals(last + 1)
+            and self.is_article(first - 1)
+        )
 
     def _is_adjective(self, at: int) -> bool:
         """Return whether this word stands between an article and a noun: a new brush, the red chip."""
@@ -173,11 +233,12 @@ class AnalyzedText:
         )
 
     def is_kin(self, first: int) -> bool:
-        """Return whether this is a relative or friend of the speaker: my sister, our neighbour."""
-        return (
-            self.joined(first)
-            and self.fold(first - 1) in word_lists.KIN
-            and self.fold(first - 2) in word_lists.OWN
+        """Return whether this is a relative or friend of the speaker: my sister, Uncle Mark."""
+        if not self.joined(first):
+            return False
+        before = self.fold(first - 1)
+        return before in word_lists.KIN_TITLES or (
+            before in word_lists.KIN and self.fold(first - 2) in word_lists.OWN
         )
 
     def is_defined(self, last: int) -> bool:
@@ -197,7 +258,7 @@ class AnalyzedText:
             and self.fold(first - 1) in word_lists.PLACE_NOUNS
             and self.in_capitals(first - 1)
         )
-        return (after and not possessive) or before
+        return (after and not possessive and not self._is_home(first, last)) or before
 
     def is_when_or_where(self, first: int) -> bool:
         before = self.fold(first - 1)
@@ -228,8 +289,7 @@ class AnalyzedText:
         if not self.in_capitals(at):
             return (fold in lists.given or fold in contact_names) and fold not in lists.words
         if len(fold) == 1:
-            # A single capital is an initial, unless it is a word of one letter.
-            return fold not in ("i", "a", "e", "y", "o")
+            return self.is_initial(at)
         if fold in lists.given or fold in contact_names:
             return True
         excluded = (word_lists.BEFORE_NAME, word_lists.KIN, word_lists.AFTER_NAME, word_lists.CONNECTIVES)

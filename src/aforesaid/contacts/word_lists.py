@@ -1,4 +1,5 @@
-"""Word lists that distinguish names from other words, in English, German, French, Spanish and Dutch.
+"""Word lists that distinguish names from other words, in English, German, French, Spanish, Italian and
+Dutch.
 
 The lists are in `word_lists.txt`. All words are folded: lower case, without accents. Written for this project
 from general knowledge.
@@ -22,11 +23,23 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(_SECTIONS[name].split())
 
 
+def _phrases(name: str) -> dict[str, list[tuple[str, ...]]]:
+    """Return the phrases of a list, one per line, by their first word, the longest first."""
+    phrases: dict[str, list[tuple[str, ...]]] = {}
+    lines = (tuple(line.split()) for line in _SECTIONS[name].strip().splitlines())
+    for phrase in sorted(lines, key=len, reverse=True):
+        phrases.setdefault(phrase[0], []).append(phrase)
+    return phrases
+
+
 ENGLISH = _words("english")
 GERMAN = _words("german")
 FRENCH = _words("french")
 SPANISH = _words("spanish")
+ITALIAN = _words("italian")
 DUTCH = _words("dutch")
+# Frequent words by language.
+WORDS = {"en": ENGLISH, "de": GERMAN, "fr": FRENCH, "es": SPANISH, "it": ITALIAN, "nl": DUTCH}
 # Months, of which April, May, June, August and Julio are also names.
 MONTHS = _words("months")
 # Places that are also names of people.
@@ -37,14 +50,29 @@ MACHINES = _words("machines")
 BEFORE_NAME = _words("before_name")
 # Prepositions and conjunctions before a name.
 CONNECTIVES = _words("connectives")
+# Prepositions between a matter and the client whose it is.
+OWNED_BY = _words("owned_by")
+PRONOUNS = _words("pronouns")
 # Actions of a client: a name precedes.
 AFTER_NAME = _words("after_name")
 # Matters between a client and the speaker.
 BUSINESS = _words("business")
 # Relations of the speaker who are not clients.
 KIN = _words("kin")
+# Relations that stand directly before a name: Uncle Mark.
+KIN_TITLES = _words("kin_titles")
 OWN = _words("own")
 ARTICLES = _words("articles")
+# Articles before the name of a family: the Finches, los García.
+PLURAL_ARTICLES = _words("plural_articles")
+# Homes called by a name: the Hoffman place.
+PREMISES = _words("premises")
+# Phrases before a name that the speaker rejects, and before one that replaces an earlier name.
+REJECTIONS = _phrases("rejections")
+CORRECTIONS = _phrases("corrections")
+# Words that begin a correction, and those that may stand between it and the name.
+CORRECTION_OPENERS = _words("correction_openers")
+CORRECTION_FILLERS = _words("correction_fillers")
 WHEN = _words("when")
 WHERE = _words("where")
 BEING = _words("being")
@@ -56,7 +84,7 @@ DAYS = _words("days")
 # Words for a client, with or without an article.
 CLIENTS = _words("clients")
 # Frequent words that identify a language.
-SIGNS = {language: _words(f"signs.{language}") for language in ("en", "de", "fr", "es", "nl")}
+SIGNS = {language: _words(f"signs.{language}") for language in ("en", "de", "fr", "es", "it", "nl")}
 
 # Given name and its short forms.
 SHORT_FORMS = _SECTIONS["short_forms"]

@@ -20,13 +20,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
 from aforesaid._internal.bounded import BoundedDict
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import ConversationStore, Document, parse_listing
 from aforesaid.contracts.listing import all_documents
 from aforesaid.errors import InvalidInput, shown
@@ -134,19 +135,23 @@ def parse_expiry(expires: object, *, now: datetime) -> datetime | None:
 
 # Subjects
 
-_IS = re.compile(
+_IS = lazy_pattern(
     r"\s(?:is|are|was|were|ist|sind|heißt|heißen|est|sont|es|son|zijn|heet|heten)\s|\s*[:=]\s+", re.IGNORECASE
 )
-_POLITE = re.compile(
+_POLITE = lazy_pattern(
     r"^(?:please\s+)?(?:(?:note|remember)\s+(?:that\s+)?)?(?:from now on,?\s+)?", re.IGNORECASE
 )
-# Attributes of which a person has one at a time.
-_ATTRIBUTES = frozenset(
-    terms_of(
-        "name nickname birthday birthdate age address email phone number password pin code job profession "
-        "employer size weight height bedtime language timezone diet nationality hometown"
+
+
+@cache
+def _attributes() -> frozenset[str]:
+    """Return the terms of attributes of which a person has one at a time."""
+    return frozenset(
+        terms_of(
+            "name nickname birthday birthdate age address email phone number password pin code job "
+            "profession employer size weight height bedtime language timezone diet nationality hometown"
+        )
     )
-)
 
 
 def subject_of(text: str) -> str:
@@ -162,7 +167,7 @@ def _is_attribute(head: str) -> bool:
     words = head.split()
     is_name = all(word[:1].isupper() for word in words) and not any("'" in word for word in words)
     if len(terms) == 1:
-        return terms <= _ATTRIBUTES
+        return terms <= _attributes()
     return 1 < len(terms) <= 6 and not is_name
 
 

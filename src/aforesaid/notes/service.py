@@ -229,11 +229,12 @@ class Notes:
             log.warning("notes are searched lexically only: %s", describe(error))
             return None
 
-    async def forget(self, what: str) -> list[Note]:
+    async def forget(self, what: str, *, keep_replaced: bool = False) -> list[Note]:
         """Remove notes: the one of this id, those on this subject, or those with all of these words.
 
-        Notes that they replaced are removed too. The id of a replaced note removes only that one. Return the
-        removed notes.
+        Notes that they replaced are removed too. With `keep_replaced` they stay, and the latest of them is
+        valid again: this undoes a note. The id of a replaced note removes only that one. Return the removed
+        notes.
         """
         if not isinstance(what, str) or not what.strip():
             raise InvalidInput(
@@ -246,7 +247,7 @@ class Notes:
             self.notes_cache.drop(self.searcher.owner)
             return earlier
         found = meant(standing_notes.current, what.strip())
-        gone = {one.id for one in found}
+        gone = set[str | None]() if keep_replaced else {one.id for one in found}
         await remove_notes(
             self.store, [*(one for one in standing_notes.replaced if one.replaced_by in gone), *found]
         )

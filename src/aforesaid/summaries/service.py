@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
@@ -11,7 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from aforesaid._internal.tasks import LoopWatch, ended
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid._internal.tasks import LoopWatch, ended, start_background
 from aforesaid.contracts import ConversationStore, Document, Entry, Summarizer, fingerprint, unreadable_reason
 from aforesaid.dialects import cut_at_interruption
 from aforesaid.errors import (
@@ -105,7 +105,7 @@ def shortened(summary: Summary, *, tokens: int, count: Count) -> str | None:
     return None
 
 
-_PARTS = re.compile(r"(?<=\n)|(?<=[.!?]\s)")
+_PARTS = lazy_pattern(r"(?<=\n)|(?<=[.!?]\s)")
 
 
 def message_of(text: str) -> Message:
@@ -144,7 +144,7 @@ class SummaryResources:
         if key in self._tasks or time.monotonic() < self._failed.get(key, 0.0):
             work.close()
             return
-        self._tasks[key] = asyncio.create_task(self._run(key, work), name="aforesaid-summary")
+        self._tasks[key] = start_background(self._run(key, work), name="aforesaid-summary")
 
     async def _run(self, key: tuple[str, str], work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -208,7 +208,7 @@ class Summaries:
         """Return the summarizer. Raise `InvalidSetting` where the memory has none."""
         if self.resources.summarizer is None:
             raise InvalidSetting(
-                "there is no summarizer: aforesaid.open(url, models=Models(summarizer='extract'))",
+                "there is no summarizer: set CONVERSATION_SUMMARIES=extract, or `summarizer` of `Models`",
                 field="summarizer",
             )
         return self.resources.summarizer
@@ -250,7 +250,10 @@ class Summaries:
         self, summarizer: Summarizer, summary: Summary | None, entries: Sequence[Entry]
     ) -> str:
         messages = [
-            cut_at_interruption(entry.message) for entry in entries if unreadable_reason(entry) is None
+            # A summary says what was said; words that were not heard matter only while they are recent.
+            cut_at_interruption(entry.message, with_unheard=False)
+            for entry in entries
+            if unreadable_reason(entry) is None
         ]
         earlier = "" if summary is None else summary.text
         return await summarizer.summarize(earlier, messages, max_tokens=self.config.summary_tokens)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid._internal.sentences import split_sentences
 from aforesaid.contracts import Agent, Ask
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AgentUnavailable
@@ -31,6 +33,9 @@ OF_USERS = 1.5
 # A sentence of the earlier summary weighs slightly more than a new one.
 OF_EARLIER = 1.1
 OF_FACTS = 1.2
+# Facts about people, promises and decisions outweigh whatever was said often.
+OF_PERSONAL = 4.0
+OF_FILLER = 0.4
 OF_QUESTIONS = 0.5
 LEAST_TERMS = 2
 
@@ -91,21 +96,44 @@ def _sentences_of(messages: Sequence[Message]) -> Iterator[_Sentence]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    for piece in _ENDS.split(text):
+    for piece in split_sentences(text):
         words = " ".join(piece.split())
         if words:
             yield words if len(words) <= LONGEST else words[: LONGEST - 2].rsplit(" ", 1)[0] + " …"
-
-
-_ENDS = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
 
 def _weight(sentence: str, *, by_user: bool) -> float:
     weight = OF_USERS if by_user else 1.0
     if sentence.endswith(("?", "？")):
         return weight * OF_QUESTIONS
-    has_fact = any(character.isdigit() for character in sentence) or re.search(r"\s[A-Z]\w", sentence)
+    if _PERSONAL.search(sentence):
+        return weight * OF_PERSONAL
+    if _FILLER.search(sentence):
+        return weight * OF_FILLER
+    has_fact = any(character.isdigit() for character in sentence) or _CAPITALIZED.search(sentence)
     return weight * OF_FACTS if has_fact else weight
+
+
+_CAPITALIZED = lazy_pattern(r"\s[A-Z]\w")
+# What will matter on another day: health and food, names, numbers and dates, promises, decisions.
+_PERSONAL = lazy_pattern(
+    r"\b(?:allerg\w*|intoleran\w*|vegan\w*|vegetarian\w*|diabet\w*|asthma\w*|medic(?:ine|ation)\w*|pregnant"
+    r"|(?:can(?:not|'t|’t)|must(?:n't| not)|(?:does|do)(?:n't| not)) (?:eat|drink|take|have)"
+    r"|birthday|anniversary|born|(?:is|are) (?:called|named)|name is|married"
+    r"|(?:code|password|pin|number|address|account|plate|size|budget|price|deadline|rent) (?:is|was)"
+    r"|costs?|due|lives? (?:at|in)|moves? (?:in|out|on|to)|appointment"
+    r"|promis\w*|decid\w*|agree[ds]?|chose|choose|settled|we(?:'ll|’ll| will) (?:take|use|go with)"
+    r"|I(?:'ll|’ll| will) (?:call|send|bring|pay|pick|come|finish|deliver)"
+    r"|unverträglich\w*|geburtstag|heißt|entschieden|verspr\w+|kostet|zusage|termin"  # German
+    r"|alérgic\w*|cumpleaños|se llama|decidi\w*|promet\w*|cuesta"  # Spanish
+    r"|allergic\w*|compleanno|si chiama|deciso|promess\w*|costa)\b",  # Italian
+    re.IGNORECASE,
+)
+_FILLER = lazy_pattern(
+    r"\b(?:let(?:'s|’s| us) (?:talk|see|discuss)|talk (?:about|later)|some other time|never mind|just saying"
+    r"|thanks?|thank you|you're welcome|sounds good|let me know|by the way|anyway|mal sehen|danke)\b",
+    re.IGNORECASE,
+)
 
 
 def _worth(sentences: Sequence[_Sentence]) -> list[float]:

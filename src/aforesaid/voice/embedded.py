@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Audio, Segment, Transcript
 from aforesaid.errors import InvalidAudio, InvalidSetting, MissingExtra, TranscriberError, shown
@@ -30,6 +32,9 @@ MARGIN = 0.25
 # Minimum similarity, from 0 to 1, of a phrase and the free transcription. It prevents other speech from
 # being mapped to a phrase.
 MIN_SIMILARITY = 0.6
+
+# Minimum similarity of the sounds of a name and of the transcribed words.
+MIN_ALIKE = 0.7
 
 _PHRASES = "phrases"
 
@@ -52,6 +57,14 @@ class EmbeddedTranscriber:
         return "pocketsphinx"
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
+        return await self.transcribe_with_names(audio, (), language=language)
+
+    async def transcribe_with_names(
+        self, audio: Audio, names: Sequence[str], *, language: str | None = None
+    ) -> Transcript:
+        """Transcribe, and replace words that sound like one of the names. Names of one word are ignored:
+        they sound like too many other words.
+        """
         check_samples(audio, self.name)
         if language is not None and not language.lower().startswith("en"):
             raise InvalidAudio(
@@ -60,7 +73,7 @@ class EmbeddedTranscriber:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="aforesaid-speech")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._transcribe, audio)
+        return await loop.run_in_executor(self._thread, self._transcribe, audio, tuple(names))
 
     async def close(self) -> None:
         if self._thread is not None:
@@ -68,10 +81,10 @@ class EmbeddedTranscriber:
             self._thread.shutdown(wait=False)
         self._decoder = self._thread = None
 
-    def _transcribe(self, audio: Audio) -> Transcript:
+    def _transcribe(self, audio: Audio, names: Sequence[str]) -> Transcript:
         samples = _prepare(resample(audio, RATE))
         decoder = self._load()
-        free = _decode(decoder, samples)
+        free = _with_names(decoder, _decode(decoder, samples), names)
         if not self._phrases or not free.text:
             return free
         decoder.activate_search(_PHRASES)
@@ -116,6 +129,42 @@ def _add_phrases(decoder: Any, phrases: Sequence[str]) -> None:
         raise InvalidSetting(f"phrases must consist of English words; unknown: {words}", field="phrases")
     choices = " | ".join(dict.fromkeys(phrases))
     decoder.add_jsgf_string(_PHRASES, f"#JSGF V1.0;\ngrammar phrases;\npublic <phrase> = {choices};\n")
+
+
+def _with_names(decoder: Any, transcript: Transcript, names: Sequence[str]) -> Transcript:
+    """Return the transcript with words replaced that sound like a name of several words."""
+    words = [segment.text for segment in transcript.segments]
+    if not words or not names:
+        return transcript
+    sounds = [_phones(decoder, [word]) or [] for word in words]
+    for name in names:
+        parts = _normalize(name).split()
+        phones = _phones(decoder, parts) if len(parts) > 1 else None
+        if phones is not None:
+            _replace_alike(words, sounds, name, parts, phones)
+    return replace(transcript, text=" ".join(words))
+
+
+def _replace_alike(
+    words: list[str], sounds: list[list[str]], name: str, parts: Sequence[str], phones: list[str]
+) -> None:
+    """Replace the words that sound most like the name, if they sound alike enough."""
+    best, place = MIN_ALIKE, None
+    for length in (len(parts), len(parts) - 1, len(parts) + 1):
+        for start in range(len(words) - length + 1):
+            sound = [phone for each in sounds[start : start + length] for phone in each]
+            alike = SequenceMatcher(None, sound, phones, autojunk=False).ratio()
+            if alike > best:
+                best, place = alike, slice(start, start + length)
+    if place is not None:
+        words[place] = [name]
+        sounds[place] = [phones]
+
+
+def _phones(decoder: Any, words: Sequence[str]) -> list[str] | None:
+    """Return the sounds of words; None if one is not in the dictionary."""
+    found = [decoder.lookup_word(word) for word in words]
+    return [phone for each in found for phone in each.split()] if all(found) else None
 
 
 def _prepare(samples: "Samples") -> bytes:

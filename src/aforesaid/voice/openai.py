@@ -36,6 +36,8 @@ _NAMES = {
     "audio/webm": "audio.webm",
 }
 
+# The most characters of names in a prompt. Whisper reads only its last 224 tokens.
+_NAMES_LIMIT = 500
 _RETRYABLE = frozenset((408, 409, 425, 429))
 
 
@@ -71,13 +73,21 @@ class OpenAITranscriber:
         return self._model
 
     async def transcribe(self, audio: Audio, *, language: str | None = None) -> Transcript:
+        return await self.transcribe_with_names(audio, (), language=language)
+
+    async def transcribe_with_names(
+        self, audio: Audio, names: Sequence[str], *, language: str | None = None
+    ) -> Transcript:
+        """Transcribe with names in the prompt, which these models take as earlier text."""
         if audio.media_type not in _NAMES:
             raise InvalidAudio(
                 f"audio has an unsupported media type: {shown(audio.media_type)}", field="audio"
             )
         data = pack_wav(audio) if audio.media_type == PCM else audio.data
         kind = "audio/wav" if audio.media_type == PCM else audio.media_type
-        answer = await self._post({"file": (_NAMES[audio.media_type], data, kind)}, self._fields(language))
+        answer = await self._post(
+            {"file": (_NAMES[audio.media_type], data, kind)}, self._fields(language, names)
+        )
         return _transcript(answer)
 
     async def close(self) -> None:
@@ -85,13 +95,13 @@ class OpenAITranscriber:
             await self._client.aclose()
             self._client = None
 
-    def _fields(self, language: str | None) -> dict[str, Any]:
+    def _fields(self, language: str | None, names: Sequence[str]) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": self._model}
         if self._model.startswith("gpt-"):  # these models have no verbose_json, but return logprobs
             fields |= {"response_format": "json", "include[]": ["logprobs"]}
         else:
             fields |= {"response_format": "verbose_json"}
-        optional = {"language": language, "prompt": self._prompt}
+        optional = {"language": language, "prompt": _prompt(self._prompt, names)}
         return fields | {field: value for field, value in optional.items() if value}
 
     async def _post(self, files: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +132,16 @@ class OpenAITranscriber:
                 # httpx reads certificates from disk.
                 self._client = await asyncio.to_thread(_new_client)
             return self._client
+
+
+def _prompt(prompt: str | None, names: Sequence[str]) -> str:
+    """Return the prompt with as many names as fit."""
+    known = ""
+    for name in names:
+        if len(known) + len(name) > _NAMES_LIMIT:
+            break
+        known = f"{known}, {name}" if known else name
+    return " ".join(part for part in (prompt, known and f"{known}.") if part)
 
 
 def _new_client() -> "httpx.AsyncClient":

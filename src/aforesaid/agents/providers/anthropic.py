@@ -53,6 +53,7 @@ class AnthropicAgent:
     ) -> None:
         require("anthropic", what=f"an agent of {PROVIDER}", extra=EXTRA)
         self.name = name
+        self.model = model
         self._fixed = {"model": model, "max_tokens": max_tokens, "extra_body": dict(options or {})}
         connection = {
             "api_key": api_key,

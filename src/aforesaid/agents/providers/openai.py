@@ -101,6 +101,7 @@ class OpenAIChatAgent:
     ) -> None:
         self.name = name
         self.provider = provider
+        self.model = model
         self._fixed = {"model": model, "extra_body": dict(options or {})}
         self._client = openai_client(
             existing=client,
@@ -259,6 +260,7 @@ class OpenAIResponsesAgent:
     ) -> None:
         self.name = name
         self.provider = provider
+        self.model = model
         self._fixed = {"model": model, "store": store, **_reasoning(reasoning_effort)}
         self._fixed["extra_body"] = dict(options or {})
         self._client = openai_client(

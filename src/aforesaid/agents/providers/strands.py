@@ -51,13 +51,21 @@ class StrandsAgent:
     dialect = "anthropic"
 
     def __init__(
-        self, model: Any | Callable[[], Any], *, name: str = "assistant", provider: str = "Strands"
+        self,
+        model: Any | Callable[[], Any],
+        *,
+        name: str = "assistant",
+        provider: str = "Strands",
+        model_id: str | None = None,
     ) -> None:
         require("strands", what="an agent of Strands", extra=EXTRA)
         self.name = name
         self.provider = provider
         # A model may be callable too, so the method decides.
         is_model = hasattr(model, "stream")
+        config = getattr(model, "config", None)
+        known = config.get("model_id") if isinstance(config, Mapping) else None
+        self.model: str | None = model_id or known
         self._model: LazyClient[Any] = LazyClient(model, existing=model if is_model else None)
 
     async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
