@@ -16,6 +16,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import Meaning, meaning_of
 from aforesaid.dialects.parse import text_of
 from aforesaid.model.messages import SEALED, Message
@@ -161,7 +162,7 @@ def prefixed_speaker(text: str) -> str:
     return found[1] if found and found[1][0].isupper() else ""
 
 
-_PREFIX = re.compile(r"\s{0,8}([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?):\s")
+_PREFIX = lazy_pattern(r"\s{0,8}([^\W\d_][\w.'-]{0,30}(?: [^\W\d_][\w.'-]{0,30})?):\s")
 
 
 @cache
@@ -184,10 +185,10 @@ def _date_terms(moment: datetime | None) -> tuple[str, ...]:
 
 # Words
 
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)*")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)*")
+_ASCII_WORD = lazy_pattern(r"[a-z0-9]+(?:'[a-z]+)*")
+_WORD = lazy_pattern(r"[^\W_]+(?:'[^\W\d_]+)*")
 _APOSTROPHES = str.maketrans({"’": "'", "ʼ": "'", "`": "'"})
-_UNSPACED = re.compile(
+_UNSPACED = lazy_pattern(
     "["
     "\u0e00-\u0eff"  # Thai, Lao
     "\u0f00-\u0fff"  # Tibetan
@@ -197,7 +198,7 @@ _UNSPACED = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese characters
     "]+"
 )
-_CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_CHINESE = lazy_pattern("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 # Combining marks that form a different Japanese syllable, not an accented one.
 _VOICED = ("\u3099", "\u309a")
 

@@ -273,4 +273,4 @@ async def _similarity_by_meaning(searcher: Searcher, record: Conversation) -> di
     if searcher.resources.embedder is None or searcher.store.degraded:
         return {}
     vectors = searcher.resources.vectors_of(searcher.owner)
-    return await vectors.conversation_similarities(searcher.store, record.id)
+    return await vectors.conversation_similarities(searcher.index_store, record.id)

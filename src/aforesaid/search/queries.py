@@ -74,6 +74,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     filters: Filters = Filters()
     max_tokens: int | None = None
     """Limit of all snippets together."""
+    min_relevance: float | None = None
+    """Drop results with less; None applies the default."""
     explain: bool = False
     """Return the parts of each score."""
     timezone: tzinfo | None = None
@@ -90,6 +92,7 @@ def parse_query(
     tag: Any = None,
     channel: Any = None,
     max_tokens: object = None,
+    min_relevance: object = None,
     explain: bool = False,
     timezone: tzinfo | None = None,
 ) -> SearchQuery:
@@ -110,9 +113,23 @@ def parse_query(
         max_results=parse_limit(max_results, field="max_results"),
         filters=filters,
         max_tokens=None if max_tokens is None else parse_limit(max_tokens, field="max_tokens"),
+        min_relevance=parse_relevance(min_relevance),
         explain=explain,
         timezone=timezone,
     )
+
+
+def parse_relevance(value: object) -> float | None:
+    """Return the least relevance of a result; None applies the default."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidInput(
+            f"min_relevance must be a number from 0 to 1; got {shown(value)}",
+            field="min_relevance",
+            value=value,
+        )
+    return float(value)
 
 
 def parse_conversation_filters(

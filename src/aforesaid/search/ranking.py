@@ -1,16 +1,19 @@
 """Score and order messages for a question: pure functions, one rule for all stores.
 
-A message's score is a sum of these parts, each between 0 and about 1:
+A message's score is a weighted sum of these parts, each between 0 and about 1:
 
     words         BM25 over the terms shared with the question; the best message has 1
+    coverage      the share of the question's known terms in the message, by rarity
     meaning       similarity of the vectors; the nearest message has 1, the farthest 0
     speaker       whether the question names the speaker
     date          whether the message lies in a period that the question names
+    person        whether a person said it
     conversation  how well the best messages of its conversation match
-    previous      how well the message before it matches
+    previous      how well the message before it matches, if that is short
+    next          how well the message after it matches
 
-User messages weigh more than long answers. A message without a vector is scored by its words alone.
-`docs/search-quality.md` contains the measurements behind every constant.
+A message without a vector is scored by its words alone. `docs/search-quality.md` contains the measurements
+behind every constant.
 """
 
 import math
@@ -28,31 +31,58 @@ from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
 
 # BM25's k1. In a turn of a dozen words, a repeated word adds little.
-SATURATION = 0.5
+SATURATION = 0.9
 # BM25's b: how strongly length lowers the score.
-LENGTH = 0.7
+LENGTH = 0.4
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """The weight of each part of a score, the same for all searches."""
+    """The weight of each part of a score."""
 
-    words: float = 0.6
-    meaning: float = 0.4
-    speaker: float = 0.25
-    date: float = 0.2
-    conversation: float = 0.4
-    previous: float = 0.25
-    person: float = 1.5
-    """Factor for user messages, compared with long answers."""
-    brief: int = 40
-    """Number of terms at which an answer's length has halved its share of that factor."""
-    brief_previous: int = 10
+    words: float = 0.0
+    coverage: float = 0.0
+    meaning: float = 0.0
+    speaker: float = 0.0
+    date: float = 0.0
+    person: float = 0.0
+    conversation_words: float = 0.0
+    conversation_meaning: float = 0.0
+    previous_words: float = 0.0
+    previous_meaning: float = 0.0
+    next_words: float = 0.0
+    next_meaning: float = 0.0
+    brief: int = 10
     """Number of terms at which the previous message's length has halved its influence."""
     best_of: int = 3
     """Number of messages that determine a conversation's score."""
 
 
-WEIGHTS = Weights()
+# Trained on three labelled sets together, see `docs/search-quality.md`.
+WEIGHTS = Weights(
+    words=0.58,
+    coverage=0.3,
+    meaning=0.7,
+    speaker=0.5,
+    date=0.4,
+    person=0.58,
+    conversation_words=0.33,
+    conversation_meaning=0.11,
+    previous_words=0.45,
+    previous_meaning=0.46,
+    next_words=0.07,
+    next_meaning=0.07,
+)
+# For searches without vectors.
+WORDS_WEIGHTS = Weights(
+    words=0.86,
+    coverage=0.22,
+    speaker=0.5,
+    date=0.4,
+    person=0.64,
+    conversation_words=0.47,
+    previous_words=0.62,
+    next_words=0.17,
+)
 
 
 Key: TypeAlias = tuple[str, int]
@@ -83,6 +113,10 @@ class Similarities(Protocol):
         """Return the similarities of messages by key; None for a message without a vector."""
         ...
 
+    def cosines(self, messages: Sequence[Key]) -> Sequence[float | None]:
+        """Return the plain cosines of messages by key, which do not depend on the owner's other messages."""
+        ...
+
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         """Return every message of these conversations with a known similarity."""
         ...
@@ -101,16 +135,24 @@ class Parts(Struct, frozen=True, kw_only=True):
     """The weighted parts of a score; they add up to it."""
 
     words: float = 0.0
+    coverage: float = 0.0
     meaning: float = 0.0
     speaker: float = 0.0
     date: float = 0.0
+    person: float = 0.0
     conversation: float = 0.0
     previous: float = 0.0
-    person: float = 1.0
-    """The factor already applied to words, meaning and speaker."""
+    next: float = 0.0
+    asks: float = 0.0
+    """Negative if the message only asks the same."""
     matched: dict[str, float] = {}
     """The question's terms in the message, with their contributions to its BM25."""
     similarity: float | None = None
+
+
+SCORED = ("words", "coverage", "meaning", "speaker", "date", "person", "conversation", "previous", "next")
+PARTS = (*SCORED, "asks")
+"""The parts that add up to a score."""
 
 
 class Ranked(Struct, kw_only=True, gc=False):
@@ -123,15 +165,19 @@ class Ranked(Struct, kw_only=True, gc=False):
     match: Match | None = None
     bm25: float = 0.0
     similarity: float | None = None
+    relative_words: float = 0.0
+    """BM25 relative to the best message."""
+    nearness: float = 0.0
+    """The similarity, scaled to 0..1."""
     words: float = 0.0
+    coverage: float = 0.0
     meaning: float = 0.0
     speaker: float = 0.0
     date: float = 0.0
-    person: float = 1.0
+    person: float = 0.0
     conversation: float = 0.0
     previous: float = 0.0
-    own: float = 0.0
-    """The score without conversation and previous message."""
+    next: float = 0.0
     score: float = 0.0
 
     @property
@@ -147,20 +193,12 @@ class Ranking(Struct, frozen=True, kw_only=True):
     ordered: list[Ranked]
     by_meaning: bool = False
     """Whether vectors were used."""
+    similar: Similarities | None = None
 
-    def parts(self, one: Ranked) -> Parts:
-        """Return the parts of a candidate's score."""
-        return Parts(
-            words=one.words * one.person,
-            meaning=one.meaning * one.person,
-            speaker=one.speaker * one.person,
-            date=one.date,
-            conversation=one.conversation,
-            previous=one.previous,
-            person=one.person,
-            matched=self._matched(one),
-            similarity=one.similarity,
-        )
+    def parts(self, one: Ranked, *, factor: float = 1.0) -> Parts:
+        """Return the parts of a candidate's score; a factor below 1 is for one that only asks."""
+        named = {name: getattr(one, name) for name in SCORED} | {"asks": one.score * (factor - 1)}
+        return Parts(**named, matched=self._matched(one), similarity=one.similarity)
 
     def _matched(self, one: Ranked) -> dict[str, float]:
         if one.match is None:
@@ -174,13 +212,14 @@ def rank(
     matches: Matches,
     similar: Similarities | None,
     *,
-    weights: Weights = WEIGHTS,
+    weights: Weights | None = None,
     among: Container[str] | None = None,
 ) -> Ranking:
     """Rank the candidates by words and by meaning. Equal scores are ordered by time, latest first.
 
     With `among`, the candidates are exactly the matching messages of these conversations.
     """
+    weights = weights or (WORDS_WEIGHTS if similar is None else WEIGHTS)
     if among is not None:
         matches = replace(matches, found=tuple(m for m in matches.found if m.conversation_id in among))
     near = () if similar is None else similar.nearest if among is None else similar.within(among)
@@ -188,15 +227,16 @@ def rank(
     if similar is not None:
         for one, similarity in zip(found.values(), similar.of(list(found)), strict=True):
             one.similarity = similarity
-    _score_alone(found.values(), question, _nearness(similar), weights)
-    priors = _priors(found.values(), weights)
-    for (conversation_id, sequence), one in found.items():
-        one.conversation = weights.conversation * priors[conversation_id]
-        before = found.get((conversation_id, sequence - 1))
-        one.previous = 0.0 if before is None else _previous(before, weights)
-        one.score = one.own + one.conversation + one.previous
+    _score_alone(found.values(), question, matches, _nearness(similar), weights)
+    _score_in_context(found, weights)
     ordered = sorted(found.values(), key=_order)
-    return Ranking(question=question, matches=matches, ordered=ordered, by_meaning=similar is not None)
+    return Ranking(
+        question=question,
+        matches=matches,
+        ordered=ordered,
+        by_meaning=similar is not None,
+        similar=similar,
+    )
 
 
 def _order(one: Ranked) -> tuple[float, int, str, int]:
@@ -235,25 +275,28 @@ class Scorer:
     def __init__(self, matches: Matches, terms: int) -> None:
         rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
         self._maxima = [rare * (SATURATION + 1) for rare in rarities]
-        average = matches.terms / matches.messages if matches.messages else 1.0
-        self._damping = SATURATION * (1 - LENGTH)
-        self._damping_by_length = SATURATION * LENGTH / average
+        self._average = matches.terms / matches.messages if matches.messages else 1.0
 
     def __call__(self, match: Match) -> float:
-        damping = self._damping + self._damping_by_length * match.length
+        damped = damping(match.length, self._average)
         score = 0.0
         for maximum, count in zip(self._maxima, match.counts, strict=False):
             if count:
-                score += maximum * count / (count + damping)
+                score += maximum * count / (count + damped)
         return score
 
     def contributions(self, match: Match) -> list[float]:
         """Return the contribution of each term."""
-        damping = self._damping + self._damping_by_length * match.length
+        damped = damping(match.length, self._average)
         return [
-            maximum * count / (count + damping) if count else 0.0
+            maximum * count / (count + damped) if count else 0.0
             for maximum, count in zip(self._maxima, match.counts, strict=False)
         ]
+
+
+def damping(length: int, average: float) -> float:
+    """Return what BM25 adds to a term's count in the denominator: more in a longer message."""
+    return SATURATION * (1 - LENGTH + LENGTH * length / average)
 
 
 def rarity(frequency: int, messages: int) -> float:
@@ -263,20 +306,72 @@ def rarity(frequency: int, messages: int) -> float:
 def _score_alone(
     candidates: Collection[Ranked],
     question: AnalyzedQuestion,
+    matches: Matches,
     nearness: Callable[[float], float],
     weights: Weights,
 ) -> None:
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
     terms = len(question.terms)
+    coverage = Coverage.of_known(matches, terms)
     for one in candidates:
-        words = one.bm25 / best
-        one.words = weights.words * words
+        one.relative_words = words = one.bm25 / best
         # A message without a vector is scored by its words.
-        one.meaning = weights.meaning * (words if one.similarity is None else nearness(one.similarity))
-        one.speaker = weights.speaker if _is_named_speaker(one.match, terms) else 0.0
+        one.nearness = words if one.similarity is None else nearness(one.similarity)
+        one.words = weights.words * words
+        one.coverage = weights.coverage * coverage(one.match)
+        one.meaning = weights.meaning * one.nearness
+        one.speaker = weights.speaker if is_named_speaker(one.match, terms) else 0.0
         one.date = weights.date if question.periods and _is_in_period(one.position, question) else 0.0
-        one.person = _person(one, weights)
-        one.own = (one.words + one.meaning + one.speaker) * one.person + one.date
+        one.person = weights.person if one.role in ("user", None) else 0.0
+
+
+def _score_in_context(found: Mapping[Key, Ranked], weights: Weights) -> None:
+    """Add what the conversation and the neighbouring messages contribute, and sum up."""
+    by_words = _by_conversation(found.values(), "relative_words", weights.best_of, from_zero=True)
+    by_meaning = _by_conversation(found.values(), "nearness", weights.best_of, from_zero=False)
+    for (conversation_id, sequence), one in found.items():
+        one.conversation = (
+            weights.conversation_words * by_words[conversation_id]
+            + weights.conversation_meaning * by_meaning[conversation_id]
+        )
+        before, after = (found.get((conversation_id, sequence + step)) for step in (-1, 1))
+        if before is not None:
+            # Large if it is short, like a question that this message answers.
+            brevity = weights.brief / (weights.brief + before.length)
+            one.previous = brevity * (
+                weights.previous_words * before.relative_words + weights.previous_meaning * before.nearness
+            )
+        if after is not None:
+            one.next = weights.next_words * after.relative_words + weights.next_meaning * after.nearness
+        one.score = (
+            one.words
+            + one.coverage
+            + one.meaning
+            + one.speaker
+            + one.date
+            + one.person
+            + one.conversation
+            + one.previous
+            + one.next
+        )
+
+
+class Coverage:
+    """The share of a question's terms that a message contains. Each term has a weight; all add up to 1."""
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        total = sum(weights) or 1.0
+        self._weights = [weight / total for weight in weights]
+
+    @classmethod
+    def of_known(cls, matches: Matches, terms: int) -> "Coverage":
+        """Weigh the terms that the owner's messages contain by their rarity; ignore the others."""
+        return cls([rarity(n, matches.messages) if n else 0.0 for n in matches.frequencies[:terms]])
+
+    def __call__(self, match: Match | None) -> float:
+        if match is None:
+            return 0.0
+        return sum([w for w, count in zip(self._weights, match.counts, strict=False) if count])
 
 
 def _nearness(similar: Similarities | None) -> Callable[[float], float]:
@@ -286,7 +381,7 @@ def _nearness(similar: Similarities | None) -> Callable[[float], float]:
     return lambda similarity: (similarity - lowest) / span if span > 0 else 1.0
 
 
-def _is_named_speaker(match: Match | None, terms: int) -> bool:
+def is_named_speaker(match: Match | None, terms: int) -> bool:
     """Return whether the question names the speaker: speaker terms are the second half of the counts."""
     return match is not None and any(match.counts[terms:])
 
@@ -296,29 +391,20 @@ def _is_in_period(position: Position, question: AnalyzedQuestion) -> bool:
     return any(period.may_be_mentioned_on(day) for period in question.periods)
 
 
-def _person(one: Ranked, weights: Weights) -> float:
-    if one.role in ("user", None):
-        return weights.person
-    return 1 + (weights.person - 1) * weights.brief / (weights.brief + one.length)
+def _by_conversation(
+    candidates: Iterable[Ranked], field: str, best_of: int, *, from_zero: bool
+) -> Mapping[str, float]:
+    """Return how well the best messages of each conversation match, relative to the best conversation.
 
-
-def _priors(candidates: Iterable[Ranked], weights: Weights) -> Mapping[str, float]:
-    """Return how well each conversation matches, from 0 to 1."""
-    scores: dict[str, list[float]] = {}
-    for one in candidates:
-        scores.setdefault(one.conversation_id, []).append(one.own)
-    best = {
-        conversation_id: sum(own if len(own) <= weights.best_of else nlargest(weights.best_of, own))
-        for conversation_id, own in scores.items()
-    }
-    lowest, highest = min(best.values(), default=0.0), max(best.values(), default=0.0)
-    span = highest - lowest
-    return {key: (value - lowest) / span if span > 0 else 0.0 for key, value in best.items()}
-
-
-def _previous(before: Ranked, weights: Weights) -> float:
-    """Return the previous message's contribution: large if it is short, like a question that this one
-    answers.
+    The least conversation has 0, unless `from_zero`.
     """
-    brevity = weights.brief_previous / (weights.brief_previous + before.length)
-    return weights.previous * (before.words + before.meaning) * brevity
+    values: dict[str, list[float]] = {}
+    for one in candidates:
+        values.setdefault(one.conversation_id, []).append(getattr(one, field))
+    best = {
+        conversation_id: sum(own if len(own) <= best_of else nlargest(best_of, own))
+        for conversation_id, own in values.items()
+    }
+    lowest = 0.0 if from_zero else min(best.values(), default=0.0)
+    span = max(best.values(), default=0.0) - lowest
+    return {key: (value - lowest) / span if span > 0 else 0.0 for key, value in best.items()}

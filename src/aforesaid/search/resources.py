@@ -9,9 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder
+from aforesaid.errors import EncoderFailed
 from aforesaid.search.indexing import QUIET, Indexer
 from aforesaid.search.memory_index import OwnerIndex
-from aforesaid.search.vectors import OwnerVectors, encodable_text, encode_texts
+from aforesaid.search.relevance import BUILT_IN, RELATED, CosineScale, scale_of
+from aforesaid.search.vectors import OwnerVectors, UniversalEncoder, encodable_text, encode_texts
 
 # Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second.
 IDLE = 900.0
@@ -149,6 +151,7 @@ class SearchResources:
         most_vector_bytes: int = MOST_VECTOR_BYTES,
     ) -> None:
         self.embedder = embedder
+        self._scale = BUILT_IN if embedder is None or embedder.name == UniversalEncoder.name else None
         # Error of the last attempt to encode a question, if it failed.
         self.encoder_error: str | None = None
         self.indexer = (
@@ -160,6 +163,17 @@ class SearchResources:
             most_vectors = most_vector_bytes // (embedder.dimension * 4)
             self._vectors = OwnerCache(partial(OwnerVectors, embedder), max_size=most_vectors)
             self._texts = OwnerCache(partial(TextVectors, embedder), max_size=MOST_TEXTS)
+
+    async def cosine_scale(self) -> CosineScale:
+        """Return the scale of the encoder's cosines, measured once for an encoder that is not built in."""
+        if self._scale is None:
+            assert self.embedder is not None, "the built-in scale is known"
+            texts = [text for pair in RELATED for text in pair]
+            try:
+                self._scale = scale_of(await encode_texts(self.embedder, texts))
+            except EncoderFailed:
+                return BUILT_IN
+        return self._scale
 
     def owners(self) -> set[str]:
         """Return the owners with copies in memory."""

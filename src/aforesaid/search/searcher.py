@@ -30,18 +30,9 @@ from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailab
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.search.memory_index import matches_while_degraded
-from aforesaid.search.passages import (
-    NEIGHBOUR_CHARACTERS,
-    MessageFilter,
-    Passage,
-    PassageReader,
-    PassageView,
-    excerpt,
-    passage_of,
-)
+from aforesaid.search.passages import NEIGHBOUR_CHARACTERS, Passage, excerpt, passage_of
 from aforesaid.search.queries import Filters, analyze_question, local_zone, lookup_terms, sole_period
 from aforesaid.search.ranking import (
-    WEIGHTS,
     AnalyzedQuestion,
     Key,
     Neighbour,
@@ -50,6 +41,8 @@ from aforesaid.search.ranking import (
     Weights,
     rank,
 )
+from aforesaid.search.reading import MessageFilter, PassageReader, PassageView
+from aforesaid.search.relevance import MIN_RELEVANCE
 from aforesaid.search.resources import SearchResources
 from aforesaid.search.vectors import NEAREST, encodable_text, encode_text
 from aforesaid.telemetry import describe, telemetry
@@ -96,10 +89,32 @@ class Findings(Struct, frozen=True, kw_only=True):
     """A remark for the reader about limitations of this search."""
     degraded: bool = False
     """Whether the store was unavailable, so that only the last known messages were searched."""
+    left_out: int = 0
+    """The number of passages that did not fit into `max_tokens`."""
 
     def render(self) -> list[str]:
         """Return the passages as text that a model can cite."""
         return [passage.render() for passage in self.passages]
+
+    def to_text(self, *, asked: bool = True) -> str:
+        """Return the answer of a tool: the passages, or that there are none, and what limits the search."""
+        found = self.render() or [NOTHING_ABOUT_IT if asked else NOTHING_STORED]
+        return "\n\n".join([*found, *self._limits(asked=asked)])
+
+    def _limits(self, *, asked: bool) -> list[str]:
+        limits = [STORE_UNAVAILABLE] if self.degraded else []
+        limits += [WORDS_ONLY] if asked and not self.by_meaning else []
+        limits += [f"({self.left_out} more did not fit. Search more narrowly.)"] if self.left_out else []
+        return limits
+
+
+# For models: what to tell the user, and what may be missing.
+NOTHING_ABOUT_IT = (
+    "Nothing about this was said in the earlier conversations. Tell the user that you found nothing about it."
+)
+NOTHING_STORED = "There are no earlier messages that match these filters."
+WORDS_ONLY = "(Searched by words only: messages in other words may be missing.)"
+STORE_UNAVAILABLE = "(The memory is unavailable at the moment: only recent messages were searched.)"
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -114,7 +129,12 @@ class Searcher:
     """One owner's search. Cheap to create; shared state lives in `SearchResources`."""
 
     def __init__(
-        self, store: ConversationStore, resources: SearchResources, owner: str, *, weights: Weights = WEIGHTS
+        self,
+        store: ConversationStore,
+        resources: SearchResources,
+        owner: str,
+        *,
+        weights: Weights | None = None,
     ) -> None:
         self.store = store
         self.resources = resources
@@ -122,6 +142,11 @@ class Searcher:
         self.weights = weights
         self._index = capability(store, Searchable)
         self._vectors = capability(store, VectorSearchable)
+
+    @property
+    def index_store(self) -> ConversationStore:
+        """The store from which the index and the vectors are built: the owner's, complete."""
+        return self.store
 
     def enqueue_indexing(self, conversation_id: str) -> None:
         """Enqueue a conversation with new messages for indexing."""
@@ -137,11 +162,17 @@ class Searcher:
         *,
         filters: Filters = Filters(),  # noqa: B008  a frozen value
         budget: Budget = Budget(),  # noqa: B008
+        min_relevance: float | None = None,
         explain: bool = False,
         zone: tzinfo | None = None,
     ) -> Findings:
         """Return passages that answer the question; the latest ones if it contains only a period."""
-        view = PassageView(zone=local_zone(zone), now=self.store.now(), explain=explain)
+        view = PassageView(
+            zone=local_zone(zone),
+            now=self.store.now(),
+            min_relevance=MIN_RELEVANCE if min_relevance is None else min_relevance,
+            explain=explain,
+        )
         with noting_freshness() as freshness:
             analyzed = analyze_question(question, now=view.now, zone=view.zone)
             period = sole_period(question, now=view.now, zone=view.zone)
@@ -160,23 +191,28 @@ class Searcher:
         with timed("search.browsing", _browsing):
             entries = await self._browse(MessageFilter(self.store, filters), budget.results)
         passages = [passage_of(e, r, terms=(), zone=view.zone, now=view.now) for r, e in entries]
-        return Findings(passages=tuple(_fit_budget(passages, budget, ())))
+        fitting = _fit_budget(passages, budget, ())
+        return Findings(passages=tuple(fitting), left_out=len(passages) - len(fitting))
 
     async def _best_passages(
         self, question: str, analyzed: AnalyzedQuestion, filters: Filters, budget: Budget, view: PassageView
     ) -> Findings:
         ranking = await self.ranking(question, analyzed, filtered=bool(filters))
+        scale = await self.resources.cosine_scale()
         reader = PassageReader(self.store, MessageFilter(self.store, filters), view, forget=self.forget)
         with timed("search.reading", _reading):
-            passages = await reader.passages(ranking, budget.results, most=max(MOST_READ, budget.results))
+            most = max(MOST_READ, budget.results)
+            passages = await reader.passages(ranking, scale, budget.results, most=most)
         if filters and len(passages) < budget.results:
             # The best candidates of all messages rarely pass the filters: rank only those that can.
             among = await reader.message_filter.conversations()
             ranking = await self.ranking(question, analyzed, among=among)
             with timed("search.reading", _reading):
-                passages = await reader.passages(ranking, budget.results)
+                passages = await reader.passages(ranking, scale, budget.results)
+        fitting = _fit_budget(passages, budget, analyzed.terms)
         return Findings(
-            passages=tuple(_fit_budget(passages, budget, analyzed.terms)),
+            passages=tuple(fitting),
+            left_out=len(passages) - len(fitting),
             by_meaning=ranking.by_meaning,
             note=self._note(by_meaning=ranking.by_meaning),
         )
@@ -332,6 +368,9 @@ class StoreSimilarities:
 
     def of(self, messages: Sequence[Key]) -> Sequence[float | None]:
         return [self._similarity.get(key, self.lowest) for key in messages]
+
+    def cosines(self, messages: Sequence[Key]) -> Sequence[float | None]:
+        return self.of(messages)
 
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]

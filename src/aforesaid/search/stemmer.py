@@ -5,8 +5,9 @@ depending on the remaining length. A table of irregular forms comes first, so th
 went".
 """
 
-import re
 from collections.abc import Mapping, Sequence
+
+from aforesaid._internal.patterns import lazy_pattern
 
 _VOWELS = frozenset("aeiou")
 # A shorter word has no removable ending.
@@ -84,7 +85,7 @@ def _tidied(word: str) -> str:
     return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word
 
 
-_VOWELS_THEN_CONSONANTS = re.compile("v+c+")
+_VOWELS_THEN_CONSONANTS = lazy_pattern("v+c+")
 
 
 def _measure(word: str) -> int:

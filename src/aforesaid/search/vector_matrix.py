@@ -28,6 +28,8 @@ class Compared(Struct, frozen=True):
     rows: int
     similarities: Callable[[Sequence[int]], Sequence[float]]
     """Return the similarities of some rows."""
+    cosines: Callable[[Sequence[int]], Sequence[float]]
+    """Return the plain cosines of some rows, not relative to the centroid."""
 
 
 class VectorMatrix:
@@ -100,6 +102,7 @@ class VectorMatrix:
             float(np.max(counted)),
             self.count,
             lambda rows: cosines[list(rows)].tolist() if rows else [],
+            lambda rows: (self._rows[list(rows)] @ vector).tolist() if rows else [],
         )
 
     def _cosines(self, direction: Any) -> Any:

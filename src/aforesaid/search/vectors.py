@@ -241,8 +241,16 @@ class VectorSimilarities(Struct, frozen=True):
         return [self.neighbour(row, similarity) for row, similarity in zip(rows, similarities, strict=True)]
 
     def of(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+        return self._of(messages, self.compared.similarities)
+
+    def cosines(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
+        return self._of(messages, self.compared.cosines)
+
+    def _of(
+        self, messages: Sequence[tuple[str, int]], read: Callable[[Sequence[int]], Sequence[float]]
+    ) -> Sequence[float | None]:
         rows = [self._row(conversation_id, sequence) for conversation_id, sequence in messages]
-        found = iter(self.compared.similarities([row for row in rows if row is not None]))
+        found = iter(read([row for row in rows if row is not None]))
         return [None if row is None else next(found) for row in rows]
 
     def _row(self, conversation_id: str, sequence: int) -> int | None:
