@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from aforesaid.errors import AforesaidError
 from aforesaid.layers.build import Layers
-from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.opening import Memory, open
 from aforesaid.memory.options import ImageOptions, Models, Retention
-from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
 from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.model.messages import Message, Role, Turn
 from aforesaid.settings import ConversationConfig, SlidingWindowConfig
 
-# `connect` needs httpx, an optional package, so it is imported on first use. Everything else here is part
-# of the core, which stays fast to import.
+# `connect` needs httpx, an optional package. The documented interfaces of other designs are rarely used. All
+# three are imported on first use; the rest is the core, which stays fast to import.
 if TYPE_CHECKING:
+    from aforesaid.memory.chats import ChatHistory
+    from aforesaid.memory.sliding import ConversationMemoryManager
     from aforesaid.remote import connect
 
 __all__ = [
@@ -54,13 +54,22 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the client and read the version at their first use: both would slow `import aforesaid` down."""
-    if name == "__version__":
-        from importlib.metadata import version
+    """Import the names above and read the version at their first use."""
+    match name:
+        case "ChatHistory":
+            from aforesaid.memory import chats
 
-        return version("aforesaid")
-    if name != "connect":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from aforesaid.remote import connect
+            return chats.ChatHistory
+        case "ConversationMemoryManager":
+            from aforesaid.memory import sliding
 
-    return connect
+            return sliding.ConversationMemoryManager
+        case "connect":
+            from aforesaid import remote
+
+            return remote.connect
+        case "__version__":
+            from importlib.metadata import version
+
+            return version("aforesaid")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

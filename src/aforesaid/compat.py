@@ -8,14 +8,16 @@ Everything here is a part of Aforesaid or passes arguments on to one.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar
 
 from msgspec.structs import replace
 
+from aforesaid import contracts
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.bounded import BoundedDict
 from aforesaid.agents import (
     AgenticLoop,
     Assistants,
@@ -25,7 +27,7 @@ from aforesaid.agents import (
     Specialist,
     apology_for,
 )
-from aforesaid.agents import ConversationEntity as ChatterboxConversationEntity
+from aforesaid.agents import ConversationEntity as _ConversationEntity
 from aforesaid.agents import SupervisorAgent as _SupervisorAgent
 from aforesaid.agents.supervisor import Sessions
 from aforesaid.agents.tools import ToolRegistry
@@ -33,15 +35,17 @@ from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.contracts.plugins import HistoryStore as ConversationStore
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import InvalidSetting, MissingExtra
+from aforesaid.layers.cached import Cache, cached_store
 from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.manager import ConversationManager as _Manager
 from aforesaid.memory.sessions import Session, SessionManager, SessionPolicy
-from aforesaid.memory.sliding import ConversationMemoryManager
+from aforesaid.memory.sliding import ConversationMemoryManager as _SlidingMemory
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Channel, Conversation
 from aforesaid.model.messages import ContentType, Message
 from aforesaid.settings import ConversationConfig as _Settings
+from aforesaid.settings import SlidingWindowConfig
 from aforesaid.stores.histories import as_store
 from aforesaid.stores.supabase import SCHEMA, SupabaseStore, is_client
 from aforesaid.windows import WindowPolicy
@@ -68,6 +72,153 @@ __all__ = [
 ]
 
 M = TypeVar("M")
+ToolDispatcher = Callable[[str, dict[str, Any]], Awaitable[str]]
+"""Runs a tool by name and arguments."""
+
+
+# Histories of an entity that are shown in this process.
+MOST_HISTORIES = 1_000
+
+
+@validated
+class ChatterboxConversationEntity(_ConversationEntity):
+    """`aforesaid.agents.ConversationEntity` with the arguments of the project of this name.
+
+    - `provider`: a loop with `run(user_text, chat_history, tools)`, or a model with `complete(messages,
+      tools)`, which is asked until it needs no more tools, at most `max_iterations` times.
+    - `tool_dispatcher`: runs a tool by name and arguments, and returns its result as text.
+    - `tools`: the definitions, given to `run` or `complete` unchanged.
+    """
+
+    def __init__(
+        self,
+        provider: Any,
+        tool_dispatcher: ToolDispatcher | None = None,
+        tools: Sequence[Any] | None = None,
+        system_prompt: str | None = None,
+        max_iterations: int = 10,
+        name: str = "Chatterbox",
+        max_history_turns: int = 20,
+        auto_create_conversation_id: bool = False,
+        *,
+        memory: Any = None,
+        store: ConversationStore | None = None,
+        **options: Any,
+    ) -> None:
+        loop = provider if hasattr(provider, "run") else None
+        if loop is None:
+            loop = ProviderLoop(provider, tool_dispatcher, max_iterations, system_prompt)
+        elif tools and isinstance(loop, AgenticLoop):
+            options["tools"], tools = tools, None  # our own loop runs our own tools
+        super().__init__(
+            loop,
+            memory=memory,
+            store=store,
+            max_history_turns=max_history_turns,
+            auto_create_conversation_id=auto_create_conversation_id,
+            **options,
+        )
+        self.name = name
+        self.tools = list(tools or ())
+        self.max_history_turns = max_history_turns
+        self.auto_create_conversation_id = auto_create_conversation_id
+        # The project's tests read this. Only a display: the memory or the store has the histories.
+        self._histories: BoundedDict[str, list[dict[str, Any]]] = BoundedDict(MOST_HISTORIES)
+
+    def _loop_for(self, user_input: Any) -> Any:
+        loop = super()._loop_for(user_input)
+        return loop if isinstance(loop, AgenticLoop) else _WithTools(loop, self.tools)
+
+    async def async_process(self, user_input: Any) -> ConversationResult:
+        """Answer an input. A failed turn leaves the history unchanged and returns an apology."""
+        result = await super().async_process(user_input)
+        if result.stored and result.conversation_id is not None:
+            history = self._histories.get(result.conversation_id, [])
+            turn = ("user", user_input.text), ("assistant", result.response_text)
+            history = [*history, *({"role": role, "content": text} for role, text in turn)]
+            self._histories[result.conversation_id] = history[-2 * self.max_history_turns :]
+        return result
+
+    def clear_history(self, conversation_id: str, user_input: Any = None) -> Awaitable[None]:
+        """Delete a conversation. A plain call takes effect before the next input is answered."""
+        self._histories.pop(conversation_id, None)
+        return super().clear_history(conversation_id, user_input)
+
+    def clear_all_history(self) -> Awaitable[None]:  # type: ignore[override]  # a plain call takes effect
+        """Delete all conversations. A plain call takes effect before the next input is answered."""
+        self._histories.clear()
+        return self._started(super().clear_all_history())
+
+
+class _WithTools:
+    """A loop that gets these tools, in their own form."""
+
+    def __init__(self, loop: Any, tools: Sequence[Any]) -> None:
+        self._loop = loop
+        self._tools = tools
+
+    async def run(self, user_text: str, chat_history: Any, tools: Any) -> Any:
+        return await self._loop.run(user_text=user_text, chat_history=chat_history, tools=self._tools)
+
+
+class ProviderLoop:
+    """Asks a model with `complete(messages, tools)` until it needs no more tools."""
+
+    def __init__(
+        self, provider: Any, dispatch: ToolDispatcher | None, max_iterations: int, system_prompt: str | None
+    ) -> None:
+        self.provider = provider
+        self.tool_dispatcher = dispatch
+        self.max_iterations = max_iterations
+        self.system_prompt = system_prompt
+
+    async def run(self, user_text: str, chat_history: Sequence[dict[str, Any]], tools: Any = None) -> str:
+        """Return the answer. Raise `RuntimeError` after `max_iterations` requests."""
+        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
+        messages = [*system, *chat_history, {"role": "user", "content": user_text}]
+        for _ in range(self.max_iterations):
+            result = await self.provider.complete(messages, list(tools or ()))
+            if result.finish_reason != "tool_calls" or not result.tool_calls:
+                return str(result.content or "")
+            messages.append(result.raw_message)
+            messages += [await self._result_of(call) for call in result.tool_calls]
+        raise RuntimeError(f"no answer after {self.max_iterations} requests")
+
+    async def _result_of(self, call: Any) -> dict[str, Any]:
+        if self.tool_dispatcher is None:
+            raise InvalidSetting("tools need a tool_dispatcher", field="tool_dispatcher")
+        try:
+            content = await self.tool_dispatcher(call.name, call.arguments)
+        except Exception as error:  # noqa: BLE001  the model may recover from a tool that fails
+            content = f"{call.name} failed: {type(error).__name__}"
+        return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+class ConversationMemoryManager(_SlidingMemory):
+    """`aforesaid.memory.sliding.ConversationMemoryManager` that also takes the arguments of the project of
+    this name: `hass` and `logger` are not needed, and `config` is any object with its options.
+    """
+
+    def __init__(
+        self,
+        manager: ManagerProtocol | None = None,
+        *,
+        hass: object = None,
+        config: Any = None,
+        logger: object = None,
+        model: str | None = None,
+        **options: Any,
+    ) -> None:
+        given = config
+        if config is not None and not isinstance(config, SlidingWindowConfig):
+            names = [name for name in SlidingWindowConfig.__struct_fields__ if hasattr(config, name)]
+            given = SlidingWindowConfig(**{name: getattr(config, name) for name in names})
+        chosen = model or getattr(config, "chat_model", None) or "gpt-4"
+        super().__init__(manager, config=given, model=chosen, **options)
+
+    def get_all_conversations(self) -> list[str]:  # type: ignore[override]  # a plain call there
+        """Return the ids of the conversations with a window in this process."""
+        return list(self._windows)
 
 
 class ConversationManager(_Manager):
@@ -88,9 +239,17 @@ class ConversationManager(_Manager):
         sized = replace(settings, context_window_size=context_window_size)
         if is_client(supabase_client):
             # The lifetime of a row is a setting of the database.
-            super().__init__(SupabaseStore(supabase_client), config=sized, ttl=None)
+            super().__init__(_supabase_store(supabase_client, sized.cache_ttl), config=sized, ttl=None)
         else:
             super().__init__(as_store(supabase_client), config=sized)
+
+
+def _supabase_store(client: object, cache_ttl: int) -> contracts.ConversationStore:
+    store = SupabaseStore(client)
+    if cache_ttl <= 0:
+        return store
+    cache = Cache(ttl=timedelta(seconds=cache_ttl), watch=False)
+    return cached_store(store, cache, name="supabase")
 
 
 def get_supabase_client() -> Any:
@@ -214,6 +373,7 @@ class SupervisorAgent(_SupervisorAgent):
         conversation_id: str | None = None,
         *,
         content_type: ContentType = "text",
+        device: str | None = None,
         on_text: OnText | None = None,
     ) -> str:
         """Answer a query and store the whole turn. Return the answer.
@@ -223,7 +383,12 @@ class SupervisorAgent(_SupervisorAgent):
         if conversation_id is not None and isinstance(query, str):
             query = await self._stored_transcript(query, conversation_id) or query
         return await super().process_query(
-            query, session_id, conversation_id, content_type=content_type, on_text=on_text
+            query,
+            session_id,
+            conversation_id,
+            content_type=content_type,
+            device=device,
+            on_text=on_text,
         )
 
     async def _stored_transcript(self, query: str, conversation_id: str) -> Message | None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from aforesaid._internal.freshness import Freshness, noting_freshness
 from aforesaid._internal.tasks import promptly_within, within
 from aforesaid.contracts import ConversationStore, LogSnapshot, SnapshotReader, TokenCounter, capability
+from aforesaid.contracts.names import learn_name
 from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, StoreError
 from aforesaid.intake.messages import Intake
@@ -22,7 +23,7 @@ from aforesaid.model.messages import Message
 from aforesaid.notes.records import FIRST_PAGE, NO_PAGE, NotesShown
 from aforesaid.notes.service import Notes
 from aforesaid.settings import ConversationConfig
-from aforesaid.stores.histories import learn_name
+from aforesaid.speakers import speakers, with_names, with_names_reserved
 from aforesaid.summaries.service import Summaries, message_of
 from aforesaid.telemetry import describe
 from aforesaid.tokens import (
@@ -207,14 +208,14 @@ class ContextLoader:
         counter = self.intake.counter
         if policy.max_tokens is not None and (parts.system or parts.tools):
             if is_slow_to_load(counter):
-                quick = parts.reserved_in(policy, quick_counter())
+                quick = parts.reserved_in(policy, quick_counter(), dialect)
                 context = await self.load(conversation_id, quick, pending)
                 if not _is_cut(context):
-                    return context, parts.arguments(context, dialect)
+                    return context, parts.arguments(context, dialect, cache_marks=policy.cache_marks)
             await ready(counter)
-            policy = parts.reserved_in(policy, counter)
+            policy = parts.reserved_in(policy, counter, dialect)
         context = await self.load(conversation_id, policy, pending)
-        return context, parts.arguments(context, dialect)
+        return context, parts.arguments(context, dialect, cache_marks=policy.cache_marks)
 
     async def before_window(self, conversation_id: str, policy: WindowPolicy | None) -> int:
         """Count the messages before the window, without notes or a summary in it."""
@@ -285,6 +286,19 @@ class ContextLoader:
         return await self._build(request, snapshots, await self._counting(request.policy))
 
     async def _build(
+        self, request: ContextRequest, snapshots: SnapshotReader | None, counting: Counting
+    ) -> Context:
+        """Read the window, and name the speakers of a conversation with several people."""
+        context = await self._build_unnamed(request, snapshots, counting)
+        names = await speakers(self.store, request.conversation_id, context.messages)
+        if not names:
+            return context
+        policy = with_names_reserved(request.policy, context.messages, names, counting.cost)
+        if policy is not request.policy:
+            context = await self._build_unnamed(replace(request, policy=policy), snapshots, counting)
+        return with_names(context, names)
+
+    async def _build_unnamed(
         self, request: ContextRequest, snapshots: SnapshotReader | None, counting: Counting
     ) -> Context:
         """Read the window, and add the notes and the summary."""
@@ -428,4 +442,5 @@ def calibrated(counter: TokenCounter, context: Context, usage: Any) -> float | N
     """Calibrate an estimator; return its new factor, or None for an exact counter."""
     if not isinstance(counter, Estimator):
         return None
-    return counter.calibrate(estimated=context.report.tokens.total, reported=usage)
+    tokens = context.report.tokens
+    return counter.calibrate(estimated=tokens.total, reported=usage, tools=tokens.tools)

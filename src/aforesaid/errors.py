@@ -19,7 +19,9 @@
     │   ├── MessageConflict           the id belongs to a message with other content
     │   ├── TurnPartlyStored          some messages of the turn are stored already
     │   ├── DocumentConflict          the document is not at `expected_version`
+    │   ├── AssignmentConflict        the conversation is assigned to another person
     │   ├── ConversationExists        the conversation id is taken
+    │   ├── MergeConflict             a branch cannot be adopted: the other conversation went on
     │   └── KeyReused                 the idempotency key was used for another request
     ├── AccessError                   the caller has no access, or not now
     │   ├── NotAuthenticated          no key, or an invalid one: the same message for all
@@ -42,10 +44,12 @@
     │   └── NothingToSend             the window contains no user or assistant message
     ├── AgentError                    the agent did not answer
     │   ├── AgentUnavailable          unreachable, failed or interrupted: a retry may succeed
-    │   │   └── AgentRateLimited      rate limit exceeded; `retry_after` gives the pause where known
+    │   │   ├── AgentRateLimited      rate limit exceeded; `retry_after` gives the pause where known
+    │   │   └── AgentTimedOut         no answer within the deadline of the turn
     │   ├── AgentRejected             the provider refuses the request: its key, model or format
     │   │   └── RequestTooLong        the request exceeds the model's limit
     │   ├── AgentRefused              the model refused, or its answer was withheld
+    │   ├── TurnIncomplete            the turn broke off after its tools had run; what happened is stored
     │   └── TooManySteps              only tool calls and no answer
     ├── NotUnderstood                 no speech, or a confidence that is too low
     ├── TranscriberError              the audio was not transcribed
@@ -171,6 +175,17 @@ class RevisionConflict(Conflict):
         self.actual = actual
 
 
+class AssignmentConflict(Conflict):
+    """The conversation is assigned to another person."""
+
+    def __init__(self, conversation_id: str, *, actual: str | None, expected: str | None) -> None:
+        state = "is not assigned" if actual is None else f"is assigned to {shown(actual)}"
+        super().__init__(f"conversation {conversation_id} {state}; nothing was changed")
+        self.conversation_id = conversation_id
+        self.actual = actual
+        self.expected = expected
+
+
 class MessageConflict(Conflict):
     """The message id is taken by another message."""
 
@@ -212,6 +227,19 @@ class ConversationExists(Conflict):
     def __init__(self, conversation_id: str) -> None:
         super().__init__(f"there is a conversation {conversation_id} already")
         self.conversation_id = conversation_id
+
+
+class MergeConflict(Conflict):
+    """The branch cannot be adopted; nothing was stored."""
+
+    def __init__(self, conversation_id: str, branch_id: str, *, ahead: int) -> None:
+        super().__init__(
+            f"conversation {conversation_id} has {ahead} messages that {branch_id} lacks: merge with "
+            "how='append' or 'interleave'; nothing was stored"
+        )
+        self.conversation_id = conversation_id
+        self.branch_id = branch_id
+        self.ahead = ahead
 
 
 class KeyReused(Conflict):
@@ -339,6 +367,14 @@ class AgentRateLimited(AgentUnavailable):
     ) -> None:
         super().__init__(message, status=status, request_id=request_id)
         self.retry_after = retry_after
+
+
+class AgentTimedOut(AgentUnavailable):
+    """The agent did not answer in time."""
+
+
+class TurnIncomplete(AgentError):
+    """The turn broke off after it had effects or was heard in part."""
 
 
 class AgentRejected(AgentError):

@@ -2,10 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from aforesaid._internal.patterns import lazy_pattern
+from aforesaid._internal.sentences import CLOSING, sentence_ends
 from aforesaid.contracts import ConversationStore, Entry
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, RevisionConflict, shown
@@ -29,31 +30,30 @@ def spoken_form(text: str, *, limit: int = SPOKEN_LIMIT) -> str:
 
 # Markup
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>\n]*)?/?>")
-_IMAGE = re.compile(r"!\[([^\]\n]*)\]\([^)\n]*\)")
-_LINK = re.compile(r"\[([^\]\n]+)\]\([^)\n]*\)|\[([^\]\n]+)\]\[[^\]\n]*\]")
-_FOOTNOTE = re.compile(r"\[\^[^\]\n]+\]:?")
-_ADDRESS = re.compile(
+_FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,}).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_COMMENT = lazy_pattern(r"<!--.*?-->", re.DOTALL)
+_TAG = lazy_pattern(r"</?[a-zA-Z][\w-]*(?:\s[^<>\n]*)?/?>")
+_IMAGE = lazy_pattern(r"!\[([^\]\n]*)\]\([^)\n]*\)")
+_LINK = lazy_pattern(r"\[([^\]\n]+)\]\([^)\n]*\)|\[([^\]\n]+)\]\[[^\]\n]*\]")
+_FOOTNOTE = lazy_pattern(r"\[\^[^\]\n]+\]:?")
+_ADDRESS = lazy_pattern(
     r"<?\b(?:https?://|www\.)(?:www\.)?([\w.-]*\w)(?:[/?#:][^\s<>)\]]*[\w/=&-])?>?", re.IGNORECASE
 )
-_CODE = re.compile(r"(`+)(.+?)\1")
-_STRONG = re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
-_EMPHASIS = re.compile(
+_CODE = lazy_pattern(r"(`+)(.+?)\1")
+_STRONG = lazy_pattern(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1", re.DOTALL)
+_EMPHASIS = lazy_pattern(
     r"(?<![\w*])(\*)(?=[^\s*])([^*\n]+?)(?<=[^\s*])\1(?![\w*])|(?<!\w)(_)(?=\S)([^_\n]+?)\3(?!\w)"
 )
-_ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|>~])")
-_RULE = re.compile(r"^[ \t]*(?:[-*_=][ \t]*){3,}$")
-_HEADING = re.compile(r"^[ \t]*#{1,6}[ \t]+(.*?)[ \t]*#*$")
-_ITEM = re.compile(r"^[ \t]*(?:[-*+•‣◦]|(\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)$")
-_QUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+")
-_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t:|-]*-[ \t:|-]*\|[ \t:|-]*$")
-_BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
+_ESCAPED = lazy_pattern(r"\\([\\`*_{}\[\]()#+\-.!|>~])")
+_RULE = lazy_pattern(r"^[ \t]*(?:[-*_=][ \t]*){3,}$")
+_HEADING = lazy_pattern(r"^[ \t]*#{1,6}[ \t]+(.*?)[ \t]*#*$")
+_ITEM = lazy_pattern(r"^[ \t]*(?:[-*+•‣◦]|(\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)$")
+_QUOTE = lazy_pattern(r"^[ \t]*(?:>[ \t]?)+")
+_TABLE_RULE = lazy_pattern(r"^[ \t]*\|?[ \t:|-]*-[ \t:|-]*\|[ \t:|-]*$")
+_BLANKS = lazy_pattern(r"[ \t\r\f\v\u00a0]+")
 
 _ENDS = ".!?…。！？؟।:;,，、；："
 _OPENING = ' \n"“‘«([（「『'
-_CLOSING = "\"'”’»)]）」』"
 
 
 def without_markup(text: str) -> str:
@@ -117,32 +117,13 @@ def _inside(emphasis: re.Match[str]) -> str:
 
 def _ended(line: str) -> str:
     """Add a full stop, so that the voice pauses at a line end."""
-    bare = line.rstrip(f" {_CLOSING}")
+    bare = line.rstrip(f" {CLOSING}")
     return line if not bare or bare[-1] in _ENDS else f"{line.rstrip()}."
 
 
 # Cutting
 
-_SENTENCE_END = re.compile(rf"(?:[.!?…؟।]+|[。！？]+)[{re.escape(_CLOSING)}]*")
-_CLAUSE_END = re.compile(r"[,;:](?=\s)|\s[–—-](?=\s)|[，、；：]")
-_NO_SPACES = "。！？"
-_BEFORE = re.compile(r"[\w.’'-]*\w$")
-
-# Words that end with a full stop inside a sentence.
-_ABBREVIATIONS = frozenset(
-    word
-    for words in (
-        "mr mrs ms dr prof st sr jr vs etc e.g i.e cf approx dept inc ltd mt a.m p.m u.s u.k",
-        "hr fr str bzw ca z.b d.h u.a usw evtl ggf inkl bd sog v.a o.ä s.o vgl zzgl mio mrd tel",  # German
-        "mm mme mlle p.ex env chap",  # French
-        "sra srta ud uds ee.uu p.ej avda dña",  # Spanish
-        "sig sigg dott ecc exmo",  # Italian, Portuguese
-        "dhr mevr bijv o.a d.w.z m.b.t enz",  # Dutch
-    )
-    for word in words.split()
-)
-# Words that do so only before a number.
-_BEFORE_NUMBERS = frozenset(("no", "nr", "vol", "fig", "abs", "art", "núm", "pág", "pag", "p", "blz", "n"))
+_CLAUSE_END = lazy_pattern(r"[,;:](?=\s)|\s[–—-](?=\s)|[，、；：]")
 
 
 def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:
@@ -153,7 +134,7 @@ def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:
     """
     if len(text) <= limit:
         return text
-    ends = [end for end in _sentence_ends(text) if end <= limit]
+    ends = [end for end in sentence_ends(text) if end <= limit]
     if ends:
         return text[: ends[-1]].rstrip()
     length = max(0, limit - 1)
@@ -161,41 +142,8 @@ def cut_at_sentence(text: str, limit: int = SPOKEN_LIMIT) -> str:
         found.start() for found in _CLAUSE_END.finditer(text) if length // 2 <= found.start() <= length
     ]
     cut = clauses[-1] if clauses else word_end(text, length) or _whole_characters(text, length)
-    return f"{text[:cut].rstrip(_OPENING)}…"
-
-
-def _sentence_ends(text: str) -> Iterator[int]:
-    for found in _SENTENCE_END.finditer(text):
-        if _ends_sentence(text, found):
-            yield found.end()
-
-
-def _ends_sentence(text: str, found: re.Match[str]) -> bool:
-    after = text[found.end() : found.end() + 2]
-    if not after or after[0] == "\n" or found[0][0] in _NO_SPACES:
-        return not _is_numeral(text, found)
-    if not after[0].isspace() or after[1:].islower():
-        return False
-    return found[0][0] != "." or not (_is_abbreviation(text, found) or _is_numeral(text, found))
-
-
-def _is_abbreviation(text: str, found: re.Match[str]) -> bool:
-    before = _BEFORE.search(text, max(0, found.start() - 20), found.start())
-    if before is None:
-        return False
-    word = before[0].lower().lstrip("'’-.")
-    if word in _BEFORE_NUMBERS:
-        return text[found.end() :].lstrip()[:1].isdigit()
-    return word in _ABBREVIATIONS or bool(_INITIALS.fullmatch(word))
-
-
-_INITIALS = re.compile(r"[^\W\d](?:\.[^\W\d])*")
-
-
-def _is_numeral(text: str, found: re.Match[str]) -> bool:
-    """Whether the full stop follows the number of an item, or of a day in German."""
-    before = _BEFORE.search(text, max(0, found.start() - 20), found.start())
-    return found[0] == "." and before is not None and before[0].isdigit() and len(before[0]) <= 2
+    # A mark before the ellipsis would read as the end of a sentence.
+    return f"{text[:cut].rstrip(_OPENING).rstrip('.,;:')}…"
 
 
 def word_end(text: str, at: int) -> int:
@@ -275,7 +223,7 @@ def _with_marks(text: str, at: int) -> int:
     return at
 
 
-_WORD = re.compile(r"\w+")
+_WORD = lazy_pattern(r"\w+")
 
 
 def heard_after(spoken: str, played: float, length: float) -> int:

@@ -115,6 +115,10 @@ class SyncManager:
         """Return this manager with a window policy for all contexts and requests that name none."""
         return self._with(self.wrapped.with_policy(policy))
 
+    def as_participant(self, participant_id: str) -> Self:
+        """Return this manager as one participant uses it."""
+        return self._with(self.wrapped.as_participant(participant_id))
+
     def _with(self, wrapped: ConversationManager) -> Self:
         other = copy(self)
         other.wrapped = wrapped
@@ -155,6 +159,28 @@ class SyncManager:
     delete_conversation = _blocking(ConversationManager.delete_conversation)
     delete_session = _blocking(ConversationManager.delete_session)
     leave_session = _blocking(ConversationManager.leave_session)
+
+    fork = _blocking(ConversationManager.fork)
+    branches = _blocking(ConversationManager.branches)
+    compare = _blocking(ConversationManager.compare)
+    merge = _blocking(ConversationManager.merge)
+    link = _blocking(ConversationManager.link)
+    unlink = _blocking(ConversationManager.unlink)
+    links = _blocking(ConversationManager.links)
+
+    participants = _blocking(ConversationManager.participants)
+    set_participant = _blocking(ConversationManager.set_participant)
+    remove_participant = _blocking(ConversationManager.remove_participant)
+    erase_participant = _blocking(ConversationManager.erase_participant)
+    mark_read_up_to = _blocking(ConversationManager.mark_read_up_to)
+    read_markers = _blocking(ConversationManager.read_markers)
+    unread = _blocking(ConversationManager.unread)
+    assign = _blocking(ConversationManager.assign)
+    set_notification_rule = _blocking(ConversationManager.set_notification_rule)
+    notifications = _blocking(ConversationManager.notifications)
+    take_notifications = _blocking(ConversationManager.take_notifications)
+    analytics = _blocking(ConversationManager.analytics)
+    recompute_analytics = _blocking(ConversationManager.recompute_analytics)
 
     add_message = _blocking(ConversationManager.add_message)
     append = _blocking(ConversationManager.append)

@@ -10,7 +10,6 @@ from datetime import datetime, tzinfo
 from functools import cache, wraps
 from os import PathLike
 from typing import Any, ForwardRef, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -51,6 +50,13 @@ class _Parameter(NamedTuple):
     kind: Kind
 
 
+class _Parameters(NamedTuple):
+    """The parameters of a function that are validated: by place, and by name."""
+
+    positional: tuple[_Parameter | None, ...]
+    named: Mapping[str, _Parameter]
+
+
 class CheckedFields(Struct, frozen=True, kw_only=True):
     """A struct that validates the types of its fields on creation."""
 
@@ -78,22 +84,19 @@ def validated(target: T) -> T:
     return target
 
 
-def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Check | None:
-    """Return the validation of a function's arguments; None where there is nothing to validate.
+def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Check:
+    """Return the validation of a function's arguments.
 
-    Every turn runs it: an argument of exactly the annotated type costs one comparison.
+    Every turn runs it: an argument of exactly the annotated type costs one comparison. The first call reads
+    the annotations, because reading those of all methods would slow the import down.
     """
-    parameters = list(inspect.signature(function).parameters.values())
-    named = {
-        each.name: _Parameter(each.name, kind)
-        for each in parameters
-        if (kind := _kind_of_parameter(each, function)) is not _ANY
-    }
-    if not named:
-        return None
-    positional = tuple(named.get(each.name) for each in parameters if each.kind in _POSITIONAL)
+    read: _Parameters | None = None
 
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        nonlocal read
+        if read is None:
+            read = _parameters_of(function)
+        positional, named = read
         for one, value in zip(positional, args, strict=False):
             if one is not None and type(value) not in one.kind.exactly:
                 _check_value(one, value, error)
@@ -102,6 +105,22 @@ def check_of(function: Callable[..., Any], *, error: type[InvalidInput] = Invali
                 _check_value(named[name], kwargs[name], error)
 
     return check
+
+
+def has_checkable_arguments(function: Callable[..., Any]) -> bool:
+    """Return whether there is anything to validate."""
+    return bool(_parameters_of(function).named)
+
+
+def _parameters_of(function: Callable[..., Any]) -> _Parameters:
+    parameters = list(inspect.signature(function).parameters.values())
+    named = {
+        each.name: _Parameter(each.name, kind)
+        for each in parameters
+        if (kind := _kind_of_parameter(each, function)) is not _ANY
+    }
+    positional = tuple(named.get(each.name) for each in parameters if each.kind in _POSITIONAL)
+    return _Parameters(positional, named)
 
 
 def as_checked(function: F) -> F:
@@ -119,9 +138,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def _wrapped(function: Callable[..., Any], *, error: type[InvalidInput] = InvalidInput) -> Callable[..., Any]:
-    check = check_of(function, error=error)
-    if check is None:
+    if not any(map(_is_checked_parameter, function.__annotations__)):
         return function
+    check = check_of(function, error=error)
     wrap = _awaiting if inspect.iscoroutinefunction(function) else _calling
     return as_checked(wrap(function, check))
 
@@ -161,9 +180,13 @@ def _check_value(parameter: _Parameter, value: Any, error: type[InvalidInput]) -
 def _kind_of_parameter(parameter: inspect.Parameter, function: Callable[..., Any]) -> Kind:
     if parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL):
         return _ANY
-    if parameter.name in ("self", "cls") or _has_own_error(parameter.name):
+    if not _is_checked_parameter(parameter.name):
         return _ANY
     return _kind_of(parameter.annotation, vars(sys.modules[function.__module__]))
+
+
+def _is_checked_parameter(name: str) -> bool:
+    return name not in ("self", "cls", "return") and not _has_own_error(name)
 
 
 def _has_own_error(name: str) -> bool:
@@ -375,6 +398,8 @@ def zone_named(name: str) -> tzinfo:
 @cache
 def _zone(name: str) -> tzinfo | None:
     """Return the zone, None where there is none. Only the first call for a name reads a file."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import Context, ContextVar
 from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar
 
 # Deadlines that hold even for work that is slow to cancel.
@@ -18,6 +19,28 @@ CANCEL_AGAIN_SECONDS = 0.5
 
 # Cancelled work that has not ended. The event loop holds only weak references to tasks.
 _unfinished: "set[asyncio.Task[Any]]" = set()
+
+
+# Where background work began: a span, if tracing is on. `telemetry.tracing` sets `origins.find`.
+origin: ContextVar[Any] = ContextVar("aforesaid_origin", default=None)
+
+
+class _Origins:
+    find: Callable[[], Any] = staticmethod(lambda: None)
+
+
+origins = _Origins()
+
+
+def start_background(work: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
+    """Start work that outlives the request which caused it.
+
+    It gets a context of its own: it would otherwise extend the request's trace for as long as it runs, and
+    count its reads as the request's.
+    """
+    context = Context()
+    context.run(origin.set, origins.find())
+    return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
 
 async def within(
@@ -282,9 +305,9 @@ class Background:
         """Start at the loop time that `moment` returns. It is called again at that time, which may have been
         postponed.
         """
-        loop = self.here()
+        self.here()
         if self.is_idle and not self.is_closed:
-            self._task = loop.create_task(self._run(moment), name=self._name)
+            self._task = start_background(self._run(moment), name=self._name)
 
     async def done(self) -> None:
         """Start at once and wait until nothing is left, or until closed."""

@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from aforesaid.cli.analytics import analytics
 from aforesaid.cli.audit import audit
+from aforesaid.cli.backups import backup
+from aforesaid.cli.branches import branches, compare, fork, merge
 from aforesaid.cli.chat import chat
 from aforesaid.cli.contacts import clients
 from aforesaid.cli.conversations import context, conversations, show, stats
@@ -16,6 +19,7 @@ from aforesaid.cli.keys import keys
 from aforesaid.cli.mcp import mcp
 from aforesaid.cli.migrate import migrate, postgres
 from aforesaid.cli.notes import notes
+from aforesaid.cli.participants import participants
 from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
 from aforesaid.cli.search import reindex, search
 from aforesaid.cli.serve import serve
@@ -49,7 +53,8 @@ def main(
 # The commands by task.
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start": (demo, chat, serve, mcp),
-    "Read": (conversations, show, search, context, stats),
+    "Read": (conversations, show, search, context, stats, analytics),
+    "Branch": (fork, branches, compare, merge),
     "Keep and remove": (retention, purge, archive, archives, restore, redact, erase),
     "Move": (copy, export, import_),
     "Operate": (doctor, config, migrate, reindex, loadgen),
@@ -60,6 +65,8 @@ for panel, commands in PANELS.items():
         app.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)
 app.add_typer(notes, rich_help_panel="Read")
 app.add_typer(clients, rich_help_panel="Read")
+app.add_typer(participants, rich_help_panel="Read")
+app.add_typer(backup, rich_help_panel="Move")
 app.add_typer(keys, rich_help_panel="Operate")
 app.add_typer(audit, rich_help_panel="Operate")
 app.add_typer(postgres, rich_help_panel="Operate")

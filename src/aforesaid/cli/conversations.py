@@ -223,7 +223,8 @@ def context(
 
     found, request = run(work)
     if request is not None:
-        print_json({"system": request.system, "messages": request.messages})
+        repaired = {"repaired": list(request.repaired)} if request.repaired else {}
+        print_json({"system": request.system, "messages": request.messages, **repaired})
     elif as_json:
         print_json({"messages": list(found), "report": found.report} if explain else list(found))
     else:

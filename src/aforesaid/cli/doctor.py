@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -34,6 +33,7 @@ from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import CLOCK_SKEW, Query
 from aforesaid.settings import ENVIRONMENT, SECRETS, Setting, Settings, every_setting, masked_url
 from aforesaid.stores.urls import backend_for
+from aforesaid.telemetry.resources import disk_of
 
 if TYPE_CHECKING:
     # Imported where it is used: a store without encryption needs no ciphers.
@@ -46,8 +46,6 @@ State = Literal["well", "warning", "problem"]
 
 # An earlier date means that the clock was reset.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
-# Free bytes: less than the first is a warning, less than the second a problem.
-LOW_DISK, FULL_DISK = 1024**3, 100 * 1024**2
 OWNERS_SAMPLED = 20
 # The last messages of a sampled encrypted log that are verified.
 MESSAGES_SAMPLED = 200
@@ -287,14 +285,11 @@ def _permissions(file: Path) -> Finding:
 
 
 def _disk(about: str, folder: Path) -> Finding:
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    found = f"{free / 1024**3:,.1f} GB at {folder}"
-    if free >= LOW_DISK:
+    disk = disk_of(folder)
+    found = f"{disk.free / 1024**3:,.1f} GB at {disk.folder}"
+    if disk.state == "well":
         return Finding(about=about, state="well", found=found)
-    state: State = "problem" if free < FULL_DISK else "warning"
-    return Finding(about=about, state=state, found=found, advice="free disk space, or move the data")
+    return Finding(about=about, state=disk.state, found=found, advice="free disk space, or move the data")
 
 
 def _writable(folder: Path) -> Finding:

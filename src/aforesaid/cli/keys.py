@@ -197,6 +197,9 @@ ExpiresOption = Annotated[
     str | None,
     typer.Option("--expires", "-e", help="Lifetime, as in 12h, 90d or 1y. Default: never expires."),
 ]
+ParticipantOption = Annotated[
+    str | None, typer.Option(help="Limit the key to the conversations of this participant.")
+]
 NameOption = Annotated[str, typer.Option("--name", "-n", help="A label for the key.")]
 
 
@@ -206,6 +209,7 @@ def create(
     scope: ScopeOption = "write",
     expires: ExpiresOption = None,
     name: NameOption = "",
+    participant: ParticipantOption = None,
     url: UrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -217,7 +221,7 @@ def create(
         span = None if expires is None else parse_span(expires)
         async with memory_at(url, create=True, by_meaning=False) as memory:
             return await ApiKeys(memory.backend).create(
-                owner, scope=parse_scope(scope), name=name, expires_in=span
+                owner, scope=parse_scope(scope), name=name, expires_in=span, participant=participant
             )
 
     text, key = run(work)

@@ -38,6 +38,9 @@ def list_notes(
     owner: DefaultedOwnerOption = DEFAULT_OWNER,
     tag: Annotated[str | None, typer.Option(help="Only notes with this tag.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Include replaced notes.")] = False,
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Show the message that each note was made from.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List current notes, oldest first."""
@@ -46,7 +49,7 @@ def list_notes(
         async with memory_at(url) as memory:
             return await memory.of(owner).notes(tag=tag, history=history)
 
-    _show(run(work), as_json=as_json, empty="No notes.")
+    _show(run(work), as_json=as_json, empty="No notes.", sources=sources)
 
 
 @notes.command()
@@ -105,6 +108,9 @@ def forget(
     what: Annotated[str, typer.Argument(help="An id, a subject, or words that all occur in the note.")],
     url: UrlOption = None,
     owner: DefaultedOwnerOption = DEFAULT_OWNER,
+    keep_replaced: Annotated[
+        bool, typer.Option("--keep-replaced", help="Keep the notes that they replaced: undo a note.")
+    ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -118,7 +124,8 @@ def forget(
 
     async def work() -> list[Note]:
         async with memory_at(url) as memory:
-            removed = [await memory.of(owner).forget(note.id) for note in found]
+            manager = memory.of(owner)
+            removed = [await manager.forget(note.id, keep_replaced=keep_replaced) for note in found]
             return [note for versions in removed for note in versions]
 
     found = run(matching)
@@ -133,18 +140,18 @@ def forget(
         console().print(f"Removed: {counted(len(removed), 'note')}" if removed else "No such note.")
 
 
-def _show(found: list[Note], *, as_json: bool, empty: str) -> None:
+def _show(found: list[Note], *, as_json: bool, empty: str, sources: bool = False) -> None:
     if as_json:
         print_json(found)
     elif found:
-        console().print(notes_table(found))
+        console().print(notes_table(found, sources=sources))
     else:
         console().print(f"[dim]{empty}[/]")
 
 
-def notes_table(found: list[Note]) -> Table:
+def notes_table(found: list[Note], *, sources: bool = False) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("note", "about", "tags", "noted", "until", "id"):
+    for column in ("note", "about", "tags", "noted", "until", "id", *(["from"] if sources else [])):
         table.add_column(column, overflow="fold")
     for note in found:
         style = "dim" if note.replaced_by else ""
@@ -156,6 +163,13 @@ def notes_table(found: list[Note]) -> Table:
             when(note.remembered_at),
             when(note.expires_at),
             note.id,
+            *([_source_text(note)] if sources else []),
             style=style,
         )
     return table
+
+
+def _source_text(note: Note) -> str:
+    if note.source is None:
+        return ""
+    return escape(readable("/".join(filter(None, (note.source.conversation_id, note.source.message_id)))))

@@ -23,6 +23,7 @@ from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from aforesaid.cli.wording import for_operator
 from aforesaid.contracts import FileBacked, capability
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import (
@@ -184,7 +185,9 @@ def run(
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(main())
     except AforesaidError as error:
-        errors_console().print(f"[bold red]aforesaid:[/] {escape(readable(str(error)))}", soft_wrap=True)
+        errors_console().print(
+            f"[bold red]aforesaid:[/] {escape(readable(for_operator(error)))}", soft_wrap=True
+        )
         # The order of the table matters: an error is also an instance of its base classes.
         code = next(code for kind, code in EXIT_CODES if isinstance(error, kind))
         raise typer.Exit(code) from None
@@ -285,7 +288,7 @@ def check_exists(url: str) -> None:
     if file is not None and not Path(file.path).exists():
         raise StoreUnavailable(
             f"{file.path} does not exist; name a store with --url or AFORESAID_URL, "
-            "or create one with `aforesaid demo`"
+            "or create it with `aforesaid chat` or `aforesaid serve`"
         )
 
 

@@ -50,6 +50,10 @@ def search(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Token limit of all passages together.")
     ] = None,
+    min_relevance: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Least relevance of a passage, from 0 to 1. Default: 0.2."),
+    ] = None,
     by_words: Annotated[
         bool, typer.Option("--words", help="Lexical search only, without the embedder.")
     ] = False,
@@ -67,6 +71,7 @@ def search(
             "tag": tag,
             "channel": channel,
             "max_tokens": max_tokens,
+            "min_relevance": min_relevance,
             "explain": explain,
         }
         if by_words:
@@ -101,9 +106,9 @@ async def _search(
 
 
 def _best(found: Found, query: str, limit: int) -> Found:
-    """Merge the passages of several owners: best score first; without a query, latest first."""
+    """Merge the passages of several owners: most relevant first; without a query, latest first."""
     if query:
-        return sorted(found, key=lambda one: one[1].score, reverse=True)[:limit]
+        return sorted(found, key=lambda one: one[1].relevance, reverse=True)[:limit]
     return sorted(found, key=lambda one: one[1].said_at, reverse=True)[:limit]
 
 

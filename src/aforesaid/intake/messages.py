@@ -290,6 +290,7 @@ class Intake:
         content: Any,
         *,
         agent_name: str | None = None,
+        author: str | None = None,
         content_type: ContentType = "text",
         message_id: str | None = None,
         tags: tuple[str, ...] = (),
@@ -307,6 +308,7 @@ class Intake:
                 timestamp=timestamp,
                 content_type=content_type,
                 agent_name=agent_name,
+                author=author,
                 message_id=self._ids() if message_id is None else message_id,
                 tags=tags,
             )
@@ -315,6 +317,7 @@ class Intake:
             "timestamp": timestamp,
             "content_type": content_type,
             "agent_name": agent_name,
+            "author": author,
             "message_id": message_id,
             "tags": tags,
         }

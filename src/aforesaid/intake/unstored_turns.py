@@ -9,13 +9,13 @@ memory and bounded; closing it tries a last time and logs what was not stored.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from aforesaid._internal.tasks import Background, within
+from aforesaid._internal.tasks import Background, start_background, within
 from aforesaid.contracts import Appended
 from aforesaid.errors import (
     AccessError,
@@ -95,6 +95,7 @@ class UnstoredTurns:
         self._queues: dict[Key, _Queue] = {}
         self._bytes = 0
         self._background = Background(self._work, lambda: bool(self._queues), name="aforesaid-unstored")
+        self._later: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """The number of queued turns."""
@@ -219,6 +220,18 @@ class UnstoredTurns:
                 log.debug("a queued turn is not stored yet: %s", describe(error))
         return len(self) < before
 
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work after a stored turn that its user need not wait for. It handles its own errors."""
+        task = start_background(work, name="aforesaid-after-turn")
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def later_is_done(self) -> None:
+        """Wait for the work of `later`."""
+        here = asyncio.get_running_loop()
+        if tasks := [task for task in self._later if task.get_loop() is here]:
+            await asyncio.wait(tasks)
+
     async def settled(self) -> None:
         """Wait until nothing is queued."""
         await self._background.done()
@@ -226,6 +239,7 @@ class UnstoredTurns:
     async def close(self) -> None:
         """Try a last time, within a deadline; log what is not stored."""
         await self._background.close()
+        await self.later_is_done()
         try:
             await within(self._closing, self._try_last())
         except TimeoutError:
@@ -282,8 +296,13 @@ _SENTENCES = {
 }
 
 
+_counters = {
+    outcome: telemetry.counter("aforesaid_unstored_turns_total", status=outcome) for outcome in _SENTENCES
+}
+
+
 def _record(outcome: str, key: Key, error: AforesaidError | None) -> None:
-    telemetry.counter("aforesaid_unstored_turns_total", status=outcome).add()
+    _counters[outcome].add()
     level, name, sentence = _SENTENCES[outcome]
     reason = {} if error is None else {"error": describe(error)}
     event(log, level, name, sentence, conversation_id=key[1], **reason)

@@ -44,6 +44,7 @@ class FoundPassage(_Result):
     said_at: datetime
     ago: Ago
     subject: Annotated[str | None, Field(description="The subject of the conversation.")]
+    relevance: Annotated[float, Field(description="From 0 to 1.")]
     quotation: Quotation
 
 
@@ -143,6 +144,7 @@ def found_passage(passage: Passage) -> FoundPassage:
         said_at=passage.said_at,
         ago=passage.ago,
         subject=passage.subject,
+        relevance=round(passage.relevance, 2),
         quotation=passage.text,
     )
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from aforesaid.analytics.service import AnalyticsProtocol
 from aforesaid.contracts import Appended, Backend, Change, ConversationStore, Document, Entry, TokenCounter
 from aforesaid.dialects import DialectName
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.people_interface import PeopleProtocol
 from aforesaid.memory.turns import TurnInProgress
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Channel, Conversation, Page, Priority, Status
@@ -41,9 +43,6 @@ if TYPE_CHECKING:
     from aforesaid.transfer.folders import Manifest
 
 
-# Offer a part's method as a method of the object that owns the part.
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -65,7 +64,7 @@ def delegate(part: str, method: Callable[Concatenate[Any, P], R]) -> Callable[Co
     return call
 
 
-class ManagerProtocol(Protocol):
+class ManagerProtocol(PeopleProtocol, AnalyticsProtocol, Protocol):
     """One owner's conversations. `ConversationManager` describes the methods in full."""
 
     @property
@@ -89,6 +88,10 @@ class ManagerProtocol(Protocol):
         """The owner of this handle."""
 
     @property
+    def policy(self) -> WindowPolicy | None:
+        """The window policy of this handle, if it has one; see `with_policy`."""
+
+    @property
     def degraded(self) -> bool:
         """Whether answers come from the last known state now."""
 
@@ -110,9 +113,7 @@ class ManagerProtocol(Protocol):
         """Return the session's conversation with its latest messages; create one when there is none."""
 
     async def session(self, session_id: str) -> Conversation | None:
-        """Return the record of the session's conversation; None when there is none or it was idle for too
-        long.
-        """
+        """Return the record of the session's conversation; None if missing or idle for too long."""
 
     async def get_conversation(self, conversation_id: str) -> Conversation:
         """Return the record, without messages. Raise `ConversationNotFound`."""
@@ -183,6 +184,7 @@ class ManagerProtocol(Protocol):
         tags: Sequence[str] = (),
         timestamp: datetime | str | None = None,
         expected_revision: int | None = None,
+        author: str | None = None,
     ) -> Conversation:
         """Store one message; return the updated record. A message sent twice with one id is stored once."""
 
@@ -300,7 +302,7 @@ class ManagerProtocol(Protocol):
     async def recall(self, query: str = "", limit: int = 10, *, tag: str | None = None) -> "list_[Note]":
         """Return the notes that match a query, best first; without a query the latest first."""
 
-    async def forget(self, what: str) -> "list_[Note]":
+    async def forget(self, what: str, *, keep_replaced: bool = False) -> "list_[Note]":
         """Remove notes: the one of this id, those on this subject, or those with all of these words."""
 
     async def search_history(
@@ -314,6 +316,7 @@ class ManagerProtocol(Protocol):
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "list_[str]":
@@ -330,6 +333,7 @@ class ManagerProtocol(Protocol):
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "Findings":

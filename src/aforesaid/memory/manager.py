@@ -11,36 +11,31 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
+from aforesaid._internal.freshness import noting_freshness
+from aforesaid.analytics.service import OwnerAnalytics, mark_late
 from aforesaid.contexts import ContextLoader, calibrated
-from aforesaid.contracts import (
-    Appended,
-    Change,
-    ConversationStore,
-    Entry,
-    TokenCounter,
-)
-from aforesaid.contracts.names import accept_names
+from aforesaid.contracts import Appended, Change, ConversationStore, Entry, TokenCounter
+from aforesaid.contracts.names import accept_names, learn_name
 from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
 from aforesaid.intake.messages import ImagePolicy, Intake, OwnerImages, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
+from aforesaid.memory.branches import Branches
+from aforesaid.memory.collaboration import Collaboration
 from aforesaid.memory.documents import ApplicationDocuments
 from aforesaid.memory.interface import delegate
-from aforesaid.memory.options import own_contact_resources, own_scope, own_searcher
-from aforesaid.memory.records import Records, record_after, watch
+from aforesaid.memory.latest import LatestMessages
+from aforesaid.memory.notifications import Notifications
+from aforesaid.memory.options import own_contact_resources, own_detection, own_scope, own_searcher
+from aforesaid.memory.participants import ParticipantLists, as_participant
+from aforesaid.memory.records import Records, watch
 from aforesaid.memory.search import Search
+from aforesaid.memory.session_turns import SessionTurns
 from aforesaid.memory.turns import OpenTurns, TurnInProgress
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.contexts import Context
-from aforesaid.model.conversations import (
-    DEFAULT_TTL,
-    Changes,
-    Channel,
-    Conversation,
-    Query,
-    check_span,
-)
+from aforesaid.model.conversations import DEFAULT_TTL, Conversation, check_span
 from aforesaid.model.ids import IdSource, conversation_key, new_id
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.notes.records import NotesCache
@@ -48,9 +43,7 @@ from aforesaid.notes.service import Notes
 from aforesaid.retention.removal import OwnerCopies, Removal
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
-from aforesaid.spoken_answers import note_interruption
 from aforesaid.stores.blobs import BlobStore
-from aforesaid.stores.histories import learn_name
 from aforesaid.summaries.service import Summaries, Summary, SummaryResources
 from aforesaid.telemetry import events
 from aforesaid.telemetry.events import watched
@@ -61,12 +54,14 @@ if TYPE_CHECKING:
     from aforesaid.contacts.association import AssociationProtocol
     from aforesaid.contacts.book import Contacts
     from aforesaid.contacts.resources import ContactResources
+    from aforesaid.layers.branched import PrefixCache
+    from aforesaid.notes.detection import NoteDetection
     from aforesaid.search.searcher import Searcher
 
 log = logging.getLogger("aforesaid.manager")
 M = TypeVar("M")
 _CREATING = "append add_message turn open_turn update_metadata associate_client put_document"
-_BY_NAME = f"{_CREATING} load_context load_request"
+_BY_NAME = f"{_CREATING} set_participant load_context load_request"
 
 
 def _accepting_names(kind: type[M]) -> type[M]:
@@ -105,19 +100,27 @@ class ConversationManager:
         summaries: SummaryResources | None = None,
         contact_resources: "ContactResources | None" = None,
         notes_cache: NotesCache | None = None,
+        note_detection: "NoteDetection | None" = None,
+        latest: LatestMessages | None = None,
         session_sweeps: MutableMapping[str, datetime] | None = None,
         unstored: UnstoredTurns | None = None,
         policy: WindowPolicy | None = None,
+        prefixes: "PrefixCache | None" = None,
     ) -> None:
+        from aforesaid.layers.branched import branched
+
         self.scope = scope or own_scope(store, blobs)
         self.unstored = UnstoredTurns() if unstored is None else unstored
-        self.store = self.scope.store
+        # Search, exports and erasures read what each conversation stores itself, so they use `scope.store`.
+        self.store = branched(self.scope.store, prefixes)
         self.searcher = searcher or own_searcher(self.scope)
         self.notes_cache = notes_cache or NotesCache()
+        self.latest = latest or LatestMessages()
         self.contact_resources = contact_resources or own_contact_resources()
         # When sessions were last swept, by owner; shared by all handles of a memory.
         self.session_sweeps = {} if session_sweeps is None else session_sweeps
         self.config = config or ConversationConfig()
+        self.note_detection = note_detection or own_detection(self.config)
         self.images = OwnerImages(images, self.scope.blobs)
         self.intake = Intake(ids=ids, counter=counter, images=self.images, redact=redact)
         self._ids = ids
@@ -130,20 +133,28 @@ class ConversationManager:
     def _compose(self) -> None:
         """Create the parts. They share the store, the intake and the settings of this manager."""
         store, intake, config = self.store, self.intake, self.config
+        scope = replace(self.scope, store=store)
         self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries, self._policy)
         self._searches = Search(self.searcher, intake, config)
-        self._lifetimes = Lifetimes(self.scope, self.images, default=self._ttl)
+        self._lifetimes = Lifetimes(scope, self.images, default=self._ttl)
         self._records = Records(
-            self.scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
+            scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
         )
+        self._records.summaries = self._summaries
         self._documents = ApplicationDocuments(store, self._records)
+        self._participants = ParticipantLists(store, self._records)
+        self._collaboration = Collaboration(store, self._records)
+        self._notifications = Notifications(store, self._records)
+        self._session_turns = SessionTurns(self, self._records, self._lifetimes)
         self._open_turns = OpenTurns(store, intake, self._records.for_writing)
         self._removal = Removal(
-            self.scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
+            scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
+        self._branches = Branches(store, self._summaries)
+        self._analytics = OwnerAnalytics(store)
 
     @property
     def owner(self) -> str:
@@ -165,6 +176,11 @@ class ConversationManager:
         other.intake = self.intake.counting_with(counter)
         other._compose()
         return other
+
+    @property
+    def policy(self) -> WindowPolicy | None:
+        """The window policy of this handle, if it has one."""
+        return self._policy
 
     def with_policy(self, policy: WindowPolicy | None) -> Self:
         """Return this manager with a window policy for all contexts and requests that name none."""
@@ -190,6 +206,31 @@ class ConversationManager:
     associate_client = delegate("_records", Records.associate_client)
     mark_read = delegate("_records", Records.mark_read)
     leave_session = delegate("_records", Records.leave_session)
+    fork = delegate("_branches", Branches.fork)
+    branches = delegate("_branches", Branches.branches)
+    compare = delegate("_branches", Branches.compare)
+    merge = delegate("_branches", Branches.merge)
+    link = delegate("_branches", Branches.link)
+    unlink = delegate("_branches", Branches.unlink)
+    links = delegate("_branches", Branches.links)
+
+    participants = delegate("_participants", ParticipantLists.participants)
+    set_participant = delegate("_participants", ParticipantLists.set_participant)
+    remove_participant = delegate("_participants", ParticipantLists.remove_participant)
+    mark_read_up_to = delegate("_collaboration", Collaboration.mark_read_up_to)
+    read_markers = delegate("_collaboration", Collaboration.read_markers)
+    unread = delegate("_collaboration", Collaboration.unread)
+    assign = delegate("_collaboration", Collaboration.assign)
+    set_notification_rule = delegate("_notifications", Notifications.set_notification_rule)
+    notifications = delegate("_notifications", Notifications.notifications)
+    take_notifications = delegate("_notifications", Notifications.take_notifications)
+
+    def as_participant(self, participant_id: str) -> Self:
+        """Return this manager as one participant uses it: it has only the conversations in which they take
+        part, and its messages have them as the author.
+        """
+        other: Self = as_participant(self, participant_id)
+        return other
 
     @property
     def clients(self) -> "Contacts":
@@ -213,16 +254,6 @@ class ConversationManager:
         association = Association(self.store, self.scope.owner, self.contact_resources)
         await association.link_by_messages(conversation_id, messages)
 
-    async def delete_session(self, session_id: str, *, tag: str) -> None:
-        """Remove the session's conversation and the earlier ones with this tag."""
-        tagged = Query(tags=(tag,))
-        bound = await self.store.session(session_id)
-        if bound is not None:
-            await self.delete_conversation(bound.id)
-        while records := (await self.store.find(tagged)).conversations:
-            for record in records:
-                await self.delete_conversation(record.id)
-
     # Messages
 
     async def add_message(
@@ -237,8 +268,9 @@ class ConversationManager:
         tags: Sequence[str] = (),
         timestamp: datetime | str | None = None,
         expected_revision: int | None = None,
+        author: str | None = None,
     ) -> Conversation:
-        """Store one message; return the updated record with its latest messages.
+        """Store one message; return the updated record with its latest messages. `author` is a participant.
 
         A message sent twice with one id is stored once.
         """
@@ -250,9 +282,12 @@ class ConversationManager:
             message_id=message_id,
             tags=parse_tags(tags),
             timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
+            author=author,
         )
-        stored = await self.append(conversation_id, [message], expected_revision=expected_revision)
-        return await record_after(self.store, stored, self.config.context_window_size)
+        with noting_freshness() as freshness:
+            stored = await self.append(conversation_id, [message], expected_revision=expected_revision)
+        limit, assumed = self.config.context_window_size, freshness.degraded
+        return await self.latest.record_after(self.store, stored, limit, assumed=assumed)
 
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
@@ -267,12 +302,16 @@ class ConversationManager:
             await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
+            await self._participants.check_authors(conversation_id, prepared)
             await self._records.create_named(key, expected_revision=expected_revision)
             stored = await self.store.append(conversation_id, prepared, expected_revision=expected_revision)
         except ConversationNotFound:
             await self.images.forget(conversation_id)
             raise
+        await mark_late(self.store, conversation_id, prepared)
         self.searcher.enqueue_indexing(conversation_id)
+        if self.note_detection.detector is not None:
+            self.note_detection.enqueue(self.owner, self._notes, stored.new)
         # After the store has acknowledged: metrics count what is durable.
         events.turn_stored(conversation_id, prepared, known=len(stored.known))
         if self.config.enable_client_association:
@@ -281,35 +320,8 @@ class ConversationManager:
             )
         return stored
 
-    async def append_to_session(
-        self,
-        session_id: str,
-        messages: Sequence[Message],
-        *,
-        channel: Channel = "text",
-        tags: Sequence[str] = (),
-    ) -> Appended:
-        """Store a whole turn in the session's conversation; create one when there is none.
-
-        The conversation gets these tags, so that it can be listed by them.
-        """
-        # Ids and times are set once, so that the retry below stores the same messages.
-        complete = [self.intake.completed(message) for message in messages]
-        try:
-            return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
-        except ConversationNotFound:
-            # The conversation was removed between lookup and append: retry once with a new one.
-            return await self._append_to_session(session_id, complete, channel=channel, tags=tags)
-
-    async def _append_to_session(
-        self, session_id: str, messages: Sequence[Message], *, channel: Channel, tags: Sequence[str]
-    ) -> Appended:
-        labels = parse_tags(tags)
-        record = await self._records.resume(session_id, channel=channel, tags=labels)
-        if not set(labels) <= set(record.tags):
-            merged = Changes(tags=parse_tags((*record.tags, *labels)))
-            await self.store.update(record.id, await self._lifetimes.with_lifetime(record.id, merged))
-        return await self.append(record.id, messages)
+    append_to_session = delegate("_session_turns", SessionTurns.append_to_session)
+    delete_session = delegate("_session_turns", SessionTurns.delete_session)
 
     def turn(
         self,
@@ -361,6 +373,8 @@ class ConversationManager:
         the text to speak, by default the answer's spoken form. The answer stays as it was generated. The last
         call wins.
         """
+        from aforesaid.spoken_answers import note_interruption
+
         return await note_interruption(self.store, conversation_id, message_id, heard=heard, spoken=spoken)
 
     async def summarize(self, conversation_id: str, *, policy: WindowPolicy | None = None) -> Summary | None:
@@ -372,8 +386,6 @@ class ConversationManager:
         until = await self._contexts.before_window(conversation_id, policy)
         return await self._summaries.extend(conversation_id, until)
 
-    # Delegated to the parts
-
     open_turn = delegate("_open_turns", OpenTurns.open_turn)
     unanswered = delegate("_open_turns", OpenTurns.unanswered)
     discard_turn = delegate("_open_turns", OpenTurns.discard_turn)
@@ -384,7 +396,6 @@ class ConversationManager:
     delete_document = delegate("_documents", ApplicationDocuments.delete_document)
 
     summary = delegate("_summaries", Summaries.summary)
-
     remember = delegate("_notes", Notes.remember)
     notes = delegate("_notes", Notes.notes)
     get_note = delegate("_notes", Notes.get_note)
@@ -395,27 +406,25 @@ class ConversationManager:
     search = delegate("_searches", Search.search)
     search_conversations = delegate("_searches", Search.search_conversations)
     similar = delegate("_searches", Search.similar)
-
     retention = delegate("_lifetimes", Lifetimes.retention)
     set_retention = delegate("_lifetimes", Lifetimes.set_retention)
     apply_retention = delegate("_lifetimes", Lifetimes.apply_retention)
     lifetime = delegate("_lifetimes", Lifetimes.lifetime)
     expiring = delegate("_lifetimes", Lifetimes.expiring)
     purge_expired = delegate("_lifetimes", Lifetimes.purge_expired)
-
     delete_conversation = delegate("_removal", Removal.delete_conversation)
     clear_history = delegate("_removal", Removal.clear_history)
     rewrite_history = delegate("_removal", Removal.rewrite_history)
     redact = delegate("_removal", Removal.redact)
     archive = delegate("_removal", Removal.archive)
     erase = delegate("_removal", Removal.erase)
-
+    erase_participant = delegate("_removal", Removal.erase_participant)
     restore = delegate("_copies", OwnerCopies.restore)
     archives = delegate("_copies", OwnerCopies.archives)
     export = delegate("_copies", OwnerCopies.export)
     import_ = delegate("_copies", OwnerCopies.import_)
-
-    # Context
+    analytics = delegate("_analytics", OwnerAnalytics.analytics)
+    recompute_analytics = delegate("_analytics", OwnerAnalytics.recompute_analytics)
 
     async def load_context(
         self,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.tasks import ended
+from aforesaid._internal.tasks import ended, start_background
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -29,6 +29,7 @@ from aforesaid.errors import (
 from aforesaid.intake.messages import ImagePolicy, Redactor
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.layers.build import Layers, layered
+from aforesaid.memory.latest import LatestMessages
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.options import ImageOptions, Models, Retention, archives_at, images_of, retention_of
 from aforesaid.model.clock import Clock, system_clock
@@ -80,6 +81,7 @@ class Memory:
         holders: Sequence[CopyHolder] = (),
     ) -> None:
         from aforesaid.contacts.resources import ContactResources
+        from aforesaid.layers.branched import PrefixCache
         from aforesaid.search.resources import SearchResources
 
         self._config = config or ConversationConfig()
@@ -99,8 +101,11 @@ class Memory:
         self.search_resources = SearchResources(models.load_embedder())
         self.notes_cache = NotesCache()
         self.summary_resources = SummaryResources(models.load_summarizer(self._config.summaries))
+        self.latest = LatestMessages()
+        self.note_detection = models.load_detection(self._config.detect_notes)
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
+        self.prefixes = PrefixCache()
         # Bounded: an owner that is evicted is only swept once more than necessary.
         self._session_sweeps: BoundedDict[str, datetime] = BoundedDict(MOST_SWEPT)
         self._background: list[asyncio.Task[None]] = []
@@ -127,7 +132,13 @@ class Memory:
 
     def _all_holders(self) -> tuple[CopyHolder, ...]:
         around = [capability(each, CopyHolder) for each in (self.backend, self.archives)]
-        own = self.search_resources, self.notes_cache, self.contact_resources, self.unstored
+        own: tuple[CopyHolder, ...] = (
+            self.search_resources,
+            self.notes_cache,
+            self.contact_resources,
+            self.unstored,
+        )
+        own += self.note_detection, self.latest, self.prefixes
         return (*(holder for holder in around if holder is not None), *own, *self.holders)
 
     def _of(self, scope: OwnerScope) -> ConversationManager:
@@ -145,9 +156,12 @@ class Memory:
             searcher=Searcher(scope.store, self.search_resources, scope.owner),
             summaries=self.summary_resources,
             notes_cache=self.notes_cache,
+            note_detection=self.note_detection,
+            latest=self.latest,
             session_sweeps=self._session_sweeps,
             contact_resources=self.contact_resources,
             unstored=self.unstored,
+            prefixes=self.prefixes,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -250,9 +264,17 @@ class Memory:
         """
         await self.resume_erasures()
         await self._finish_archiving()
+        await self._collect_analytics()  # before the purge: what expires stays in the numbers
         purged = await self.purge_expired()  # before archiving, which fails when the archive folder is full
         await self.archive_old()
         return purged
+
+    async def _collect_analytics(self) -> None:
+        from aforesaid.analytics.collection import collect
+
+        for owner in [owner async for owner in self.owners()]:
+            with _skip_owner("analytics are not up to date"):
+                await collect(self.backend.of(owner))
 
     async def _finish_archiving(self) -> None:
         """Finish moves between store and archives that a crash has interrupted."""
@@ -290,9 +312,7 @@ class Memory:
         await self.backend.open()
         await self._finish_erasures()
         if not self._background:
-            self._background = [
-                asyncio.create_task(work, name=name) for name, work in self._background_tasks()
-            ]
+            self._background = [start_background(work, name=name) for name, work in self._background_tasks()]
         return self
 
     def _background_tasks(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
@@ -317,6 +337,7 @@ class Memory:
             stack.push_async_callback(self.search_resources.close)
             stack.push_async_callback(self.contact_resources.close)
             stack.push_async_callback(self.summary_resources.close)
+            stack.push_async_callback(self.note_detection.close)
             stack.push_async_callback(self.unstored.close)
             for task in background:
                 stack.push_async_callback(ended, task)
@@ -391,7 +412,7 @@ def open(  # noqa: A001  aforesaid.open() is the documented name
     """
     if is_server(url):
         raise InvalidSetting(
-            f"{shown(url)} is the URL of a server: use aforesaid.connect(url, key=…)", field="url", value=url
+            f"{shown(url)} is the URL of a server: use `aforesaid.connect`", field="url", value=url
         )
     if layers.encryption is not None and images_of(images).policy == "blobs":
         raise InvalidSetting(
@@ -399,12 +420,12 @@ def open(  # noqa: A001  aforesaid.open() is the documented name
             field="images",
             value=images,
         )
-    options = retention_of(retention)
+    options, settings = retention_of(retention), config or ConversationConfig()
     # Archives of an encrypted memory are sealed with the same master key.
     options = replace(options, archives=archives_at(options.archives, layers.encryption))
     return Memory(
-        layered(backend_for(url, clock=clock), url, layers, clock=clock),
-        config=config,
+        layered(backend_for(url, clock=clock), url, layers, cache_ttl=settings.cache_ttl, clock=clock),
+        config=settings,
         ttl=ttl,
         idle_after=idle_after,
         retention=options,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import CheckedFields, is_path, validated
-from aforesaid.contracts import ConversationStore, Embedder, Summarizer, TokenCounter
+from aforesaid.contracts import ConversationStore, Embedder, NoteDetector, Summarizer, TokenCounter
 from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.errors import InvalidSetting, shown
 from aforesaid.intake.messages import ImagePolicy, check_images
@@ -16,10 +16,8 @@ from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, check_lifetimes, days
 from aforesaid.retention.rules import SWEEP_EVERY
-from aforesaid.settings import RetentionConfig
+from aforesaid.settings import ConversationConfig, RetentionConfig
 from aforesaid.stores.blobs import BlobBackend, BlobStore
-from aforesaid.stores.histories import as_store
-from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.tokens import counter_for, default_counter
 from aforesaid.transfer.owner_scope import OwnerScope
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     # Slow to import, and only needed by memories that use them.
     from aforesaid.layers.options import EncryptionChoice
+    from aforesaid.notes.detection import NoteDetection
     from aforesaid.search.searcher import Searcher
     from aforesaid.transfer.archives import ArchiveFolder
 
@@ -90,6 +89,9 @@ class Models(CheckedFields, frozen=True, kw_only=True):
     - `summarizer`: summarizes messages outside the window in the background. "extract" quotes the most
       informative sentences; one of your own may call a model. None uses the setting `summaries`, which is off
       by default.
+    - `detector`: finds preferences and facts in users' messages and stores them as notes, in the background.
+      "rules" knows English sentences; `notes.detectors.AgentDetector` asks a model. None uses the setting
+      `detect_notes`, which is off by default.
     - `preload`: load the tokenizer when the memory is opened. By default it is loaded in the background after
       the first message, which does not wait for it.
     """
@@ -97,6 +99,7 @@ class Models(CheckedFields, frozen=True, kw_only=True):
     tokenizer: str | TokenCounter | None = None
     embedder: Embedder | Literal["installed"] | None = "installed"
     summarizer: Summarizer | Literal["extract"] | None = None
+    detector: NoteDetector | Literal["rules"] | None = None
     preload: bool = False
 
     def load_embedder(self) -> Embedder | None:
@@ -123,6 +126,15 @@ class Models(CheckedFields, frozen=True, kw_only=True):
         from aforesaid.summaries.summarizers import ExtractiveSummarizer
 
         return ExtractiveSummarizer()
+
+    def load_detection(self, setting: str = "off") -> "NoteDetection":
+        """Return the detection of notes, by default with the detector of the setting."""
+        choice = self.detector or (None if setting == "off" else setting)
+        if isinstance(choice, str) and choice != "rules":
+            raise InvalidSetting.not_in("detector", choice, ("rules",))
+        from aforesaid.notes.detection import NoteDetection, detector_for
+
+        return NoteDetection(detector_for(choice))
 
 
 def retention_of(choice: Retention | RetentionRules | None) -> Retention:
@@ -198,6 +210,11 @@ def own_searcher(scope: OwnerScope) -> "Searcher":
     return Searcher(scope.store, SearchResources(), scope.owner)
 
 
+def own_detection(config: ConversationConfig) -> "NoteDetection":
+    """Return the detection of notes for a manager without a memory."""
+    return Models().load_detection(config.detect_notes)
+
+
 def own_contact_resources() -> "ContactResources":
     """Return contact resources of its own, for a manager without a memory."""
     from aforesaid.contacts.resources import ContactResources
@@ -208,8 +225,12 @@ def own_contact_resources() -> "ContactResources":
 def own_scope(store: ConversationStore | HistoryStore | None, blobs: BlobStore | None) -> OwnerScope:
     """Return a scope with the given store, or with a new in-memory store."""
     if store is not None:
+        from aforesaid.stores.histories import as_store
+
         found = as_store(store)
         return OwnerScope(owner=found.owner, store=found, blobs=blobs)
     # Ready without `open`, so a manager in a test or a script needs no `async with`.
+    from aforesaid.stores.memory import InMemoryBackend
+
     backend = InMemoryBackend()
     return OwnerScope(owner="default", store=backend.of("default"), backend=backend, blobs=blobs)

@@ -7,9 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import UNSET
+
 from aforesaid._internal.freshness import noting_freshness
-from aforesaid.contracts import Appended, Change, ConversationStore, Watchable, capability
+from aforesaid.contracts import Change, ConversationStore, Watchable, capability
 from aforesaid.contracts.listing import known_records
+from aforesaid.contracts.names import learn_name
 from aforesaid.errors import (
     ContactNotFound,
     ConversationExists,
@@ -33,10 +36,10 @@ from aforesaid.model.lifetimes import RetentionRules
 from aforesaid.model.messages import parse_tags
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
-from aforesaid.stores.histories import learn_name
+from aforesaid.summaries.service import Summaries
 from aforesaid.telemetry import describe, events
 from aforesaid.transfer.owner_scope import OwnerScope
-from aforesaid.windows import messages_of, with_latest
+from aforesaid.windows import with_latest
 
 # One owner's conversation records: sessions, metadata, lists.
 
@@ -64,6 +67,8 @@ class Records:
         self._ids = ids
         self._ttl = ttl
         self._idle_after = idle_after
+        # Set by a manager: its records contain their summaries.
+        self.summaries: Summaries | None = None
 
     async def get_or_create_conversation(
         self, session_id: str, client_id: str | None = None, channel: Channel = "voice"
@@ -81,7 +86,8 @@ class Records:
         record = await self.resume(session_id, client_id=client_id, channel=channel)
         if client_id is not None and record.client_id is None:
             record = await self._link(record.id, Changes(client_id=client_id))
-        return await with_latest(self.store, record, self.config.context_window_size)
+        latest = await with_latest(self.store, record, self.config.context_window_size)
+        return await self._with_summary(latest)
 
     async def _continue_last(self, session_id: str) -> None:
         """Bind a new session id to the owner's last conversation, if that was active recently."""
@@ -155,11 +161,21 @@ class Records:
         return None if self._idle_after is None else now - self._idle_after
 
     async def get_conversation(self, conversation_id: str) -> Conversation:
-        """Return the record, without messages. Raise `ConversationNotFound`."""
+        """Return the record with its summary, without messages. Raise `ConversationNotFound`."""
         record = await self.store.get(conversation_id)
         if record is None:
             raise ConversationNotFound(conversation_id)
-        return record
+        return await self._with_summary(record)
+
+    async def _with_summary(self, record: Conversation) -> Conversation:
+        if self.summaries is None or not record.message_count:
+            return record
+        try:
+            summary = await self.summaries.summary(record.id)
+        except StoreError as error:
+            log.warning("conversation %s: summary not read: %s", record.id, describe(error))
+            return record
+        return record if summary is None else record.with_(summary=summary.text)
 
     async def list(
         self,
@@ -225,6 +241,10 @@ class Records:
         conversation_id = await self.for_writing(conversation_id, expected_revision=expected_revision)
         changes = await self._lifetimes.with_lifetime(conversation_id, changes)
         updated = await self.store.update(conversation_id, changes, expected_revision=expected_revision)
+        if changes.status is not UNSET or changes.assigned_to is not UNSET:
+            from aforesaid.analytics.events import record_changes
+
+            await record_changes(self.store, conversation_id, changes)
         if ttl is not None or "ttl" in clear:
             await self._lifetimes.remember(conversation_id, updated.ttl)
         if "client_id" in clear:
@@ -270,21 +290,6 @@ class Records:
     async def leave_session(self, session_id: str) -> None:
         """Unbind the session. Its conversation stays; the next message starts another one."""
         await self.store.unbind(session_id)
-
-
-async def record_after(store: ConversationStore, stored: Appended, limit: int) -> Conversation:
-    """Return the record of an append with its latest messages; a limit of 0 means all.
-
-    The messages are stored, so a failing read is no error: a caller would store them twice. The record then
-    has the appended messages only.
-    """
-    record, appended = stored.conversation, (*stored.known, *stored.new)
-    if record.message_count > len(appended):
-        try:
-            return await with_latest(store, record, limit)
-        except (StoreError, ConversationNotFound) as error:
-            log.warning("conversation %s: latest messages not read: %s", record.id, describe(error))
-    return record.with_(messages=messages_of(appended))
 
 
 # Watch for changes: of one conversation, or of all conversations of an owner.

@@ -43,13 +43,16 @@ class Search:
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> list[str]:
         """Return snippets about a topic that a model can cite, best first.
 
         Each snippet names speaker, time and place, and quotes. An empty query returns the latest messages
-        that match the filters. `search` returns the same as values.
+        that match the filters. The list is empty if nothing relevant was said: results below
+        `min_relevance` are left out, by default 0.2; 0 returns every match. `search` returns the same as
+        values.
         """
         from aforesaid.search.queries import parse_query
 
@@ -62,6 +65,7 @@ class Search:
             tag=tag,
             channel=channel,
             max_tokens=max_tokens,
+            min_relevance=min_relevance,
             explain=explain,
             timezone=timezone,
         )
@@ -79,10 +83,11 @@ class Search:
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "Findings":
-        """Return passages with their scores and, with `explain`, the parts of each score.
+        """Return passages with their relevance from 0 to 1 and, with `explain`, the parts of each score.
 
         `max_tokens` limits all snippets together. Times are shown in `timezone`, by default this machine's.
         """
@@ -97,6 +102,7 @@ class Search:
             tag=tag,
             channel=channel,
             max_tokens=max_tokens,
+            min_relevance=min_relevance,
             explain=explain,
             timezone=timezone,
         )
@@ -107,6 +113,7 @@ class Search:
             query.question,
             filters=query.filters,
             budget=await self._budget(query),
+            min_relevance=query.min_relevance,
             explain=query.explain,
             zone=query.timezone,
         )

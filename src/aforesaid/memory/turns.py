@@ -54,6 +54,7 @@ class MessageFields(TypedDict, total=False):
     """The optional fields of a message in a turn."""
 
     agent_name: str | None
+    author: str | None
     content_type: ContentType
     message_id: str | None
     tags: Sequence[str]
@@ -178,6 +179,7 @@ class TurnDraft:
         message_id: str | None = None,
         tags: Sequence[str] = (),
         timestamp: datetime | None = None,
+        author: str | None = None,
     ) -> Message:
         """Add one message. Content is text, any JSON, or an SDK object, unchanged."""
         self._check_open()
@@ -189,6 +191,7 @@ class TurnDraft:
             message_id=message_id,
             tags=parse_tags(tags),
             timestamp=timestamp,
+            author=author,
         )
         self._messages.append(message)
         return message

@@ -35,6 +35,8 @@ from aforesaid.protocol.documents import (
 
 # The owner of a request, percent-encoded UTF-8. Only keys with several owners need it.
 OWNER_HEADER = "aforesaid-owner"
+# The participant as whom a request acts, percent-encoded UTF-8.
+PARTICIPANT_HEADER = "aforesaid-participant"
 # Header of a response that was read from the last known state.
 DEGRADED = "aforesaid-degraded"
 # Seconds without a change after which an event stream sends a heartbeat.
@@ -44,6 +46,7 @@ __all__ = [
     "DEGRADED",
     "HEARTBEAT",
     "OWNER_HEADER",
+    "PARTICIPANT_HEADER",
     "PROBLEM_JSON",
     "appended_document",
     "appended_of",

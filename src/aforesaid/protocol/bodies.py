@@ -1,7 +1,6 @@
 """Request and response bodies.
 
-The server decodes requests into these types, so a validation error names the field. The OpenAPI document is
-generated from them. `documents` renders the responses; a test compares both.
+The server decodes requests into these types, `documents` renders responses, OpenAPI is generated from them.
 """
 
 from datetime import datetime
@@ -13,12 +12,12 @@ from aforesaid.model.contexts import Report
 from aforesaid.model.conversations import LONGEST_CHANNEL, MOST_UNREAD, Priority, Status
 from aforesaid.model.lifetimes import Step
 from aforesaid.model.messages import ContentType, Role, Speech
+from aforesaid.protocol.people import AncestorBody, ParticipantBody
 
 Name = Annotated[str, Meta(min_length=1, max_length=1024, description="Any text without NUL.")]
 Uuid = Annotated[str, Meta(description="A UUID.", extra_json_schema={"format": "uuid"})]
-ConversationId = Annotated[
-    str, Meta(description="The UUID of a conversation, or its name: any text of up to 1,024 characters.")
-]
+_NAMED = "The UUID of a conversation, or its name: any text of up to 1,024 characters."
+ConversationId = Annotated[str, Meta(description=_NAMED)]
 Moment = Annotated[datetime, Meta(tz=True, description="ISO 8601 with time zone.")]
 LocalMoment = Annotated[
     datetime, Meta(description="ISO 8601. Without a time zone, in that of `timezone`, or of the server.")
@@ -72,6 +71,8 @@ class MessageBody(Struct, frozen=True, kw_only=True):
     extra: dict[str, Any] = {}
     speech: Speech | None = None
     """Transcription confidence, or the part of an answer that was spoken and heard."""
+    author: str | None = None
+    """The id of the participant who wrote the message."""
 
 
 class EntryBody(ResponseModel, frozen=True, kw_only=True):
@@ -156,7 +157,10 @@ class ConversationBody(ResponseModel, frozen=True, kw_only=True):
     revision: int
     ttl: float | None
     expires_at: datetime | None
+    participants: list[ParticipantBody]
+    summary: str | None
     messages: list[MessageBody]
+    lineage: list[AncestorBody]
     degraded: Degraded = False
 
 
@@ -247,6 +251,7 @@ class PolicyBody(RequestModel, frozen=True, kw_only=True):
     retention_ratio: Annotated[float, Meta(gt=0, le=1)] = 0.75
     count_retention_ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0
     look_back: Annotated[int, Meta(ge=0, le=10_000)] = 16
+    cache_marks: bool = False
     reach: Annotated[int, Meta(ge=1, le=100_000)] = 4096
 
 
@@ -283,6 +288,8 @@ class RequestBody(ResponseModel, frozen=True, kw_only=True):
 
     messages: list[dict[str, Any]]
     system: Any = None
+    repaired: tuple[str, ...] = ()
+    """What was changed because the provider refuses it, by kind. The log is unchanged."""
 
 
 # Search
@@ -299,6 +306,7 @@ class HistoryQuery(RequestModel, frozen=True, kw_only=True):
     tag: str | None = None
     channel: Channel | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    min_relevance: Annotated[float, Meta(ge=0, le=1)] | None = None
     explain: bool = False
     timezone: str | None = None
     snippets: bool = False

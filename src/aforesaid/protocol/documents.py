@@ -9,14 +9,17 @@ from typing import Any, NoReturn
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from aforesaid import errors
-from aforesaid.contracts import Appended, Entry
+from aforesaid.contracts import Appended, Entry, unreadable_reason
 from aforesaid.errors import AforesaidError, InvalidInput, Malformed, shown
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.conversations import Conversation, Page
 from aforesaid.model.lifetimes import Applied, Lifetime, RetentionRules
+from aforesaid.model.lineages import Ancestor
 from aforesaid.model.messages import Message, OpenTurn
+from aforesaid.model.participants import Participant
 
 # Convert errors to RFC 9457 problems and back to the same errors.
 #
@@ -222,6 +225,8 @@ def conversation_document(record: Conversation) -> Document:
     document = record.typed()
     document["ttl"] = _in_seconds(record.ttl)
     document["messages"] = [message.to_dict() for message in record.messages]
+    document["participants"] = [one.to_dict() for one in record.participants]
+    document["lineage"] = [one.fields() for one in record.lineage]
     return document
 
 
@@ -236,6 +241,8 @@ def conversation_fields(document: Mapping[str, Any]) -> dict[str, Any]:
         fields[name] = _datetime(fields.get(name))
     fields["ttl"] = seconds(fields.get("ttl"), field="ttl")
     fields["tags"] = tuple(fields.get("tags", ()))
+    fields["lineage"] = tuple(Ancestor(**one) for one in fields.get("lineage", ()))
+    fields["participants"] = tuple(map(Participant.from_dict, fields.get("participants", ())))
     fields["messages"] = tuple(Message.from_dict(message) for message in fields.get("messages", ()))
     return fields
 
@@ -372,3 +379,12 @@ def seconds(value: float | None, *, field: str) -> timedelta | None:
 
 def _datetime(value: Any) -> datetime | None:
     return msgspec.convert(value, datetime | None)
+
+
+def write_entry(entry: Entry) -> bytes:
+    """Encode an entry once for all watchers."""
+    why = unreadable_reason(entry)
+    if why is not None:
+        placeholder = Message(role="system", content="", timestamp=entry.message.timestamp)
+        entry = replace(entry, message=placeholder, unreadable=why)
+    return to_json(entry_document(entry))

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.errors import AforesaidError, InvalidInput, shown
 from aforesaid.model.ids import parse_name
-from aforesaid.model.messages import Message, Role
+from aforesaid.model.messages import Role
 from aforesaid.protocol.bodies import Channel, Dialect
-from aforesaid.protocol.documents import entry_document, problem_of, to_json
+from aforesaid.protocol.documents import problem_of
+from aforesaid.protocol.people import PresentPerson
 
 # The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`.
 SUBPROTOCOL = "aforesaid.v1"
@@ -90,6 +90,8 @@ class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
     key: str | None = None
     """An API key or JWT, unless a header or subprotocol carries it."""
     owner: str | None = None
+    participant: str | None = None
+    """The participant as whom the client acts. A participant's key needs none."""
     session_id: str | None = None
     """The session. Its conversation is created if it has none. Without it, the server creates a session."""
     conversation_id: str | None = None
@@ -195,6 +197,14 @@ class Typing(_ClientFrame, frozen=True, kw_only=True, tag="typing"):
     conversation_id: str | None = None
 
 
+class Read(_ClientFrame, frozen=True, kw_only=True, tag="read"):
+    """The participant has read everything up to this message."""
+
+    message_id: str
+    conversation_id: str | None = None
+    private: bool = False
+
+
 class Watch(_ClientFrame, frozen=True, kw_only=True, tag="watch"):
     """Watch a conversation."""
 
@@ -240,6 +250,7 @@ Incoming = (
     | Typing
     | Watch
     | Unwatch
+    | Read
     | Bye
     | Ping
     | Pong
@@ -422,11 +433,21 @@ class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
 
 
 class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
-    """The clients that watch the conversation now and asked for presence, in this server process."""
+    """The clients that watch the conversation now and asked for presence, in all server processes."""
 
     conversation_id: str
     here: list[str]
     """One name for each client, also for this one; empty for a client without a name."""
+    people: list[PresentPerson] = []
+    """The same clients with their state, and participants who have left with the time of their last visit."""
+
+
+class ReadNotice(Outgoing, frozen=True, kw_only=True, tag="read"):
+    """A participant has read everything up to this message."""
+
+    conversation_id: str
+    participant_id: str
+    message_id: str
 
 
 class Heartbeat(Outgoing, frozen=True, kw_only=True, tag="ping"):
@@ -469,15 +490,6 @@ def _without_surrogates(frame: Outgoing) -> Outgoing:
             if isinstance(text, str)
         },
     )
-
-
-def write_entry(entry: Entry) -> bytes:
-    """Encode an entry once for all watchers."""
-    why = unreadable_reason(entry)
-    if why is not None:
-        placeholder = Message(role="system", content="", timestamp=entry.message.timestamp)
-        entry = replace(entry, message=placeholder, unreadable=why)
-    return to_json(entry_document(entry))
 
 
 def failure(error: AforesaidError, *, id: str | None = None) -> Failed:  # noqa: A002  the name in the frame

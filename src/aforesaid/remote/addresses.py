@@ -54,7 +54,7 @@ def server_at(url: str, *, key: str | None = None, plain_http: bool = False) -> 
     if server.key is not None and not (server.tls or server.loopback or plain_http):
         raise InvalidSetting(
             f"the key would be sent to {host} unencrypted: use https://, "
-            "or plain_http=True on a private network",
+            "or allow `plain_http` on a private network",
             field="url",
             value=url,
         )
@@ -75,7 +75,9 @@ def _parts(url: str) -> SplitResult:
         raise InvalidSetting(f"{shown(url)} is not a URL: {error}", field="url", value=url) from None
     if parts.username is not None or parts.password is not None:
         # The message does not quote the URL, because it contains a secret.
-        raise InvalidSetting("a server's URL must not contain a user or password; use key=…", field="url")
+        raise InvalidSetting(
+            "a server's URL must not contain a user or password; pass the key on its own", field="url"
+        )
     if not usable or parts.query or parts.fragment or not url.isascii() or any(c <= " " for c in url):
         raise InvalidSetting(
             f"a server's URL must be a host, a port and a path, in ASCII; got {shown(url)}",

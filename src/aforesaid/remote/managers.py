@@ -135,6 +135,30 @@ class ManagerMethods:
     delete_session = CallMethod(OwnerCalls.delete_session, ConversationManager.delete_session)
     leave_session = CallMethod(OwnerCalls.leave_session, ConversationManager.leave_session)
 
+    fork = CallMethod(OwnerCalls.fork, ConversationManager.fork)
+    branches = CallMethod(OwnerCalls.branches, ConversationManager.branches)
+    compare = CallMethod(OwnerCalls.compare, ConversationManager.compare)
+    merge = CallMethod(OwnerCalls.merge, ConversationManager.merge)
+    link = CallMethod(OwnerCalls.link, ConversationManager.link)
+    unlink = CallMethod(OwnerCalls.unlink, ConversationManager.unlink)
+    links = CallMethod(OwnerCalls.links, ConversationManager.links)
+
+    participants = CallMethod(OwnerCalls.participants, ConversationManager.participants)
+    set_participant = CallMethod(OwnerCalls.set_participant, ConversationManager.set_participant)
+    remove_participant = CallMethod(OwnerCalls.remove_participant, ConversationManager.remove_participant)
+    mark_read_up_to = CallMethod(OwnerCalls.mark_read_up_to, ConversationManager.mark_read_up_to)
+    read_markers = CallMethod(OwnerCalls.read_markers, ConversationManager.read_markers)
+    unread = CallMethod(OwnerCalls.unread, ConversationManager.unread)
+    assign = CallMethod(OwnerCalls.assign, ConversationManager.assign)
+    set_notification_rule = CallMethod(
+        OwnerCalls.set_notification_rule, ConversationManager.set_notification_rule
+    )
+    notifications = CallMethod(OwnerCalls.notifications, ConversationManager.notifications)
+    take_notifications = CallMethod(OwnerCalls.take_notifications, ConversationManager.take_notifications)
+    erase_participant = CallMethod(OwnerCalls.erase_participant, ConversationManager.erase_participant)
+    analytics = CallMethod(OwnerCalls.analytics, ConversationManager.analytics)
+    recompute_analytics = CallMethod(OwnerCalls.recompute_analytics, ConversationManager.recompute_analytics)
+
     add_message = CallMethod(OwnerCalls.add_message, ConversationManager.add_message)
     _append = CallMethod(OwnerCalls.append, ConversationManager.append)
     append_to_session = CallMethod(OwnerCalls.append_to_session, ConversationManager.append_to_session)
@@ -215,10 +239,21 @@ class OwnerHandle:
         other.calls = self.calls.counting_with(counter)
         return other
 
+    @property
+    def policy(self) -> WindowPolicy | None:
+        """The window policy of this handle, if it has one."""
+        return self.calls.policy
+
     def with_policy(self, policy: WindowPolicy | None) -> Self:
         """Return this manager with a window policy for all contexts and requests that name none."""
         other = copy(self)
         other.calls = self.calls.with_policy(policy)
+        return other
+
+    def as_participant(self, participant_id: str) -> Self:
+        """Return this manager as one participant uses it."""
+        other = copy(self)
+        other.calls = self.calls.as_participant(participant_id)
         return other
 
     def idling_after(self, idle_after: timedelta | None) -> Self:

@@ -60,7 +60,7 @@ class _ClientBase:
         if not self.connection.network.start_unreached and not self._reached.is_set():
             raise StoreUnavailable(
                 f"{self.server.base} was never reached from this machine, so the URL may be wrong: {error}. "
-                "To start without the server, use Network(start_unreached=True)"
+                "To start without the server, set `start_unreached` of `Network`"
             ) from error
 
     @property

@@ -69,8 +69,7 @@ def _async_method(listed: CallMethod[Any, Any]) -> Callable[..., Any]:
     describe, check = listed.describe, check_of(listed.describe)
 
     async def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if check is not None:
-            check((self, *args), kwargs)
+        check((self, *args), kwargs)
         return await self.sender.execute(describe(self.calls, *args, **kwargs))
 
     return _with_metadata(method, listed)
@@ -80,8 +79,7 @@ def _sync_method(listed: CallMethod[Any, Any]) -> Callable[..., Any]:
     describe, check = listed.describe, check_of(listed.describe)
 
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if check is not None:
-            check((self, *args), kwargs)
+        check((self, *args), kwargs)
         return self.sender.execute(describe(self.calls, *args, **kwargs))
 
     return _with_metadata(method, listed)

@@ -29,6 +29,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aforesaid.analytics.collection import forget
 from aforesaid.contracts import (
     JOURNAL,
     Backend,
@@ -257,6 +258,7 @@ class _Erasure:
     async def _remove(self) -> None:
         store, intent = self._scope.store, self._intent
         if intent.conversation_id is not None:
+            await forget(store, intent.conversation_id)
             # A resumed erasure may run much later: data stored since its start is not part of it.
             if self._again:
                 gone = await _delete_older(store, intent.conversation_id, intent.started_at)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,6 +15,7 @@ from aforesaid.contracts import Tally
 KINDS = (
     "conversations",
     "messages",
+    "participants",
     "sessions",
     "index_entries",
     "summaries",
@@ -45,6 +46,7 @@ _DOCUMENTS = {
     "summaries": "summaries",
 }
 _VECTORS = "vectors/"
+_ANALYTICS = ("analytics/", "app/state/analytics/")
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,22 @@ def with_digest(receipt: Receipt) -> Receipt:
     return replace(whole, digest=digest_of(whole))
 
 
+def combined(receipts: Sequence[Receipt], conversation_id: str) -> Receipt:
+    """Return one receipt for the conversations of a family, named after the one that was asked for."""
+    erased: Counter[str] = Counter()
+    for receipt in receipts:
+        erased.update(receipt.erased)
+    whole = Receipt(
+        owner=receipts[0].owner,
+        conversation_id=conversation_id,
+        erased=dict(erased),
+        started_at=receipts[0].started_at,
+        finished_at=receipts[-1].finished_at,
+        remains=tuple(dict.fromkeys(one for receipt in receipts for one in receipt.remains)),
+    )
+    return with_digest(whole)
+
+
 def digest_of(receipt: Receipt) -> str:
     """Return the digest that an unchanged receipt has."""
     bare = replace(receipt, digest="")
@@ -87,6 +105,8 @@ def counts_of(tally: Tally) -> dict[str, int]:
 
 
 def _name_of(kind: str) -> str:
+    if kind.startswith(_ANALYTICS):
+        return "analytics_documents"
     return "vector_blocks" if kind.startswith(_VECTORS) else _DOCUMENTS.get(kind, _OTHER)
 
 

@@ -1,18 +1,22 @@
 """Remove data and everything derived from it: delete, clear, redact, archive, erase; and copies elsewhere."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from aforesaid.contracts import Scrubbable, capability
 from aforesaid.dialects import references_in
 from aforesaid.dialects.tombstones import MARK, TAG, tombstone_of
-from aforesaid.errors import InvalidInput, InvalidSetting, MessageNotFound, shown
+from aforesaid.errors import InvalidInput, InvalidSetting, MessageNotFound, NotAllowed, shown
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
+from aforesaid.model.participants import participant_of
 from aforesaid.notes.records import NotesCache, remove_notes_from
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.telemetry import events
@@ -80,6 +84,10 @@ class Removal:
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
         prepared = await self._intake.stored_form(conversation_id, messages)
+        if participant_of(self.store) is None:
+            from aforesaid.analytics.collection import forget
+
+            await forget(self.store, conversation_id, recount=True)
         stored = await self.store.rewrite(conversation_id, prepared, expected_revision=expected_revision)
         await self._gone(conversation_id, "cleared")
         events.conversation_changed("history_cleared", "a history was cleared", conversation_id)
@@ -95,6 +103,15 @@ class Removal:
         Data derived from the conversation goes too, and so do notes made from this message. `scrub` also
         removes the words from the store's files where that needs a rewrite of tables or files.
         """
+        redacted = await self._redact(conversation_id, message_id, mark=mark)
+        scrubbable = capability(self.scope.backend, Scrubbable) if scrub else None
+        if scrubbable is not None:
+            await scrubbable.scrub(self.scope.owner)
+        return redacted
+
+    async def _redact(
+        self, conversation_id: str, message_id: str, *, mark: str = MARK, anonymous: bool = False
+    ) -> Message:
         entry = await self.store.entry(conversation_id, message_id)
         if entry is None:
             raise MessageNotFound(parse_uuid(conversation_id, field="conversation_id"), message_id)
@@ -102,14 +119,26 @@ class Removal:
             blank = tombstone_of(entry.message, mark=mark)
         else:
             blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
-        (counted,) = await self._intake.counted([blank])
+        (counted,) = await self._intake.counted([blank.with_(author=None) if anonymous else blank])
         replaced = await self.store.replace(conversation_id, counted)
         images = references_in(entry.message)
         await self._gone(replaced.conversation_id, "redacted", message_id=message_id, images=images)
-        scrubbable = capability(self.scope.backend, Scrubbable) if scrub else None
-        if scrubbable is not None:
-            await scrubbable.scrub(self.scope.owner)
         return replaced.message
+
+    async def erase_participant(self, participant_id: str) -> "Receipt":
+        """Erase a person from all conversations of this owner: the messages that they wrote, their name, and
+        their read markers.
+
+        A mark stays at the place of each message. The receipt counts what was removed. Call it again after an
+        interruption: it continues.
+        """
+        from aforesaid.retention.people import erase_person
+
+        self._refuse_participant()
+        await self._unstored.flush(self.scope.owner)
+        receipt = await erase_person(self.scope, participant_id, partial(self._redact, anonymous=True))
+        events.erased(0, None)
+        return receipt
 
     async def archive(self, conversation_id: str) -> "Archive":
         """Move a conversation into an archive file. A second call has no further effect."""
@@ -127,23 +156,41 @@ class Removal:
         """Erase a conversation, or everything this owner has, permanently from everywhere.
 
         This removes rows, index, vectors, summaries, notes, cached copies, images, spools and archives, and
-        their traces in the store's files; with a conversation, also the notes made from it. An interrupted
-        erasure resumes when the store is opened again.
+        their traces in the store's files; with a conversation, also the notes made from it, and all branches
+        of its family, because they show the same words. An interrupted erasure resumes when the store is
+        opened again.
         """
+        from aforesaid.layers.branched import BranchedStore, family_of, stored_itself
+        from aforesaid.layers.branched.links import remove_links
         from aforesaid.retention.erasure import erase
+        from aforesaid.retention.receipts import combined
 
-        receipt = await erase(self.scope, conversation_id)
-        if conversation_id is not None:
+        self._refuse_participant()
+        # Without the branched layer, which would move words to branches that still show them.
+        scope = replace(self.scope, store=stored_itself(self.store))
+        if conversation_id is None:
+            receipt = await erase(scope)
+        else:
             erased = parse_uuid(conversation_id, field="conversation_id")
-            await self._lifetimes.change(lambda rules: rules.without([erased]))
+            family = await family_of(self.store, erased)
+            receipts = [await erase(scope, one) for one in family]
+            receipt = combined(receipts, erased)
+            if isinstance(self.store, BranchedStore):
+                for one in family:
+                    await remove_links(scope.store, one)
+            await self._lifetimes.change(lambda rules: rules.without(family))
         events.erased(receipt.erased.get("conversations", 0), conversation_id)
         return receipt
+
+    def _refuse_participant(self) -> None:
+        if participant_of(self.store) is not None:
+            raise NotAllowed("a participant has no access to the data of the owner")
 
     def archives(self) -> "OwnerArchives":
         """Return this owner's archives. Raise `InvalidSetting` where the memory has none."""
         if self.scope.archives is None:
             raise InvalidSetting(
-                "archives need a place: aforesaid.open(retention=Retention(archives='some/folder'))",
+                "archives need a folder: set AFORESAID_ARCHIVE_FOLDER, or `archives` of `Retention`",
                 field="archives",
             )
         return self.scope.archives

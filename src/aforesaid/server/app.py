@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache, reduce
+from functools import cache
 from typing import Any
 
 from litestar import Litestar
@@ -37,7 +37,13 @@ from aforesaid.server.console_files import console_routes
 from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.health_series import HealthHistory
 from aforesaid.server.instrumentation import Instrumentation
-from aforesaid.server.limits import ConcurrencyLimit, LiveLimits, limits_for, live_limits_for
+from aforesaid.server.limits import (
+    ConcurrencyLimit,
+    LiveLimits,
+    admission_for,
+    limits_for,
+    live_limits_for,
+)
 from aforesaid.server.live.handler import ServerServices, live_handler
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.mcp import McpEndpoint, mcp_handlers
@@ -46,7 +52,9 @@ from aforesaid.server.pages import RenderedDocument, pages, render
 from aforesaid.server.requests import route_handler
 from aforesaid.server.routes import (
     access,
+    analytics,
     audit,
+    branches,
     contacts,
     contexts,
     conversations,
@@ -54,10 +62,12 @@ from aforesaid.server.routes import (
     messages,
     notes,
     operations,
+    participants,
     retention,
     search,
     sessions,
 )
+from aforesaid.server.routes.operations import DeliversChanges
 from aforesaid.server.service import Assistant, Service, source_of
 from aforesaid.settings import Settings
 from aforesaid.telemetry import telemetry
@@ -66,12 +76,15 @@ from aforesaid.voice import transcriber_for
 
 ROUTES = (
     conversations.routes,
+    branches.routes,
     messages.routes,
     messages.open_turns,
+    participants.routes,
     contexts.routes,
     contexts.summaries,
     sessions.routes,
     search.routes,
+    analytics.routes,
     notes.routes,
     documents.routes,
     contacts.routes,
@@ -85,8 +98,6 @@ ROUTES = (
 # Every route under `/v1`, in the order of the documentation.
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for routes in ROUTES for endpoint in routes.endpoints)
 
-# ASGI middleware around the framework, outermost first. It also sees requests that match no route.
-MIDDLEWARE: tuple[Callable[[ASGIApp], ASGIApp], ...] = (Instrumentation,)
 
 Lifespan = Callable[[Litestar], AbstractAsyncContextManager[None]]
 Close = Callable[[], Awaitable[None]]
@@ -94,7 +105,7 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 
 
 class Application:
-    """The ASGI application: the middleware, folded around the framework.
+    """The ASGI application: the framework inside `Instrumentation`, which also sees requests without a route.
 
     `service` is shared by all routes, `live` by all WebSocket connections.
     """
@@ -103,7 +114,11 @@ class Application:
         self.framework = framework
         self.service = service
         self.live = live
-        self._handle: ASGIApp = reduce(lambda app, layer: layer(app), reversed(MIDDLEWARE), framework)
+        self._handle: ASGIApp = Instrumentation(
+            framework,
+            draining=service.draining.is_set,
+            routes=[(endpoint.method, endpoint.full_path) for endpoint in ENDPOINTS],
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Routes match the path as sent: a percent-encoded slash is part of a conversation's name.
@@ -147,15 +162,19 @@ def create_app(
     service = Service(
         memory,
         settings,
-        history=HealthHistory(metrics),
+        history=HealthHistory(metrics, folders=operations.data_folders(memory)),
         authenticator=authenticator
         or authenticator_for(ApiKeys(memory.backend), settings.server, open_without_keys=open_without_keys),
         limits=limits_for(settings.server),
+        admission=admission_for(settings.server),
         concurrency=ConcurrencyLimit(live_limits.connections_per_key),
         assistant=assistant or assistants.of,
         transcriber=transcriber or own_transcriber,
     )
     live = _hub(service, live_limits)
+    delivering = memory.layer(DeliversChanges)
+    if delivering is not None:
+        telemetry.gauge("aforesaid_changes_polled", "", lambda: float(delivering.changes_are_polled))
     mcp = McpEndpoint(service)
     closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(

@@ -8,16 +8,18 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
 from aforesaid.protocol.bodies import ResponseModel
-from aforesaid.telemetry import describe
+from aforesaid.telemetry import describe, event
 from aforesaid.telemetry.exposition import SharedNumbers
 from aforesaid.telemetry.metrics import SECONDS, Series
+from aforesaid.telemetry.resources import read_resources, show_resources
 
 log = logging.getLogger("aforesaid.server")
 
@@ -27,6 +29,8 @@ EVERY = 5.0
 MOST = 720
 # Samples that decide about alerts: five minutes.
 RECENT = 60
+# Share of the file handles from which a line is logged.
+FILES_RUN_OUT = 0.8
 # Routes that stay open: their durations say nothing about speed.
 STREAMS = ("/v1/changes", "/ws")
 
@@ -94,8 +98,16 @@ class _Totals(Struct, frozen=True, kw_only=True):
 class HealthHistory:
     """Samples of this server, taken by a task of the application."""
 
-    def __init__(self, numbers: SharedNumbers, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        numbers: SharedNumbers,
+        *,
+        folders: Mapping[str, Path] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`folders` must have free disk space; they are in the metrics by their labels."""
         self._numbers = numbers
+        self._folders = dict(folders or {})
         self._clock = clock
         self._began = clock()
         self._before: _Totals | None = None
@@ -105,10 +117,18 @@ class HealthHistory:
         """Take a sample every few seconds until cancelled."""
         while True:
             try:
+                await self._sample_resources()
                 await self.sample()
             except OSError as error:
-                log.warning("the metrics of other workers cannot be read: %s", describe(error))
+                log.warning("metrics cannot be read: %s", describe(error))
             await asyncio.sleep(EVERY)
+
+    async def _sample_resources(self) -> None:
+        found = await asyncio.to_thread(read_resources, self._folders)
+        show_resources(found)
+        if found.open_files > FILES_RUN_OUT * found.open_files_limit:
+            message = f"{found.open_files} of {found.open_files_limit} file handles are in use"
+            event(log, logging.WARNING, "files_run_out", message, open_files=found.open_files)
 
     async def sample(self) -> None:
         """Take one sample."""

@@ -6,7 +6,7 @@ traces have method, route template and status, never path, query or body. The re
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from time import perf_counter
 from typing import Any
@@ -30,8 +30,16 @@ _TRACING = (b"traceparent", b"tracestate")
 class Instrumentation:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Telemetry = telemetry) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        draining: Callable[[], bool] = lambda: False,
+        routes: Iterable[tuple[str, str]] = (),
+        metrics: Telemetry = telemetry,
+    ) -> None:
         self._app = app
+        self._draining = draining
         self._metrics = metrics
         self._requests: dict[tuple[str, str, int], Counter] = {}
         self._seconds: dict[tuple[str, str], Histogram] = {}
@@ -39,6 +47,10 @@ class Instrumentation:
         self._opened = metrics.counter("aforesaid_live_opened_total")
         self._received, self._sent = _Frames(metrics, "in"), _Frames(metrics, "out")
         metrics.gauge("aforesaid_http_requests_in_progress", "", lambda: float(self._running))
+        # Series of failures exist from the start: a rate does not see the first value of a series.
+        for method, route in routes:
+            for status in (500, 503):
+                self._counter(method, route, status)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.HTTP:
@@ -52,14 +64,17 @@ class Instrumentation:
 
     async def _request(self, scope: Any, receive: Receive, send: Send) -> None:
         request_id = _request_id(scope["headers"])
-        request_id_header = (b"x-request-id", request_id.encode())
+        added = [(b"x-request-id", request_id.encode())]
         status = 500
 
         async def send_response(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], request_id_header]
+                if self._draining():
+                    # A proxy must not reuse a connection that closes soon.
+                    added.append((b"connection", b"close"))
+                message["headers"] = [*message["headers"], *added]
             await send(message)
 
         began = perf_counter()
@@ -87,18 +102,21 @@ class Instrumentation:
 
     def _note(self, scope: Any, status: int, seconds: float) -> None:
         method, route = _method(scope), _route(scope)
-        counter = self._requests.get((method, route, status))
-        if counter is None:
-            counter = self._metrics.counter(
-                "aforesaid_http_requests_total", method=method, route=route, status=str(status)
-            )
-            self._requests[method, route, status] = counter
-        counter.add()
+        self._counter(method, route, status).add()
         self._histogram(method, route).observe(seconds)
         level = logging.WARNING if status >= 500 else logging.INFO
         if log.isEnabledFor(level):
             fields = {"method": method, "route": route, "status": status, "ms": round(1000 * seconds, 3)}
             event(log, level, "request", f"{method} {route} {status}", **fields)
+
+    def _counter(self, method: str, route: str, status: int) -> Counter:
+        found = self._requests.get((method, route, status))
+        if found is None:
+            found = self._metrics.counter(
+                "aforesaid_http_requests_total", method=method, route=route, status=str(status)
+            )
+            self._requests[method, route, status] = found
+        return found
 
     def _histogram(self, method: str, route: str) -> Histogram:
         found = self._seconds.get((method, route))

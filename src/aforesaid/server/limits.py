@@ -11,18 +11,13 @@ from typing import Literal
 from msgspec import Struct
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid.errors import InvalidSetting, TooManyRequests, shown
+from aforesaid.errors import InvalidSetting, Overloaded, TooManyRequests, shown
 from aforesaid.settings import ServerConfig
-
-try:
-    import resource
-except ImportError:  # Windows, which has no such limit
-    resource = None  # type: ignore[assignment]
+from aforesaid.telemetry import telemetry
+from aforesaid.telemetry.resources import MAX_FILES, open_files_limit
 
 Monotonic = Callable[[], float]
 """A monotonic clock in seconds."""
-
-MAX_HANDLES = 1_000_000
 
 
 # Callers
@@ -84,6 +79,67 @@ class ConcurrencyLimit:
             del self._open[caller]
 
 
+# Requests in progress that are always accepted, and requests per second assumed before any was measured.
+LEAST_IN_PROGRESS, ASSUMED_RATE = 64, 500.0
+# Seconds over which the rate of answers is measured.
+RATE_SECONDS = 0.25
+
+
+class Admission:
+    """Refuse requests that could not be answered in time.
+
+    By Little's law a new request waits for the requests in progress divided by the rate of answers. The rate
+    is measured while the server is busy: an idle server's rate says nothing about what it can do.
+    """
+
+    def __init__(
+        self, queue_seconds: float, *, most: int = MAX_FILES, monotonic: Monotonic = time.monotonic
+    ) -> None:
+        self._queue_seconds = queue_seconds
+        self._most = most
+        self._monotonic = monotonic
+        self._rate = ASSUMED_RATE
+        self._answered = 0
+        self._since: float | None = None
+        self.in_progress = 0
+        self.refused = telemetry.counter("aforesaid_http_requests_shed_total")
+
+    def enter(self) -> None:
+        """Count a request. Raises `Overloaded` if it would wait too long."""
+        if self.in_progress >= LEAST_IN_PROGRESS:
+            self._measure()
+            if self._queue_seconds and self.in_progress >= self._limit():
+                self.refused.add()
+                raise Overloaded(
+                    f"the server is busy: {self.in_progress} requests are waiting, more than it answers in "
+                    f"{self._queue_seconds:g} s; try again later"
+                )
+        self.in_progress += 1
+
+    def leave(self) -> None:
+        """Count an answer."""
+        self.in_progress -= 1
+        self._answered += 1
+        if self.in_progress < LEAST_IN_PROGRESS:
+            self._since = None
+
+    def _limit(self) -> float:
+        return min(float(self._most), max(LEAST_IN_PROGRESS, self._rate * self._queue_seconds))
+
+    def _measure(self) -> None:
+        now = self._monotonic()
+        if self._since is None:
+            self._since, self._answered = now, 0
+        elif now - self._since >= RATE_SECONDS:
+            self._rate = (self._rate + self._answered / (now - self._since)) / 2
+            self._since, self._answered = now, 0
+
+
+def admission_for(settings: ServerConfig) -> Admission:
+    """Return the admission of the settings. Requests in progress get at most 30 % of the file handles."""
+    return Admission(float(settings.queue_seconds), most=max(LEAST_IN_PROGRESS, 3 * open_files_limit() // 10))
+
+
 def limits_for(settings: ServerConfig) -> Limits:
     """Return the rate limits of the settings."""
     return Limits(
@@ -108,14 +164,6 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     head_bytes: int = 64 * 1024
 
 
-def file_handles() -> int:
-    """Return the number of files and sockets that this process may open."""
-    if resource is None:
-        return MAX_HANDLES
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_HANDLES if soft == resource.RLIM_INFINITY else min(soft, MAX_HANDLES)
-
-
 def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
     """Return the limits of the settings.
 
@@ -124,7 +172,7 @@ def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
     """
     return ConnectionLimits(
         request_seconds=float(settings.request_seconds),
-        waiting=max(1, min(settings.waiting_connections, file_handles() // 10)),
+        waiting=max(1, min(settings.waiting_connections, open_files_limit() // 10)),
     )
 
 
@@ -186,7 +234,7 @@ def live_limits_for(settings: ServerConfig) -> LiveLimits:
         frames_per_second=float(settings.live_rate),
         burst=settings.live_rate * 4,
         # WebSockets get at most 30 % of the file handles. `connection_limits_for` has the other shares.
-        connections=max(1, min(settings.live_connections, 3 * file_handles() // 10)),
+        connections=max(1, min(settings.live_connections, 3 * open_files_limit() // 10)),
         unknown_connections=connection_limits_for(settings).waiting,
         connections_per_key=settings.live_connections_per_key,
         heartbeat_seconds=float(settings.live_heartbeat),

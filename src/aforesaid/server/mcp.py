@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from litestar import Request, asgi, get
 from litestar.handlers import ASGIRouteHandler, HTTPRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
+from msgspec.structs import replace
 
 from aforesaid._internal.tasks import ended
 from aforesaid.errors import AccessError, AforesaidError, MissingExtra, NotAuthenticated
-from aforesaid.server.auth.authenticator import wanted_owner
+from aforesaid.server.auth.authenticator import wanted_owner, wanted_participant
 from aforesaid.server.auth.keys import SCOPES, Caller
 from aforesaid.server.responses import Response, json_response, problem_response
 from aforesaid.server.service import Service
@@ -55,6 +56,8 @@ class McpEndpoint:
     async def _authenticate(self, headers: dict[bytes, bytes]) -> tuple[Caller, str]:
         caller = await self._service.authenticator.authenticate(headers)
         caller.check("read")
+        # The participant of the request becomes the caller's: nothing else of the request is kept.
+        caller = replace(caller, participant=caller.participant_for(wanted_participant(headers)))
         return caller, caller.owner_for(wanted_owner(headers))
 
     async def _refusal(self, error: AforesaidError, request: "Request[Any, Any, Any]") -> Response:

@@ -32,12 +32,15 @@ REF = "#/components/schemas/{name}"
 
 TAGS = {
     "conversations": "A conversation is a log of messages plus a record.",
+    "branches": "Conversations that continue others, and links.",
     "messages": "Messages and turns.",
     "open turns": "Words of a user that have no answer yet.",
+    "participants": "The people and agents of a conversation, read markers, and assignment.",
     "context": "Contexts for models.",
     "summaries": "Summaries of messages outside the window.",
     "sessions": "Sessions and the assistant.",
     "search": "Search over messages and conversations.",
+    "analytics": "Numbers about conversations, without words.",
     "clients": "Contacts that conversations are linked to.",
     "notes": "Facts and preferences that outlive a conversation.",
     "documents": "Documents of applications, next to the log.",
@@ -80,6 +83,7 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
     """Return the document of these endpoints plus health, readiness and metrics."""
     types = _types(endpoints)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
+    _add_time_formats(types, components)
     refs = _Schemas(dict(zip(map(_key, types), schemas, strict=True)))
     paths: Document = {}
     for endpoint in endpoints:
@@ -108,6 +112,37 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
             },
         },
     }
+
+
+def _add_time_formats(types: Sequence[Any], components: Document) -> None:
+    """Say `date-time` where a field is a time: msgspec says it only for times with a required time zone."""
+    seen: set[type] = set()
+    waiting: list[Any] = [msgspec.inspect.type_info(kind) for kind in types]
+    while waiting:
+        info = waiting.pop()
+        waiting += [
+            getattr(info, part) for part in ("item_type", "value_type", "key_type") if hasattr(info, part)
+        ]
+        waiting += [*getattr(info, "types", ()), *getattr(info, "item_types", ())]
+        if not isinstance(info, msgspec.inspect.StructType) or info.cls in seen:
+            continue
+        seen.add(info.cls)
+        properties = components.get(info.cls.__name__, {}).get("properties", {})
+        for field in info.fields:
+            waiting.append(field.type)
+            if _is_time(field.type) and field.encode_name in properties:
+                _set_time_format(properties[field.encode_name])
+
+
+def _is_time(info: Any) -> bool:
+    kinds = getattr(info, "types", (info,))
+    return any(isinstance(kind, msgspec.inspect.DateTimeType) for kind in kinds)
+
+
+def _set_time_format(schema: Document) -> None:
+    for part in (schema, *schema.get("anyOf", ())):
+        if part.get("type") == "string":
+            part["format"] = "date-time"
 
 
 class _Schemas:
@@ -341,6 +376,9 @@ EXAMPLES: dict[str, Any] = {
     "open_conversation": {"session_id": "kitchen", "channel": "voice"},
     "update_conversation": {"subject": "Dinner on Friday", "status": "pending", "tags": ["dinner"]},
     "link_client": {"client_id": "01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10", "client_name": "Ann Baker"},
+    "fork_conversation": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "subject": "without chicken"},
+    "merge_branch": {"branch_id": "01952f3e-7d2a-8c11-9a04-5b1f2c3d4e5f", "how": "append"},
+    "recompute_analytics": {"keep_removed": True},
     "add_message": {"role": "user", "content": "and for dessert?", "content_type": "audio"},
     "add_turn": {"messages": _TURN},
     "rewrite_history": {"messages": _TURN},
@@ -349,6 +387,11 @@ EXAMPLES: dict[str, Any] = {
     "open_turn": {"messages": _TURN[:1]},
     "discard_open_turn": {"turn_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f"},
     "redact_message": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f"},
+    "set_participant": {"name": "Ann Baker", "role": "member", "history": "from_now"},
+    "mark_read_up_to": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "participant_id": "ann"},
+    "set_notification_rule": {"rule": "mentions", "participant_id": "ann"},
+    "take_notifications": {"participant_id": "ann", "limit": 20},
+    "assign_conversation": {"assignee": "sam", "expected": None},
     "load_context": {"policy": {"max_tokens": 4000}, "pending": _TURN[:1], "dialect": "anthropic"},
     "first_context": {"pending": _TURN[:1]},
     "summarize": {"policy": {"max_messages": 20}},

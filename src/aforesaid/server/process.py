@@ -1,7 +1,8 @@
 """Run the server: checks, sockets, processes, signals, graceful shutdown.
 
-SIGINT and SIGTERM shut down in three steps: `/ready` returns 503, so that load balancers send no more
-requests; requests in progress finish within `drain_seconds`; the memory closes.
+SIGTERM shuts down in four steps: `/ready` returns 503, so that load balancers send no more requests; requests
+that still arrive are served for `lame_duck_seconds`; requests in progress finish within `drain_seconds`; the
+memory closes. SIGINT, the signal of a person at a terminal, skips the second step.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_address
@@ -33,6 +34,7 @@ from aforesaid.server.connections import BoundedConfig
 from aforesaid.server.limits import ConnectionLimits, connection_limits_for
 from aforesaid.settings import ServerConfig, Settings, TelemetryConfig
 from aforesaid.stores.urls import parse_url
+from aforesaid.telemetry import event
 from aforesaid.telemetry.events import logging_words
 from aforesaid.telemetry.exposition import shared_folder
 from aforesaid.telemetry.logs import logging_to
@@ -45,6 +47,9 @@ log = logging.getLogger("aforesaid.server")
 MAX_FRAME_BYTES = 2 * 1024 * 1024
 
 MAX_PORT = 65_535
+
+# Seconds in which requests on the last accepted connections arrive.
+LINGER_SECONDS = 0.5
 
 # Stores that only one process can use.
 SINGLE_PROCESS_STORES = ("memory", "file")
@@ -79,8 +84,13 @@ def check_workers(url: str, workers: int) -> None:
 
 async def check_keys(memory: Memory, settings: ServerConfig, host: str) -> bool:
     """Refuse to listen on a public address without keys. Return whether no key is required."""
-    if tokens_for(settings) is not None or await ApiKeys(memory.backend).any():
-        return False
+    try:
+        if tokens_for(settings) is not None or await ApiKeys(memory.backend).any():
+            return False
+    except StoreUnavailable:
+        # Keys cannot be read now. The authenticator accepts no request before it has verified its key, or has
+        # seen that there is none.
+        return is_loopback(host) and not settings.require_keys
     if is_loopback(host) and not settings.require_keys:
         return True
     advice = (
@@ -183,6 +193,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
         self._listening = listening
+        self._lame_duck: asyncio.TimerHandle | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -190,9 +201,39 @@ class Server(uvicorn.Server):
             self._listening()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish answers on WebSockets before closing their connections."""
+        """Accept the connections that wait, and finish answers on WebSockets before closing."""
+        self._app.service.stopping.set()
+        await self._stop_listening(sockets or [])
         await self._app.live.drain()
         await super().shutdown(sockets)
+
+    async def _stop_listening(self, sockets: Sequence[socket.socket]) -> None:
+        """Close the listening sockets without resetting connections that the kernel has accepted for us.
+
+        A proxy has sent its request on such a connection and cannot know whether it may send it again.
+        """
+        loop = asyncio.get_running_loop()
+        # The event loop closes its own sockets. The copies stay open until the last connection is accepted.
+        copies = [each.dup() for each in sockets]
+        for server in self.servers:
+            server.close()
+        accepted = 0
+        for each in copies:
+            each.settimeout(0)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    connection, _ = each.accept()
+                    await loop.connect_accepted_socket(self._protocol, connection)
+                    accepted += 1
+            each.close()
+        if accepted or self._lame_duck is not None:
+            # uvicorn closes connections whose request has not been read yet.
+            await asyncio.sleep(LINGER_SECONDS)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -201,17 +242,28 @@ class Server(uvicorn.Server):
         Unlike uvicorn, do not raise it again, so that the caller can clean up.
         """
         loop = asyncio.get_running_loop()
-        kinds = (signal.SIGINT, signal.SIGTERM)
-        for kind in kinds:
-            loop.add_signal_handler(kind, self.stop)
+        loop.add_signal_handler(signal.SIGINT, self.stop)
+        loop.add_signal_handler(signal.SIGTERM, self.stop_after_lame_duck)
         try:
             yield
         finally:
-            for kind in kinds:
+            for kind in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(kind)
+
+    def stop_after_lame_duck(self) -> None:
+        """Announce the stop, and stop when load balancers had time to notice. A second call stops at once."""
+        seconds = self._app.service.settings.server.lame_duck_seconds
+        if not seconds or self._lame_duck is not None:
+            self.stop()
+            return
+        self._app.service.draining.set()
+        event(log, logging.INFO, "stopping", f"stopping in {seconds} s; /ready answers 503", seconds=seconds)
+        self._lame_duck = asyncio.get_running_loop().call_later(seconds, self.stop)
 
     def stop(self) -> None:
         """Stop gracefully; the second call stops immediately."""
+        if self._lame_duck is not None:
+            self._lame_duck.cancel()
         self._app.service.draining.set()
         # False on the first call; true on the second, after `should_exit` was set.
         self.force_exit = self.should_exit
@@ -276,12 +328,14 @@ def _serve_with_workers(
     spawning = multiprocessing.get_context("spawn")
     stopping = False
 
-    def stop(*_: Any) -> None:
+    def stop(kind: int, _: Any) -> None:
         nonlocal stopping
         stopping = True
         for process in running:
             if process.pid is not None and process.is_alive():
-                os.kill(process.pid, signal.SIGTERM)
+                os.kill(process.pid, kind)
+        # The workers have the socket. While this process has it, nothing refuses new connections.
+        listening.close()
 
     def start() -> BaseProcess:
         process = spawning.Process(target=_worker, args=(url, settings, listening, loopback))

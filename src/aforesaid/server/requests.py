@@ -22,11 +22,12 @@ from aforesaid.errors import (
     InvalidId,
     InvalidInput,
     Malformed,
+    Overloaded,
     RevisionConflict,
     StoreError,
     TooLarge,
 )
-from aforesaid.server.auth.authenticator import Headers, wanted_owner
+from aforesaid.server.auth.authenticator import Headers, wanted_owner, wanted_participant
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.endpoints import PARAMETER, Call, Endpoint, convert, decode_body
 from aforesaid.server.responses import Response, mark_degraded, problem_response
@@ -62,16 +63,24 @@ async def _unreachable() -> ASGIApp:
 
 def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awaitable[ASGIApp]]:
     parse = _parser_of(endpoint)
+    # A question waits for a model, not for this server.
+    admission = None if endpoint.route_class == "ask" else service.admission
 
     async def handle(request: Request) -> ASGIApp:  # type: ignore[type-arg]
         headers: Headers = dict(request.scope["headers"])
+        try:
+            if admission is not None:
+                admission.enter()
+        except Overloaded as error:
+            return problem_response(error)
         try:
             caller = await service.authenticator.authenticate(headers)
             caller.check(endpoint.scope)
             owner = caller.owner_for(wanted_owner(headers)) if endpoint.needs_owner else NO_OWNER
             # Before the body is read: a caller above its rate costs neither memory nor parsing.
             service.limits.take(caller.name, endpoint.route_class)
-            manager = service.manager_for(caller, owner, source=source_of(request))
+            participant = wanted_participant(headers)
+            manager = service.manager_for(caller, owner, source=source_of(request), participant=participant)
             call = await parse(service, request, headers, caller, manager)
             # One read from the last known state marks the whole response as degraded.
             with noting_freshness() as seen:
@@ -86,6 +95,9 @@ def _request_handler(endpoint: Endpoint, service: Service) -> Callable[..., Awai
             return problem_response(error, status=412 if b"if-match" in headers else 409)
         except AforesaidError as error:
             return _error_response(error, endpoint)
+        finally:
+            if admission is not None:
+                admission.leave()
 
     return handle
 

@@ -16,7 +16,7 @@ from aforesaid.memory.opening import Memory
 from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.health_series import HealthHistory
-from aforesaid.server.limits import ConcurrencyLimit, Limits
+from aforesaid.server.limits import Admission, ConcurrencyLimit, Limits
 from aforesaid.settings import Settings
 from aforesaid.telemetry import describe
 from aforesaid.voice import VoiceAssistant
@@ -39,6 +39,7 @@ class Service:
         *,
         authenticator: Authenticator,
         limits: Limits,
+        admission: Admission,
         concurrency: ConcurrencyLimit,
         assistant: Assistant,
         transcriber: Transcriber | None,
@@ -48,25 +49,36 @@ class Service:
         self.settings = settings
         self.authenticator = authenticator
         self.limits = limits
+        self.admission = admission
         self.concurrency = concurrency
         self.assistant = assistant
         self.history = history
         self.body_limit = settings.server.max_body_kb * 1024
         self._transcriber = transcriber
-        # Set when the server is stopping and accepts no more work.
+        # Set when the server will stop: it asks load balancers for no more requests, but serves them.
         self.draining = asyncio.Event()
+        # Set when the server stops: streams end, and their clients resume elsewhere.
+        self.stopping = asyncio.Event()
         # Building a manager costs more than the rest of a small request, so recent ones are kept. With an
         # audit trail, a manager is bound to its caller and source as well.
-        self._managers: BoundedDict[tuple[str, str, str], ConversationManager] = BoundedDict(MOST_MANAGERS)
+        self._managers: BoundedDict[tuple[str, str, str, str | None], ConversationManager] = BoundedDict(
+            MOST_MANAGERS
+        )
         self._is_audited = capability(memory.backend, Auditing) is not None
 
-    def manager_for(self, caller: Caller, owner: str, *, source: str = "") -> ConversationManager:
-        """Return the handle of an owner. The audit trail, if any, records the caller's name."""
-        key = (caller.name, source, owner) if self._is_audited else ("", "", owner)
-        manager = self._managers.get(key)
+    def manager_for(
+        self, caller: Caller, owner: str, *, source: str = "", participant: str | None = None
+    ) -> ConversationManager:
+        """Return the handle of an owner, or of one participant. The audit trail records the caller's name."""
+        participant = caller.participant_for(participant)
+        who = (caller.name, source, owner) if self._is_audited else ("", "", owner)
+        manager = self._managers.get((*who, participant))
         if manager is None:
             memory = self.memory.acting_as(caller.name, source=source) if self._is_audited else self.memory
-            manager = self._managers[key] = memory.of(owner)
+            manager = memory.of(owner)
+            if participant is not None:
+                manager = manager.as_participant(participant)
+            self._managers[*who, participant] = manager
         return manager
 
     @property

@@ -1,13 +1,11 @@
 """Metrics, structured logs and traces.
 
-    catalogue         every metric, as data
-    metrics           counters, gauges and histograms
-    events            functions that count and log what happens to conversations
-    instrumentation   timing of calls and blocks
+    metrics           every metric as data; counters, gauges and histograms
+    events            functions that count, time and log what happens to conversations
     tracing           the current request, and optional spans
     logs              log events and their format
-    exposition        Prometheus text formats
-    aggregation       the sum over several processes
+    exposition        Prometheus text formats, and the sum over several processes
+    resources         file handles and disks
 
 Content and owners are never a label, a field or an attribute.
 """

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from aforesaid._internal.arguments import as_checked, check_of
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.errors import AforesaidError, InvalidInput, NotFound
 from aforesaid.telemetry import tracing
 from aforesaid.telemetry.logs import describe, event
@@ -35,7 +36,7 @@ log = logging.getLogger("aforesaid.conversations")
 
 _HASH_KEY = secrets.token_bytes(32)
 
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 _turns = telemetry.counter("aforesaid_turns_total")
 _messages: dict[str, Counter] = {
@@ -49,6 +50,7 @@ _context_tokens = telemetry.lengths("aforesaid_context_tokens")
 _contexts_degraded = telemetry.counter("aforesaid_contexts_degraded_total")
 _associations = telemetry.counter("aforesaid_client_associations_total")
 _results = telemetry.lengths("aforesaid_search_results")
+_violations = telemetry.counter("aforesaid_log_violations_total")
 
 
 def turn_stored(conversation_id: str, messages: "Sequence[Message]", *, known: int = 0) -> None:
@@ -105,7 +107,7 @@ def conversation_changed(name: str, sentence: str, conversation_id: str = "", **
 
 def log_violated(conversation_id: str, count: int) -> None:
     """Count entries of a sealed log that were changed or cannot be decrypted."""
-    telemetry.counter("aforesaid_log_violations_total").add(count)
+    _violations.add(count)
     event(
         log,
         logging.WARNING,
@@ -243,14 +245,16 @@ def _with_watched_methods(kind: C, prefix: str) -> C:
 def watched_method(name: str, method: Method) -> Method:
     """Measure one coroutine method under this name."""
     observe = telemetry.histogram("aforesaid_call_seconds", call=name).observe
+    # Series that alerts count exist from the start: a rate does not see the first value of a series.
+    for error in ("Overloaded", "other"):
+        telemetry.counter("aforesaid_call_errors_total", call=name, error=error)
     check = check_of(method)
 
     @wraps(method)
     async def call(*given: Any, **named: Any) -> Any:
         began = perf_counter()
         try:
-            if check is not None:
-                check(given, named)
+            check(given, named)
             if tracing.tracer is not None:
                 with tracing.span(name):
                     return await method(*given, **named)

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.errors import AgentError, InvalidSetting, MissingExtra, StoreClosed, StoreUnavailable
 from aforesaid.telemetry.tracing import current
 
@@ -63,7 +64,7 @@ MOST_WAITING = 10_000
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 # A scheme, an address or a number, which a starting server logs. No path, no query.
-_PLACE = re.compile(r"[A-Za-z0-9_.:\[\]-]{1,64}")
+_PLACE = lazy_pattern(r"[A-Za-z0-9_.:\[\]-]{1,64}")
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

@@ -143,6 +143,12 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter("aforesaid_cache_hits_total", "Reads served from the cache", "store"),
         _counter("aforesaid_cache_misses_total", "Reads that were loaded", "store"),
         _gauge("aforesaid_cache_bytes", "Bytes in the cache", "store"),
+        _counter(
+            "aforesaid_slow_operations_total",
+            "Store operations that took longer than a second",
+            "store",
+            "operation",
+        ),
         _counter("aforesaid_retries_total", "Retries", "store"),
         _counter("aforesaid_degraded_reads_total", "Reads answered from the last known state", "store"),
         _gauge("aforesaid_breaker_state", "0 closed, 1 half open, 2 open", "store", across="max"),
@@ -176,6 +182,10 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
             "route",
         ),
         _gauge("aforesaid_http_requests_in_progress", "Requests being answered"),
+        _counter(
+            "aforesaid_http_requests_shed_total",
+            "Requests refused because they would have waited too long",
+        ),
     ),
     "WebSocket": (
         _gauge("aforesaid_live_connections", "Open connections"),
@@ -190,11 +200,30 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         ),
         _gauge("aforesaid_live_feeds", "Watched conversations"),
         _gauge("aforesaid_live_turns", "Turns in progress"),
+        _gauge(
+            "aforesaid_changes_polled",
+            "1 while changes of other processes are polled because notifications do not arrive",
+            across="max",
+        ),
     ),
     "Process": (
         _gauge("aforesaid_build_info", "Always 1; the label is the release", "version", across="max"),
         _gauge("aforesaid_processes", "Server processes included in these metrics"),
         _gauge("aforesaid_start_time_seconds", "When the process started, in Unix time", across="max"),
+        _gauge("aforesaid_open_files", "Open files and sockets of the process with the most", across="max"),
+        _gauge("aforesaid_open_files_limit", "The most files and sockets of a process", across="max"),
+        _gauge(
+            "aforesaid_disk_free_bytes",
+            "Free bytes on the disk of the store's file or of the spool",
+            "folder",
+            across="max",
+        ),
+        _gauge(
+            "aforesaid_disk_size_bytes",
+            "Size of the disk of the store's file or of the spool",
+            "folder",
+            across="max",
+        ),
     ),
 }
 

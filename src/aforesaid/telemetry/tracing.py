@@ -5,30 +5,31 @@
 
 A surface opens a block for each request; log lines contain its id, and metrics store it as an exemplar. While
 tracing is off, a span costs one comparison. Otherwise it is a child of the surrounding span, also across
-tasks and threads. A span that ends with an error contains the error's class but not its text. Attributes are
-our own names, counts and times.
+tasks and threads; background work starts a trace of its own, linked to its cause. A span that ends with an
+error contains the error's class but not its text. Attributes are our own names, counts and times.
 """
 
 import os
 import random
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from aforesaid._internal import tasks
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span, Tracer, TracerProvider
+    from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
 
 
 # The current request, which follows the task and the tasks that it starts
 
 
 # The ids that a caller may choose: no characters that could break a log line.
-SANE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SANE = lazy_pattern(r"[A-Za-z0-9._-]{1,64}")
 
 
 # Ids need not be unguessable. A system call for each would let another thread take the
@@ -114,6 +115,7 @@ class _Traced:
             name,
             kind=kind,
             attributes=attributes,
+            links=_links(),
             # Either would write the error's text into the span.
             record_exception=False,
             set_status_on_exception=False,
@@ -136,6 +138,29 @@ class _Traced:
     def note(self, **attributes: Attribute) -> None:
         self._span.set_attributes(_dotted(attributes))
 
+
+def _links() -> "list[Link]":
+    """Link the first span of background work to the span that caused it."""
+    cause = tasks.origin.get()
+    if cause is None:
+        return []
+    from opentelemetry.trace import Link, get_current_span
+
+    return [] if get_current_span().get_span_context().is_valid else [Link(cause)]
+
+
+def _current_span() -> "SpanContext | None":
+    """Return the current span, to which background work that starts now is linked."""
+    if tracer is None:
+        return None
+    from opentelemetry.trace import get_current_span
+
+    found = get_current_span().get_span_context()
+    # Work that starts more work in the background: the first cause is the one that a reader looks for.
+    return found if found.is_valid else tasks.origin.get()
+
+
+tasks.origins.find = _current_span
 
 _NOTHING = _Nothing()
 # The tracer; None while tracing is off. Set by `trace_with`.

@@ -168,6 +168,8 @@ class _History:
             document["content"] = [{"type": "text", "text": text}]
         if self.speaking == "openai_responses" and role == "assistant":
             document["content"] = [{"type": "output_text", "text": text, "annotations": []}]
+            if self.chance(0.8):
+                document |= {"type": "message", "id": self.new_id("msg"), "status": "completed"}
         self.add(document, agent=agent)
 
     def call(self, agent: str, count: int) -> list[tuple[str, str]]:

@@ -48,6 +48,7 @@ messages = st.builds(
     timestamp=st.none() | moments,
     content_type=st.sampled_from(["text", "audio"]),
     agent_name=st.none() | texts,
+    author=st.none() | st.sampled_from(("ann", "bob")),
     # Few ids, so that repeated and conflicting messages are frequent.
     message_id=st.none() | st.sampled_from(["m1", "m2", "m3", "m4"]),
     tags=st.lists(texts, max_size=2).map(tuple),

@@ -40,7 +40,11 @@ def problems(request: Request | Mapping[str, Any] | Sequence[Any], dialect: str)
     found = list(_system_problems(system, dialect))
     shape = list(shape_problems(messages))
     # The rules assume a valid shape, so report only the shape if it is broken.
-    return [*found, *shape] if shape else [*found, *_RULES[dialect](messages)]
+    if shape:
+        return [*found, *shape]
+    if dialect == "anthropic":
+        found += anthropic.request_problems(messages, system)
+    return [*found, *_RULES[dialect](messages)]
 
 
 def _parts(request: Request | Mapping[str, Any] | Sequence[Any]) -> tuple[Sequence[Any], Any]:

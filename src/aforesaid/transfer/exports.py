@@ -226,7 +226,7 @@ async def _stores(
 ) -> AsyncIterator[tuple[str, ConversationStore]]:
     if isinstance(source, Handle):
         if owner is None:
-            raise InvalidInput("exporting from a handle requires owner=…", field="owner")
+            raise InvalidInput("exporting from a handle requires an owner", field="owner")
         yield owner, source.store
     elif owner is not None:
         yield owner, source.of(owner)

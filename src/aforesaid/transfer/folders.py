@@ -34,7 +34,7 @@ from aforesaid.transfer.archives.files import Archive, pack, unpack
 from aforesaid.transfer.archives.moves import finish_interrupted
 from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
-from aforesaid.transfer.imports import import_, verify_one
+from aforesaid.transfer.imports import import_, renamed_ids, verify_one
 from aforesaid.transfer.owner_scope import OwnerScope
 
 log = logging.getLogger("aforesaid.transfer")
@@ -213,14 +213,13 @@ async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
 def _check_destinations(scope: OwnerScope, manifest: Manifest) -> None:
     """Raise `InvalidSetting` if the folder contains data without a configured destination."""
     places = {
-        "archives": ("archives", manifest.archives, scope.archives, "retention=Retention"),
-        "blobs": ("pictures", _blobs_in(manifest), scope.blobs, "images=ImageOptions"),
+        "archives": ("archives", manifest.archives, scope.archives, "Retention"),
+        "blobs": ("pictures", _blobs_in(manifest), scope.blobs, "ImageOptions"),
     }
     for field, (name, found, place, option) in places.items():
         if found and place is None:
             raise InvalidSetting(
-                f"the folder contains {name}, which need a place: "
-                f"aforesaid.open({option}({field}='some/folder'))",
+                f"the folder contains {name}, which need a place: set `{field}` of `{option}`",
                 field=field,
             )
 
@@ -237,7 +236,13 @@ async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
 
 async def _read_blobs(scope: OwnerScope, manifest: Manifest, folder: Folder) -> None:
     """Import the images of existing conversations; a sweep would remove others as orphans."""
-    for conversation_id, files in groupby(_blobs_in(manifest), key=lambda match: match[2]):
+    blobs = _blobs_in(manifest)
+    if not blobs:
+        return
+    async with opened(lambda: (folder / LINES).open("rb")) as lines:
+        ids = await renamed_ids(lines, scope.store.owner)
+    for exported_id, files in groupby(blobs, key=lambda match: match[2]):
+        conversation_id = ids.get(exported_id, exported_id)
         if await scope.store.get(conversation_id) is None:
             continue  # the conversation has expired
         for match in files:

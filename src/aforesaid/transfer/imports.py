@@ -18,6 +18,7 @@ from aforesaid._internal.scratch import open_scratch
 from aforesaid.contracts import Backend, ConversationStore, Document, Entry, Position
 from aforesaid.errors import StoreDamaged, StoreForeign, StoreUnavailable
 from aforesaid.model.conversations import Conversation
+from aforesaid.model.ids import conversation_key
 from aforesaid.transfer.conversations import (
     CHUNK,
     CopyReport,
@@ -116,8 +117,23 @@ async def _store_all(file: BinaryIO, start: int, target: Backend, report: Report
         if isinstance(part, _FileDocuments):
             report.add_documents(name, await store_owned(part.documents, store))
         else:
+            part.belong_to(store.owner)
             report.add(await store_conversation(part, store))
     return report.finish()
+
+
+async def renamed_ids(file: BinaryIO, owner: str) -> dict[str, str]:
+    """Return the ids that named conversations of a verified file get for this owner, by their ids in it."""
+    renamed: dict[str, str] = {}
+    async for _, part in _parts(file, 0):
+        if isinstance(part, _FileDocuments):
+            async for _ in part.documents():
+                pass  # the next part begins after them
+        else:
+            before = part.record.id
+            part.belong_to(owner)
+            renamed[before] = part.record.id
+    return renamed
 
 
 def verify(file: BinaryIO) -> Trailer:
@@ -298,6 +314,11 @@ class _FileConversation(SourceConversation):
         self.sessions = line.sessions
         # Entries read and stored together.
         self.chunk = CHUNK
+
+    def belong_to(self, owner: str) -> None:
+        """Derive the id of a named conversation for this owner: the same name has another id for each."""
+        if self.record.name is not None:
+            self.record = self.record.with_(id=conversation_key(self.record.name, owner=owner).id)
 
     async def log(self) -> AsyncIterator[list[Entry]]:
         place = self._first

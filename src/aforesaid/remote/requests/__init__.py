@@ -1,11 +1,14 @@
 """One call for each method of a manager, shared by the async and the sync client.
 
+    analytics        numbers about conversations
     base             the owner's header, bodies and ids
     conversations    conversations, messages
+    branches         branches and links
     contexts         contexts, requests
     search           searches, notes, summaries
     contacts         contacts and client association
     documents        documents of applications
+    participants     participants, read markers, assignment
     retention        retention, archives, erasure, export, redaction
 
 Signatures and validation are the manager's, so that invalid input raises before anything is sent.
@@ -18,12 +21,16 @@ import msgspec
 
 from aforesaid.contracts import Change, TokenCounter
 from aforesaid.errors import StoreForeign
+from aforesaid.model.participants import parse_participant_id
 from aforesaid.remote.calls import EVENT_STREAM, Call, expect_empty, path_of
+from aforesaid.remote.requests.analytics import AnalyticsCalls
 from aforesaid.remote.requests.base import VERSION, CallSequence, conversation
+from aforesaid.remote.requests.branches import BranchCalls
 from aforesaid.remote.requests.contacts import AssociationCalls, ContactCalls
 from aforesaid.remote.requests.contexts import ContextCalls
 from aforesaid.remote.requests.conversations import ConversationCalls
 from aforesaid.remote.requests.documents import DocumentCalls
+from aforesaid.remote.requests.participants import ParticipantCalls
 from aforesaid.remote.requests.retention import RetentionCalls
 from aforesaid.remote.requests.search import NoteCalls, SearchCalls
 from aforesaid.tokens import counter_named
@@ -32,7 +39,17 @@ from aforesaid.windows import WindowPolicy
 __all__ = ["CallSequence", "OwnerCalls"]
 
 
-class OwnerCalls(ConversationCalls, ContextCalls, SearchCalls, RetentionCalls, NoteCalls, DocumentCalls):
+class OwnerCalls(
+    ConversationCalls,
+    BranchCalls,
+    ContextCalls,
+    SearchCalls,
+    RetentionCalls,
+    NoteCalls,
+    DocumentCalls,
+    ParticipantCalls,
+    AnalyticsCalls,
+):
     """All calls of one owner."""
 
     @property
@@ -58,6 +75,10 @@ class OwnerCalls(ConversationCalls, ContextCalls, SearchCalls, RetentionCalls, N
         """Return these calls with a window policy for contexts and requests that name none."""
         return self._with(policy=policy)
 
+    def as_participant(self, participant_id: str) -> "OwnerCalls":
+        """Return these calls as one participant makes them."""
+        return self._with(participant=parse_participant_id(participant_id))
+
     def _with(self, **changes: Any) -> "OwnerCalls":
         options = {
             "intake": self.intake,
@@ -65,6 +86,7 @@ class OwnerCalls(ConversationCalls, ContextCalls, SearchCalls, RetentionCalls, N
             "idle_after": self.idle_after,
             "counter": self.counter,
             "policy": self.policy,
+            "participant": self.participant,
         }
         return OwnerCalls(self.owner, **options | changes)
 

@@ -12,7 +12,7 @@ from aforesaid.errors import InvalidId, NotFound
 from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import check_count, check_span
 from aforesaid.model.ids import new_id, parse_conversation, parse_name
-from aforesaid.protocol import OWNER_HEADER, to_json
+from aforesaid.protocol import OWNER_HEADER, PARTICIPANT_HEADER, to_json
 from aforesaid.remote.calls import Answer, Call, CallSequence, Query, path_of, reader
 from aforesaid.settings import ConversationConfig
 from aforesaid.windows import WindowPolicy
@@ -49,6 +49,7 @@ class Calls:
         idle_after: timedelta | None = None,
         counter: TokenCounter | None = None,
         policy: WindowPolicy | None = None,
+        participant: str | None = None,
     ) -> None:
         # The server refuses it as well; here the error names the argument.
         if owner == JOURNAL:
@@ -67,6 +68,9 @@ class Calls:
         self.policy = policy
         # Quoted, because a header carries ASCII only and an owner may be any text.
         self._headers = {OWNER_HEADER: quote(owner, safe="")}
+        self.participant = participant
+        if participant is not None:
+            self._headers[PARTICIPANT_HEADER] = quote(participant, safe="")
 
     def _call(
         self,

@@ -122,11 +122,12 @@ class ContextCalls(Calls):
             # The server does not see these parts, so the client reserves tokens for them.
             policy = default_policy(self.config, for_request=True, model=model)
         if policy is not None:
-            policy = parts.reserved_in(policy, self.counter or Estimator(RoughCounter()))
+            policy = parts.reserved_in(policy, self.counter or Estimator(RoughCounter()), dialect)
         context = self.load_context(
             conversation_id, agent_name, policy=policy, pending=pending, for_request=True
         )
-        return context.map(lambda loaded: parts.arguments(loaded, dialect))
+        marks = policy is not None and policy.cache_marks
+        return context.map(lambda loaded: parts.arguments(loaded, dialect, cache_marks=marks))
 
 
 def _with_reason(report: Report, why: str) -> Report:

@@ -194,6 +194,7 @@ class ConversationCalls(Calls):
         tags: Sequence[str] = (),
         timestamp: datetime | str | None = None,
         expected_revision: int | None = None,
+        author: str | None = None,
     ) -> Call[Conversation]:
         message = self.intake.message(
             role,
@@ -203,6 +204,7 @@ class ConversationCalls(Calls):
             message_id=message_id,
             tags=parse_tags(tags),
             timestamp=None if timestamp is None else parse_moment(timestamp, field="timestamp"),
+            author=author,
         )
         turn = self._turn([message])
         if not turn:  # redacted completely

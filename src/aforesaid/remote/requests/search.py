@@ -67,13 +67,14 @@ class NoteCalls(Calls):
         body = {"query": parse_question(query), "limit": parse_limit(limit, field="limit"), "tag": tag}
         return self._call("POST", "notes", "recall", body=body, read=_notes)
 
-    def forget(self, what: str) -> Call[list[Note]]:
+    def forget(self, what: str, *, keep_replaced: bool = False) -> Call[list[Note]]:
         """Not retried: a second attempt would return nothing."""
         if not isinstance(what, str) or not what.strip():
             raise InvalidInput(
                 f"what must be an id, a subject or words; got {shown(what)}", field="what", value=what
             )
-        return self._call("POST", "notes", "forget", body={"what": what}, read=_notes, repeatable=False)
+        body = {"what": what, "keep_replaced": keep_replaced}
+        return self._call("POST", "notes", "forget", body=body, read=_notes, repeatable=False)
 
     # Summaries
 
@@ -133,6 +134,7 @@ class SearchCalls(Calls):
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> Call[list[str]]:
@@ -147,6 +149,7 @@ class SearchCalls(Calls):
             tag=tag,
             channel=channel,
             max_tokens=max_tokens,
+            min_relevance=min_relevance,
             explain=explain,
             timezone=timezone,
         )
@@ -163,6 +166,7 @@ class SearchCalls(Calls):
         tag: str | None = None,
         channel: Channel | None = None,
         max_tokens: int | None = None,
+        min_relevance: float | None = None,
         explain: bool = False,
         timezone: tzinfo | None = None,
     ) -> "Call[Findings]":
@@ -177,6 +181,7 @@ class SearchCalls(Calls):
             tag=tag,
             channel=channel,
             max_tokens=max_tokens,
+            min_relevance=min_relevance,
             explain=explain,
             timezone=timezone,
         )
@@ -191,6 +196,7 @@ class SearchCalls(Calls):
             "max_results": query.max_results,
             **structs.asdict(query.filters),
             "max_tokens": query.max_tokens,
+            "min_relevance": query.min_relevance,
             "explain": query.explain,
             "timezone": zone_name(zone),
         }

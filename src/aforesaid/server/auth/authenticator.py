@@ -19,7 +19,7 @@ from msgspec import Struct
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.errors import AccessUnverified, InvalidInput, NotAllowed, NotAuthenticated, StoreUnavailable
 from aforesaid.model.clock import Clock, system_clock
-from aforesaid.protocol import OWNER_HEADER
+from aforesaid.protocol import OWNER_HEADER, PARTICIPANT_HEADER
 from aforesaid.server.auth.keys import ApiKeys, Caller
 from aforesaid.server.auth.tokens import Tokens, tokens_for
 from aforesaid.settings import ServerConfig
@@ -146,6 +146,7 @@ LONGEST_CREDENTIAL = 16_384
 
 Headers = Mapping[bytes, bytes]
 _OWNER = OWNER_HEADER.lower().encode()
+_PARTICIPANT = PARTICIPANT_HEADER.lower().encode()
 
 
 class _CachedCredential(Struct, frozen=True):
@@ -255,16 +256,23 @@ class Authenticator:
 
 def wanted_owner(headers: Headers) -> str | None:
     """Return the owner that the request names, or None."""
-    value = headers.get(_OWNER)
+    return _quoted(headers, _OWNER, "Aforesaid-Owner")
+
+
+def wanted_participant(headers: Headers) -> str | None:
+    """Return the participant as whom the request acts, or None."""
+    return _quoted(headers, _PARTICIPANT, "Aforesaid-Participant")
+
+
+def _quoted(headers: Headers, header: bytes, name: str) -> str | None:
+    value = headers.get(header)
     if value is None:
         return None
     try:
         return unquote_to_bytes(value).decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidInput(
-            "Aforesaid-Owner must be percent-encoded UTF-8",
-            field="Aforesaid-Owner",
-            value=value.decode("latin-1"),
+            f"{name} must be percent-encoded UTF-8", field=name, value=value.decode("latin-1")
         ) from None
 
 

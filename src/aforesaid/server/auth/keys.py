@@ -17,6 +17,7 @@ from aforesaid.errors import DocumentConflict, InvalidInput, NotAllowed, NotFoun
 from aforesaid.model.conversations import check_span
 from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import parse_text
+from aforesaid.model.participants import parse_participant_id
 
 # Authenticated callers and their permissions.
 
@@ -39,6 +40,16 @@ class Caller(Struct, frozen=True, kw_only=True):
     scope: AccessScope
     owner: str | None = None
     """The owner of requests that name none."""
+    participant: str | None = None
+    """The participant to whose conversations the caller is limited."""
+
+    def participant_for(self, wanted: str | None) -> str | None:
+        """Return the participant of a request; None for the owner. Raises `NotAllowed`."""
+        if self.participant is None:
+            return wanted
+        if wanted not in (None, self.participant):
+            raise NotAllowed("the key belongs to another participant")
+        return self.participant
 
     def owner_for(self, wanted: str | None) -> str:
         """Return the owner of a request. Raises the same error whether or not a forbidden owner exists."""
@@ -89,6 +100,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
+    participant: str | None = None
 
     def holds(self, now: datetime) -> bool:
         """Return whether the key is neither revoked nor expired."""
@@ -102,6 +114,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
             owners=None if everybody else frozenset(self.owners),
             scope=self.scope,
             owner=self.owners[0] if len(self.owners) == 1 and not everybody else None,
+            participant=self.participant,
         )
 
 
@@ -124,8 +137,12 @@ class ApiKeys:
         scope: AccessScope = "write",
         name: str = "",
         expires_in: timedelta | None = None,
+        participant: str | None = None,
     ) -> tuple[str, ApiKey]:
-        """Create a key. Return its text, which is not stored, and the stored part."""
+        """Create a key. Return its text, which is not stored, and the stored part.
+
+        A key of a participant has access to the conversations in which they take part, and to nothing else.
+        """
         checked = tuple(dict.fromkeys(parse_name(owner, field="owner") for owner in owners))
         if not checked or JOURNAL in checked:
             raise InvalidInput(
@@ -142,6 +159,9 @@ class ApiKeys:
             digest=_digest(key_id, secret),
             created_at=now,
             expires_at=None if expires_in is None else now + expires_in,
+            participant=None
+            if participant is None
+            else parse_participant_id(participant, field="participant"),
         )
         await self._store.put_document(KIND, key_id, msgspec.json.encode(key), expected_version=0)
         return f"{PREFIX}_{key_id}_{secret}", key

@@ -19,7 +19,8 @@ from urllib.request import Request, urlopen
 
 from msgspec import Struct
 
-from aforesaid.errors import InvalidSetting, MissingExtra, NotAuthenticated
+from aforesaid.errors import InvalidInput, InvalidSetting, MissingExtra, NotAuthenticated
+from aforesaid.model.participants import parse_participant_id
 from aforesaid.server.auth.keys import SCOPES, AccessScope, Caller, parse_scope
 from aforesaid.settings import ServerConfig
 from aforesaid.telemetry import describe
@@ -104,6 +105,7 @@ class Tokens:
             owners=frozenset({owner}),
             scope=self._scope(claims.get("scope")),
             owner=owner,
+            participant=_participant(claims.get("participant")),
         )
         return caller, until
 
@@ -195,3 +197,13 @@ def tokens_for(settings: ServerConfig) -> Tokens | None:
         scope=parse_scope(settings.jwt_scope),
     )
     return Tokens(rules)
+
+
+def _participant(claim: object) -> str | None:
+    """Return the participant that a token is limited to. An unusable claim grants nothing."""
+    if claim is None:
+        return None
+    try:
+        return parse_participant_id(claim)
+    except InvalidInput:
+        raise NotAuthenticated from None

@@ -9,6 +9,7 @@
     watches.py          the position of one connection in one feed
     hub.py              state that all connections share
     turns.py            turns in progress
+    presence.py         who watches and types, in all processes
     feeds.py            changes of watched conversations
     diff.py             the difference between two states of a conversation
 

@@ -13,7 +13,7 @@ from aforesaid.protocol.documents import conversation_document
 from aforesaid.protocol.live import Hello, Place
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.live.diff import place_of
-from aforesaid.server.live.feeds import FIRST_READ
+from aforesaid.server.live.feeds import FIRST_READ, FeedScope
 from aforesaid.server.live.hub import Hub, Peer
 from aforesaid.server.live.outbox import Outbox
 from aforesaid.server.live.turns import Assistant
@@ -35,6 +35,7 @@ class ClientSession:
         session_id: str,
         conversation_id: str,
         name: str,
+        participant: str | None = None,
         wants_presence: bool = False,
     ) -> None:
         self.caller = caller
@@ -45,12 +46,14 @@ class ClientSession:
         self.session_id = session_id
         self.conversation_id = conversation_id
         self.name = name
+        self.participant = participant
         self.wants_presence = wants_presence
 
     @classmethod
     async def open(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
         """Find or create the session and conversation of a hello. Raises `NotFound`, `NotAllowed`."""
-        manager = hub.services.manager(caller, parse_name(owner, field="owner"))
+        participant = caller.participant_for(hello.participant)
+        manager = hub.services.manager(caller, parse_name(owner, field="owner"), participant)
         session_id = hello.session_id or new_id()
         record = await _conversation(manager, caller, hello, session_id)
         return cls(
@@ -61,8 +64,14 @@ class ClientSession:
             session_id=session_id,
             conversation_id=record.id,
             name=hello.name,
+            participant=participant,
             wants_presence=hello.presence,
         )
+
+    @property
+    def feed_scope(self) -> FeedScope:
+        """The owner, or the participant, whose view of a conversation the feed has."""
+        return FeedScope(self.owner, self.participant)
 
     def assistant(self) -> Assistant:
         """Return the assistant, created for the first question. Raises `AgentUnavailable`."""
@@ -103,13 +112,12 @@ async def _existing_conversation(manager: ConversationManager, hello: Hello, ses
 
 
 class WatchList:
-    """Handle `watch`, `unwatch` and `typing`."""
+    """Handle `watch`, `unwatch`, `typing` and `read`."""
 
     def __init__(self, hub: Hub, outbox: Outbox, peer: Peer) -> None:
         self._hub = hub
         self._outbox = outbox
         self._peer = peer
-        self._typing_in: set[str] = set()
 
     async def watch(self, session: ClientSession, frame: live.Watch) -> None:
         conversation_id = parse_conversation_id(session, frame.conversation_id)
@@ -118,7 +126,7 @@ class WatchList:
             raise TooManyRequests(f"a connection watches at most {most} conversations")
         _, watching = await self.join(session, conversation_id, frame.history, frame.place)
         self._outbox.reply(watching)
-        self._hub.announce_presence(session.owner, conversation_id)
+        self._hub.presences.announce(session.owner, conversation_id)
 
     async def unwatch(self, session: ClientSession, frame: live.Unwatch) -> None:
         conversation_id = self.watched(session, frame.conversation_id)
@@ -139,7 +147,7 @@ class WatchList:
     ) -> tuple[Watch, live.Watching]:
         """Watch a conversation, or restart watching it."""
         feeds, wake = self._hub.feeds, self._outbox.wake
-        feed = await feeds.join(session.owner, session.manager.store, conversation_id, wake)
+        feed = await feeds.join(session.feed_scope, session.manager.store, conversation_id, wake)
         try:
             if place is None:
                 snapshot = await feed.current(limit=max(history, FIRST_READ))
@@ -150,10 +158,10 @@ class WatchList:
                 entries = []
         except BaseException:
             if conversation_id not in self._outbox.watches:
-                feeds.leave(session.owner, feed, wake)
+                feeds.leave(session.feed_scope, feed, wake)
             raise
         self._outbox.watches[conversation_id] = watch
-        self._hub.add_watcher(session.owner, conversation_id, self._peer)
+        self._hub.presences.join(session.owner, conversation_id, self._peer, session.manager.store)
         return watch, live.Watching(
             conversation=conversation_document(record),
             entries=entries,
@@ -163,12 +171,12 @@ class WatchList:
 
     def leave(self, session: ClientSession, conversation_id: str) -> None:
         """Stop watching a conversation."""
-        self._stop_typing(session, conversation_id)
+        self._hub.presences.typing(session.owner, conversation_id, self._peer, active=False)
         watch = self._outbox.watches.pop(conversation_id, None)
         if watch is not None:
-            self._hub.feeds.leave(session.owner, watch.feed, self._outbox.wake)
-        self._hub.remove_watcher(session.owner, conversation_id, self._peer)
-        self._hub.announce_presence(session.owner, conversation_id)
+            self._hub.feeds.leave(session.feed_scope, watch.feed, self._outbox.wake)
+        self._hub.presences.leave(session.owner, conversation_id, self._peer)
+        self._hub.presences.announce(session.owner, conversation_id)
 
     def leave_all(self, session: ClientSession) -> None:
         for conversation_id in tuple(self._outbox.watches):
@@ -179,22 +187,16 @@ class WatchList:
     async def typing(self, session: ClientSession, frame: live.Typing) -> None:
         session.caller.check("write")
         conversation_id = self.watched(session, frame.conversation_id)
-        if frame.active:
-            self._typing_in.add(conversation_id)
-            self._notify_typing(session, conversation_id, active=True)
-        else:
-            self._stop_typing(session, conversation_id)
+        self._hub.presences.typing(session.owner, conversation_id, self._peer, active=frame.active)
 
-    def _stop_typing(self, session: ClientSession, conversation_id: str) -> None:
-        if conversation_id in self._typing_in:
-            self._typing_in.discard(conversation_id)
-            self._notify_typing(session, conversation_id, active=False)
+    # Read markers
 
-    def _notify_typing(self, session: ClientSession, conversation_id: str, *, active: bool) -> None:
-        frame = live.TypingNotice(
-            conversation_id=conversation_id, role="user", active=active, name=session.name
+    async def read(self, session: ClientSession, frame: live.Read) -> None:
+        conversation_id = self.watched(session, frame.conversation_id)
+        marker = await session.manager.mark_read_up_to(
+            conversation_id, frame.message_id, private=frame.private
         )
-        self._hub.notify(session.owner, conversation_id, frame, exclude=self._peer)
+        self._hub.presences.read(session.owner, conversation_id, self._peer, marker)
 
 
 def parse_conversation_id(session: ClientSession, value: str) -> str:

@@ -25,8 +25,12 @@ from aforesaid.server.limits import Monotonic, RateLimiter
 from aforesaid.server.live.client_session import ClientSession, WatchList
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.outbox import ConnectionClosed, Outbox
+from aforesaid.server.live.presence import Self
 from aforesaid.server.live.turn_requests import TurnRequests
 from aforesaid.server.live.watches import Watch
+
+# Seconds without a frame, other than heartbeats, after which a client counts as away.
+AWAY_SECONDS = 300.0
 
 
 class Connection:
@@ -50,7 +54,7 @@ class Connection:
         self._owner = owner
         self._source = source
         self._now = now
-        self._opened = self._last_received = now()
+        self._opened = self._last_received = self._last_active = now()
         self._heartbeat_at: float | None = None
         self._sending_since: float | None = None
         self._rate = RateLimiter(self._limits.frames_per_second, self._limits.burst, now)
@@ -81,10 +85,18 @@ class Connection:
         return self._outbox.waiting
 
     @property
-    def presence_name(self) -> str | None:
-        """The name shown to others; None unless the client asked for presence."""
+    def self_shown(self) -> Self | None:
+        """How others see the client; None unless it asked for presence."""
         session = self._client_session
-        return session.name if session is not None and session.wants_presence else None
+        if session is None or not session.wants_presence:
+            return None
+        away = self._now() - self._last_active > AWAY_SECONDS
+        return Self(name=session.name, participant=session.participant, away=away)
+
+    @property
+    def typing_name(self) -> str:
+        """The name in notices of typing."""
+        return "" if self._client_session is None else self._client_session.name
 
     def notify(self, frame: Outgoing) -> None:
         self._outbox.notify(frame)
@@ -147,6 +159,8 @@ class Connection:
         elif self._client_session is None:
             raise InvalidInput("the first frame must be a hello", field="type")
         else:
+            if not isinstance(frame, live.Ping | live.Pong):
+                self._last_active = self._now()
             await _ACTIONS[type(frame)](self)(self._client_session, frame)
 
     def _refuse(self, error: TooManyRequests, frame_id: str | None) -> None:
@@ -188,7 +202,7 @@ class Connection:
                 heartbeat=self._limits.heartbeat_seconds,
             )
         )
-        self._hub.announce_presence(owner, session.conversation_id)
+        self._hub.presences.announce(owner, session.conversation_id)
         for turn in turns:
             self._outbox.subscribe(turn, wants_answer=turn.wants_answer)
 
@@ -281,6 +295,7 @@ _ACTIONS: dict[type, Callable[[Connection], Action]] = {
     live.AudioCancel: lambda connection: connection._turns.audio_cancel,
     live.Interrupt: lambda connection: connection._turns.interrupt,
     live.Typing: lambda connection: connection._watch_list.typing,
+    live.Read: lambda connection: connection._watch_list.read,
     live.Watch: lambda connection: connection._watch_list.watch,
     live.Unwatch: lambda connection: connection._watch_list.unwatch,
     live.Ping: lambda connection: connection._ping,

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from aforesaid.contracts import Entry
 from aforesaid.model.conversations import Conversation
+from aforesaid.model.lineages import first_sequence
 from aforesaid.protocol.live import Place
 
 Verdict = Literal["complete", "read more", "reset"]
@@ -31,6 +32,15 @@ def place_of(record: Conversation, entries: Sequence[Entry], *, sequence: int = 
     return Place(revision=record.revision, sequence=max(latest, sequence), messages=record.message_count)
 
 
+def known_to(record: Conversation, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries that the record counts. One that a branch shares has the revision of its holder."""
+    return [one for one in entries if _is_shared(one, record) or one.revision <= record.revision]
+
+
+def _is_shared(entry: Entry, record: Conversation) -> bool:
+    return entry.sequence < first_sequence(record.lineage)
+
+
 def difference(
     place: Place,
     record: Conversation,
@@ -44,10 +54,12 @@ def difference(
     `whole` is true if the tail is the whole log. `before` is the record at the place, if known: changed
     metadata explains one step of the revision.
     """
-    known = [entry for entry in tail if entry.revision <= record.revision]
+    known = known_to(record, tail)
     # A place may be inside a turn, whose remaining entries have the same revision as the delivered ones.
-    new = [e for e in known if e.sequence > place.sequence and e.revision >= place.revision]
-    changed = [e for e in known if e.sequence <= place.sequence and e.revision > place.revision]
+    later = [e for e in known if e.sequence > place.sequence]
+    new = [e for e in later if _is_shared(e, record) or e.revision >= place.revision]
+    own = [e for e in known if e.sequence <= place.sequence and not _is_shared(e, record)]
+    changed = [e for e in own if e.revision > place.revision]
     verdict = _verdict(place, record, new, changed, whole=whole, before=before)
     return Difference(tuple(sorted(new, key=lambda entry: entry.sequence)), tuple(changed), verdict)
 
@@ -66,10 +78,15 @@ def _verdict(
         return "read more"
     if len(new) != grown:
         return "reset"
-    revisions = {entry.revision for entry in (*new, *changed)} - {place.revision}
+    own = [entry for entry in (*new, *changed) if not _is_shared(entry, record)]
+    revisions = {entry.revision for entry in own} - {place.revision}
     steps = record.revision - place.revision - len(revisions)
-    if steps > _steps_of_record(before, record, new=len(new)) and not whole:
-        return "read more"
+    if steps > _steps_of_record(before, record, new=len(new)):
+        if record.lineage and place.messages:
+            # A shared message may have changed, and its revision does not say when.
+            return "reset"
+        if not whole:
+            return "read more"
     return "complete"
 
 
@@ -98,4 +115,5 @@ _METADATA_FIELDS = (
     "tags",
     "notes",
     "ttl",
+    "participants",
 )

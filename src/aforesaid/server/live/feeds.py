@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from aforesaid._internal.tasks import ended
+from aforesaid._internal.tasks import ended, start_background
 from aforesaid.contracts import Appended, ConversationStore, Entry, Watchable, capability
 from aforesaid.errors import AforesaidError, ConversationNotFound
 from aforesaid.model.conversations import Conversation
-from aforesaid.protocol.live import Place, write_entry
+from aforesaid.protocol.documents import write_entry
+from aforesaid.protocol.live import Place
 from aforesaid.server.limits import LiveLimits
-from aforesaid.server.live.diff import Difference, difference, place_of, same_metadata
+from aforesaid.server.live.diff import Difference, difference, known_to, place_of, same_metadata
 from aforesaid.telemetry import describe
 
 log = logging.getLogger("aforesaid.server.live")
@@ -92,7 +93,7 @@ async def snapshot(store: ConversationStore, conversation_id: str, *, limit: int
     if record is None:
         raise ConversationNotFound(conversation_id)
     found = await store.tail(conversation_id, limit=limit) if limit and record.message_count else []
-    known = [entry for entry in found if entry.revision <= record.revision]
+    known = known_to(record, found)
     # A turn stored between the two reads pushes older entries out of the tail. Only entries up to the
     # record's revision count.
     whole = len(found) < limit or len(known) >= record.message_count
@@ -286,100 +287,121 @@ class Feed:
             wake()
 
 
+class FeedScope(NamedTuple):
+    """Whose view of a conversation a feed has: the owner's, or that of one participant."""
+
+    owner: str
+    participant: str | None = None
+
+
 class Feeds:
     """All feeds of this process and their background tasks."""
 
     def __init__(self, limits: LiveLimits) -> None:
         self._limits = limits
-        self._feeds: dict[tuple[str, str], Feed] = {}
-        # Number of feeds by owner.
-        self._owners: Counter[str] = Counter()
-        self._watching: dict[str, asyncio.Task[None]] = {}
-        # Owners whose store currently reports changes.
-        self._reported: set[str] = set()
+        self._feeds: dict[tuple[FeedScope, str], Feed] = {}
+        # Number of feeds by owner and scope.
+        self._scopes: dict[str, Counter[FeedScope]] = {}
+        self._watching: dict[FeedScope, asyncio.Task[None]] = {}
+        # Scopes whose store currently reports changes.
+        self._reported: set[FeedScope] = set()
         self._polling: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._feeds)
 
-    async def join(self, owner: str, store: ConversationStore, conversation_id: str, wake: Wake) -> Feed:
+    async def join(
+        self, scope: FeedScope, store: ConversationStore, conversation_id: str, wake: Wake
+    ) -> Feed:
         """Join the feed of a conversation, which calls `wake` on changes. Raises `NotFound`."""
-        feed = self._feeds.get((owner, conversation_id))
+        feed = self._feeds.get((scope, conversation_id))
         if feed is None or feed.gone:
-            self._owners[owner] += feed is None
+            self._scopes.setdefault(scope.owner, Counter())[scope] += feed is None
             # A conversation that was deleted and created again under its id gets a new feed.
-            feed = self._feeds[owner, conversation_id] = Feed(store, conversation_id)
+            feed = self._feeds[scope, conversation_id] = Feed(store, conversation_id)
         feed.join(wake)
-        self._listen(owner, store)
+        self._listen(scope, store)
         try:
             await feed.start()
         except BaseException:
-            self.leave(owner, feed, wake)
+            self.leave(scope, feed, wake)
             raise
         return feed
 
-    def leave(self, owner: str, feed: Feed, wake: Wake) -> None:
+    def leave(self, scope: FeedScope, feed: Feed, wake: Wake) -> None:
         feed.leave(wake)
-        if feed.is_watched or self._feeds.get((owner, feed.conversation_id)) is not feed:
+        if feed.is_watched or self._feeds.get((scope, feed.conversation_id)) is not feed:
             return
-        del self._feeds[owner, feed.conversation_id]
-        self._owners[owner] -= 1
-        if not self._owners[owner]:
-            del self._owners[owner]
-            self._reported.discard(owner)
-            if owner in self._watching:
-                self._watching.pop(owner).cancel()
+        del self._feeds[scope, feed.conversation_id]
+        scopes = self._scopes[scope.owner]
+        scopes[scope] -= 1
+        if not scopes[scope]:
+            del scopes[scope]
+            self._reported.discard(scope)
+            if scope in self._watching:
+                self._watching.pop(scope).cancel()
+        if not scopes:
+            del self._scopes[scope.owner]
 
     async def stored(
         self, owner: str, conversation_id: str, appended: Appended, entries: Sequence[EncodedEntry]
     ) -> None:
         """Publish a turn that this process stored."""
-        feed = self._feeds.get((owner, conversation_id))
-        if feed is not None and not feed.stored(appended, entries):
-            await _refresh_all([feed])
+        # A participant may not see the turn: their feeds read it from the store.
+        behind = [
+            feed
+            for scope, feed in self._feeds_of(owner, conversation_id)
+            if scope.participant is not None or not feed.stored(appended, entries)
+        ]
+        if behind:
+            await _refresh_all(behind)
 
     async def refresh(self, owner: str, conversation_id: str) -> None:
-        """Refresh the feed of a conversation."""
-        feed = self._feeds.get((owner, conversation_id))
-        if feed is not None:
-            await _refresh_all([feed])
+        """Refresh the feeds of a conversation."""
+        await _refresh_all([feed for _, feed in self._feeds_of(owner, conversation_id)])
+
+    def _feeds_of(self, owner: str, conversation_id: str) -> list[tuple[FeedScope, Feed]]:
+        scopes = self._scopes.get(owner, ())
+        found = [(scope, self._feeds.get((scope, conversation_id))) for scope in scopes]
+        return [(scope, feed) for scope, feed in found if feed is not None]
 
     async def close(self) -> None:
         tasks = [*self._watching.values(), *([self._polling] if self._polling else [])]
         self._watching, self._polling = {}, None
         self._feeds.clear()
-        self._owners.clear()
+        self._scopes.clear()
         await ended(*tasks)
 
     # Background tasks
 
-    def _listen(self, owner: str, store: ConversationStore) -> None:
+    def _listen(self, scope: FeedScope, store: ConversationStore) -> None:
         watchable = capability(store, Watchable)
-        if watchable is not None and owner not in self._watching:
-            watching = self._watch(owner, watchable)
-            self._watching[owner] = asyncio.create_task(watching, name="aforesaid-live-watch")
+        if watchable is not None and scope not in self._watching:
+            watching = self._watch(scope, watchable)
+            self._watching[scope] = start_background(watching, name="aforesaid-live-watch")
         if self._polling is None:
-            self._polling = asyncio.create_task(self._poll(), name="aforesaid-live-poll")
+            self._polling = start_background(self._poll(), name="aforesaid-live-poll")
 
-    def _of(self, owner: str) -> list[Feed]:
-        return [feed for (each, _), feed in self._feeds.items() if each == owner]
+    def _of(self, scope: FeedScope) -> list[Feed]:
+        return [feed for (each, _), feed in self._feeds.items() if each == scope]
 
-    async def _watch(self, owner: str, store: Watchable) -> None:
+    async def _watch(self, scope: FeedScope, store: Watchable) -> None:
         """Refresh feeds that the store reports as changed. Polling covers failures."""
         pause = FIRST_PAUSE
         while True:
             try:
                 async with store.watch() as changes:
-                    self._reported.add(owner)
+                    self._reported.add(scope)
                     pause = FIRST_PAUSE
-                    await _refresh_all(self._of(owner))  # changes before the watch started
+                    await _refresh_all(self._of(scope))  # changes before the watch started
                     async for change in changes:
-                        await self.refresh(owner, change.conversation_id)
+                        feed = self._feeds.get((scope, change.conversation_id))
+                        await _refresh_all([] if feed is None else [feed])
             except AforesaidError as error:
                 log.warning("a watch failed; retrying in %.1f s: %s", pause, describe(error))
             except Exception:  # without this task, the owner's feeds would be polled rarely
                 log.exception("a watch failed; retrying in %.1f s", pause)
-            self._reported.discard(owner)
+            self._reported.discard(scope)
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE)
 
@@ -387,15 +409,15 @@ class Feeds:
         """Poll all feeds at a bounded rate."""
         while True:
             now = time.monotonic()
-            due = [feed for (owner, _), feed in self._feeds.items() if self._is_due(owner, feed, now)]
+            due = [feed for (scope, _), feed in self._feeds.items() if self._is_due(scope, feed, now)]
             for start in range(0, len(due), _POLL_BATCH):
                 await _refresh_all(due[start : start + _POLL_BATCH])
                 await asyncio.sleep(_POLL_BATCH / POLLS_PER_SECOND)
             await asyncio.sleep(self._limits.poll_seconds)
 
-    def _is_due(self, owner: str, feed: Feed, now: float) -> bool:
+    def _is_due(self, scope: FeedScope, feed: Feed, now: float) -> bool:
         """Return whether a feed must be polled. A turn stored by this process counts as a poll."""
-        is_reported = owner in self._reported
+        is_reported = scope in self._reported
         fresh = self._limits.watched_poll_seconds if is_reported else self._limits.poll_seconds / 2
         return now - feed.checked_at >= fresh
 

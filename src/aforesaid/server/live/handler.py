@@ -60,8 +60,8 @@ class ServerServices:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    def manager(self, caller: Caller, owner: str) -> ConversationManager:
-        return self._service.manager_for(caller, owner)
+    def manager(self, caller: Caller, owner: str, participant: str | None) -> ConversationManager:
+        return self._service.manager_for(caller, owner, participant=participant)
 
     def assistant(self, manager: ConversationManager) -> Assistant:
         return self._service.assistant(manager)

@@ -9,14 +9,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from aforesaid._internal.tasks import ended
+from aforesaid._internal.tasks import ended, start_background
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing, Presence
+from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import ConcurrencyLimit, Limits, LiveLimits
 from aforesaid.server.live.feeds import Feeds
+from aforesaid.server.live.presence import Presences, Self
 from aforesaid.server.live.turns import Assistant, Turns
 from aforesaid.telemetry import Telemetry, describe, telemetry
 
@@ -45,7 +46,10 @@ class Peer(Protocol):
     def waiting(self) -> int: ...
 
     @property
-    def presence_name(self) -> str | None: ...
+    def self_shown(self) -> Self | None: ...
+
+    @property
+    def typing_name(self) -> str: ...
 
     def tick(self) -> None: ...
 
@@ -59,7 +63,7 @@ class Peer(Protocol):
 class Services(Protocol):
     """Managers, assistants and transcribers, provided by the application."""
 
-    def manager(self, caller: Caller, owner: str) -> ConversationManager: ...
+    def manager(self, caller: Caller, owner: str, participant: str | None) -> ConversationManager: ...
 
     def assistant(self, manager: ConversationManager) -> Assistant: ...
 
@@ -97,7 +101,7 @@ class Hub:
         self._unauthenticated: dict[Peer, None] = {}
         self._empty = asyncio.Event()
         self._concurrency = concurrency or ConcurrencyLimit(self.limits.connections_per_key)
-        self._watchers: dict[tuple[str, str], set[Peer]] = {}
+        self.presences = Presences()
         self._tasks: list[asyncio.Task[None]] = []
         self.is_draining = False
         self._register_gauges(metrics)
@@ -121,8 +125,9 @@ class Hub:
             self._close_oldest_unauthenticated()
         if not self._tasks:
             self._tasks = [
-                asyncio.create_task(self._tick(), name="aforesaid-live-tick"),
-                asyncio.create_task(self._recheck(), name="aforesaid-live-keys"),
+                start_background(self._tick(), name="aforesaid-live-tick"),
+                start_background(self._recheck(), name="aforesaid-live-keys"),
+                start_background(self.presences.run(), name="aforesaid-live-presence"),
             ]
 
     def _close_oldest_unauthenticated(self) -> None:
@@ -152,37 +157,9 @@ class Hub:
         if not self._peers:
             self._empty.set()
 
-    # Watchers
-
-    def add_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
-        self._watchers.setdefault((owner, conversation_id), set()).add(peer)
-
-    def announce_presence(self, owner: str, conversation_id: str) -> None:
-        """Send the names of all watchers in this process to those that asked for presence."""
-        watchers = tuple(self._watchers.get((owner, conversation_id), ()))
-        names = {peer: peer.presence_name for peer in watchers}
-        frame = Presence(
-            conversation_id=conversation_id, here=sorted(name for name in names.values() if name is not None)
-        )
-        for peer in watchers:
-            if names[peer] is not None:
-                peer.notify(frame)
-
-    def remove_watcher(self, owner: str, conversation_id: str, peer: Peer) -> None:
-        watchers = self._watchers.get((owner, conversation_id), set())
-        watchers.discard(peer)
-        if not watchers:
-            self._watchers.pop((owner, conversation_id), None)
-
     def is_shared(self, owner: str, conversation_id: str) -> bool:
         """Return whether several connections of this process watch the conversation."""
-        return len(self._watchers.get((owner, conversation_id), ())) > 1
-
-    def notify(self, owner: str, conversation_id: str, frame: Outgoing, *, exclude: Peer) -> None:
-        """Send a frame to the other watchers in this process."""
-        for peer in tuple(self._watchers.get((owner, conversation_id), ())):
-            if peer is not exclude:
-                peer.notify(frame)
+        return self.presences.members(owner, conversation_id) > 1
 
     # Background tasks
 
@@ -195,6 +172,7 @@ class Hub:
             await asyncio.sleep(tick)
             for peer in tuple(self._peers):
                 peer.tick()
+            self.presences.tick()
 
     async def _recheck(self) -> None:
         """Verify keys periodically, in a separate task because a slow store must not delay heartbeats."""
@@ -227,6 +205,7 @@ class Hub:
         self.is_draining = True
         tasks, self._tasks = self._tasks, []
         await ended(*tasks)
+        await self.presences.share()  # so that other processes see at once who has left
         await self.turns.drain(0)
         await self.feeds.close()
 

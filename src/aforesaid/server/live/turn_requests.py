@@ -158,11 +158,11 @@ class TurnRequests:
         typing = partial(live.TypingNotice, conversation_id=turn.conversation_id, role="assistant")
 
         async def work_with_notices(turn: Turn) -> Outcome:
-            hub.notify(*place, typing(active=True), exclude=self._peer)
+            hub.presences.notify(*place, typing(active=True), exclude=self._peer)
             try:
                 return await work(turn)
             finally:
-                hub.notify(*place, typing(active=False), exclude=self._peer)
+                hub.presences.notify(*place, typing(active=False), exclude=self._peer)
 
         self._start(turn, work_with_notices if hub.is_shared(*place) else work)
 

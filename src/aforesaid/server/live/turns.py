@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.tasks import ended
 from aforesaid.agents import Answer
+from aforesaid.agents.progress import INTERRUPTED, TurnProgress
 from aforesaid.agents.stored_turns import append_or_queue
 from aforesaid.contracts import Appended, Entry, OnText
 from aforesaid.dialects import meaning_of
@@ -52,6 +53,7 @@ class Assistant(Protocol):
         conversation_id: str | None = None,
         *,
         on_text: OnText | None = None,
+        progress: TurnProgress | None = None,
     ) -> Answer: ...
 
 
@@ -97,8 +99,7 @@ class Turn:
         self.outcome: Outcome | None = None
         self.wants_answer = wants_answer
         self.is_complete = is_complete
-        # Heard characters of an interrupted answer; None unless interrupted.
-        self.heard: int | None = None
+        self.progress = TurnProgress()
         self.task: asyncio.Task[None] | None = None
         self.has_begun = False
         self._wakes: set[Wake] = set()
@@ -108,6 +109,11 @@ class Turn:
     def key(self) -> "TurnKey":
         """The key among the turns of an owner."""
         return self.conversation_id, self.id
+
+    @property
+    def heard(self) -> int | None:
+        """Heard characters of an interrupted answer; None unless interrupted."""
+        return self.progress.heard
 
     def listen(self, wake: Wake) -> None:
         self._wakes.add(wake)
@@ -123,7 +129,7 @@ class Turn:
         """Stop answering. Only the first call has an effect."""
         if self.heard is not None or self.outcome is not None or self.task is None:
             return
-        self.heard = heard
+        self.progress.interrupt(max(0, heard))
         if self.has_begun:  # a task that is cancelled before it starts never runs
             self.task.cancel()
 
@@ -147,8 +153,6 @@ class Turn:
 Work = Callable[[Turn], Awaitable[Outcome]]
 
 CANCELLED = Outcome(error=AgentError("the answer was cancelled"))
-# The tag of an interrupted answer.
-INTERRUPTED = "interrupted"
 
 
 class Turns:
@@ -249,7 +253,11 @@ async def answer_turn(turn: Turn, *, services: TurnServices) -> Outcome:
         return known
     try:
         answer = await services.assistant().answer_query(
-            turn.question, turn.session_id, turn.conversation_id, on_text=turn.add_text
+            turn.question,
+            turn.session_id,
+            turn.conversation_id,
+            on_text=turn.add_text,
+            progress=turn.progress,
         )
     except Conflict:
         # Another server answered the same question first; return the stored answer.
@@ -296,6 +304,9 @@ async def store_interrupted(turn: Turn, *, services: TurnServices) -> Outcome:
     """Store the generated part of an interrupted answer and the length that was heard."""
     if not turn.question.content:
         return CANCELLED  # audio without a transcript yet
+    # An assistant that had begun has stored it.
+    if (known := await find_repeated(turn, services)) is not None:
+        return replace(known, text=turn.text, interrupted=True, repeated=False)
     messages = [turn.question, *_partial_answer(turn)]
     try:
         stored = await append_or_queue(services.manager, turn.conversation_id, messages)

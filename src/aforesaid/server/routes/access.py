@@ -28,6 +28,8 @@ class AccessBody(ResponseModel, frozen=True, kw_only=True):
     """The owners that the key may access; null means all."""
     owner: str | None
     """The owner of requests that name none."""
+    participant: str | None
+    """The participant to whose conversations the key is limited; null for a key of the owner."""
     without_key: bool
     """Whether the server accepts local requests without a key."""
     version: str
@@ -49,6 +51,7 @@ class KeyBody(ResponseModel, frozen=True, kw_only=True):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    participant: str | None
 
 
 class KeysBody(ResponseModel, frozen=True, kw_only=True):
@@ -64,6 +67,8 @@ class NewKey(RequestModel, frozen=True, kw_only=True):
     scope: AccessScope = "write"
     name: Annotated[str, Meta(max_length=200)] = ""
     expires_in: Seconds | None = None
+    participant: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """Limits the key to the conversations in which this participant takes part."""
 
 
 class CreatedKey(ResponseModel, frozen=True, kw_only=True):
@@ -83,6 +88,7 @@ async def get_access(call: Call[NoBody, NoQuery]) -> Reply:
             scope=caller.scope,
             owners=None if caller.owners is None else sorted(caller.owners),
             owner=caller.owner,
+            participant=caller.participant,
             without_key=b"authorization" not in call.headers,
             version=VERSION,
             voice=service.has_voice,
@@ -118,7 +124,11 @@ async def create_key(call: Call[NewKey, NoQuery]) -> Reply:
     _check_all_owners(call)
     body = call.body
     text, key = await call.service.authenticator.keys.create(
-        body.owners, scope=body.scope, name=body.name, expires_in=seconds(body.expires_in, field="expires_in")
+        body.owners,
+        scope=body.scope,
+        name=body.name,
+        expires_in=seconds(body.expires_in, field="expires_in"),
+        participant=body.participant,
     )
     return json_response(CreatedKey(text=text, key=_key_body(key)), status=201)
 
@@ -144,4 +154,5 @@ def _key_body(key: ApiKey) -> KeyBody:
         created_at=key.created_at,
         expires_at=key.expires_at,
         revoked_at=key.revoked_at,
+        participant=key.participant,
     )

@@ -87,6 +87,7 @@ async def get_sent_request(call: Call[NoBody, AnswerQuery]) -> Reply:
     redacted.
     """
     store = call.manager.store
+    await call.manager.unstored.later_is_done()  # a request is stored after its answer
     return json_response(await kept_request(store, call.conversation_id, call.query.message_id))
 
 
@@ -111,8 +112,11 @@ async def _context(
     if dialect is None:
         return json_response(context_document(await manager.load_context(call.conversation_id, **options)))
     context = await manager.load_context(call.conversation_id, **options, for_request=True)
-    request = write_request(context, dialect)
-    return json_response({"messages": request.messages, "system": request.system})
+    policy: WindowPolicy | None = options.get("policy")
+    request = write_request(context, dialect, cache_marks=policy is not None and policy.cache_marks)
+    return json_response(
+        {"messages": request.messages, "system": request.system, "repaired": request.repaired}
+    )
 
 
 def policy_of(body: PolicyBody | None) -> WindowPolicy | None:

@@ -102,10 +102,10 @@ async def _event_stream(
 
 async def _wait_for_end(call: Call[NoBody, ChangesQuery]) -> None:
     """Return when the server stops or the caller loses access."""
-    draining = call.service.draining
-    while not draining.is_set() and await _has_access(call):
+    stopping = call.service.stopping
+    while not stopping.is_set() and await _has_access(call):
         with suppress(TimeoutError):
-            await asyncio.wait_for(draining.wait(), RECHECK_SECONDS)
+            await asyncio.wait_for(stopping.wait(), RECHECK_SECONDS)
 
 
 async def _has_access(call: Call[NoBody, ChangesQuery]) -> bool:
@@ -220,7 +220,8 @@ async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
 async def get_conversation(call: Call[NoBody, NoQuery]) -> Reply:
     """Return the record of a conversation without messages. The ETag is the revision."""
     record = await call.manager.get_conversation(call.conversation_id)
-    if call.has_revision(record.revision):
+    # A new summary does not change the revision.
+    if call.has_revision(record.revision) and record.summary is None:
         return not_modified(record.revision)
     return revision_response(conversation_document(record), record.revision)
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Appended, ConversationStore, Position
 from aforesaid.dialects import read
 from aforesaid.dialects.tombstones import MARK
 from aforesaid.errors import DocumentConflict, InvalidInput, KeyReused, shown
-from aforesaid.memory.records import record_after
 from aforesaid.model.messages import Message
 from aforesaid.protocol import (
     appended_document,
@@ -279,8 +279,11 @@ async def add_message(call: Call[MessageBody, NoQuery]) -> Reply:
 
     The record has its latest messages.
     """
-    stored = await _append(call, [parse_message(call.raw)], None)
-    record = await record_after(call.manager.store, stored, call.manager.config.context_window_size)
+    manager = call.manager
+    with noting_freshness() as freshness:
+        stored = await _append(call, [parse_message(call.raw)], None)
+    limit, assumed = manager.config.context_window_size, freshness.degraded
+    record = await manager.latest.record_after(manager.store, stored, limit, assumed=assumed)
     return _reply(Appended(conversation=record, new=stored.new, known=stored.known))
 
 

@@ -45,6 +45,7 @@ class ForgetBody(RequestModel, frozen=True, kw_only=True):
     """The notes to remove: an id, a subject, or words of the text."""
 
     what: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    keep_replaced: Annotated[bool, Meta(description="Keep replaced notes: undo a note.")] = False
 
 
 class NotesBody(ResponseModel, frozen=True, kw_only=True):
@@ -100,4 +101,5 @@ async def recall(call: Call[NotesSearch, NoQuery]) -> Reply:
 @routes.post("/notes/forget", response=NotesBody)
 async def forget(call: Call[ForgetBody, NoQuery]) -> Reply:
     """Remove notes by id, subject or words. Returns the removed notes."""
-    return json_response({"notes": await call.manager.forget(call.body.what)})
+    body = call.body
+    return json_response({"notes": await call.manager.forget(body.what, keep_replaced=body.keep_replaced)})

@@ -4,6 +4,8 @@ Health and readiness need no key, so their responses have no owner data, paths o
 for all owners, because they show the activity of all of them.
 """
 
+import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from litestar import Request, get
@@ -11,14 +13,15 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from aforesaid._internal.tasks import within
-from aforesaid.contracts import JOURNAL
+from aforesaid.contracts import JOURNAL, FileBacked, capability
 from aforesaid.errors import AccessError, AforesaidError, NotAllowed
-from aforesaid.layers.resilient import Health
+from aforesaid.layers.resilient import Health, ResilientBackend
 from aforesaid.memory.opening import Memory
 from aforesaid.protocol.bodies import CheckBody, HealthBody, ReadyBody
 from aforesaid.server.responses import Response, json_response, problem_response
 from aforesaid.server.service import Service, source_of
 from aforesaid.telemetry.exposition import SharedNumbers, exposition, form_for
+from aforesaid.telemetry.resources import Disk, disk_of
 
 if TYPE_CHECKING:
     from aforesaid.layers.encrypted.keyring import MasterKeyCheck
@@ -84,7 +87,7 @@ class ChecksMasterKey(Protocol):
 
 
 async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
-    """Decide whether the server should get requests: check store, spool and master key.
+    """Decide whether the server should get requests: check store, spool, master key and disks.
 
     A server with an unavailable store is ready while its spool accepts turns; otherwise all servers of a
     deployment would become unready at once.
@@ -95,6 +98,8 @@ async def readiness(memory: Memory, *, draining: bool) -> ReadyBody:
     health = await memory.health()
     checks = [_store(available, health), *([] if health is None else [_spool(health)])]
     checks += await _master_key(memory)
+    checks += await _changes(memory)
+    checks += await asyncio.to_thread(_disks, memory)
     ready = all(check.state != "problem" for check in checks)
     return ReadyBody(
         status="ready" if ready else "away",
@@ -126,6 +131,51 @@ async def _master_key(memory: Memory) -> list[CheckBody]:
     if found.failed:
         return [_check("encryption", "warning", "the master key cannot decrypt the data keys of some owners")]
     return [_check("encryption", "well", "the master key decrypts stored data")]
+
+
+@runtime_checkable
+class DeliversChanges(Protocol):
+    """A backend that receives changes of other processes in one of two ways."""
+
+    @property
+    def changes_are_polled(self) -> bool: ...
+
+    async def change_delivery(self) -> Literal["notifications", "polling"]: ...
+
+
+async def _changes(memory: Memory) -> list[CheckBody]:
+    """Check whether changes of other processes arrive by notifications. Skip it while the store fails."""
+    backend = memory.layer(DeliversChanges)
+    if backend is None:
+        return []
+    try:
+        delivery = await within(PROBE_SECONDS, backend.change_delivery())
+    except (AforesaidError, TimeoutError):
+        return []
+    if delivery == "polling":
+        return [_check("changes", "warning", "polled: notifications of the database do not arrive")]
+    return [_check("changes", "well", "by notifications")]
+
+
+def data_folders(memory: Memory) -> dict[str, Path]:
+    """Return the folders that must have free space: that of the store's file, and the spool."""
+    folders: dict[str, Path] = {}
+    file = capability(memory.backend, FileBacked)
+    if file is not None:
+        folders["store"] = Path(file.path).parent
+    layer = memory.layer(ResilientBackend)
+    if layer is not None and layer.resilience.policy == "fallback":
+        folders["spool"] = layer.folder
+    return folders
+
+
+def _disks(memory: Memory) -> list[CheckBody]:
+    return [_disk(name, disk_of(folder)) for name, folder in data_folders(memory).items()]
+
+
+def _disk(name: str, disk: Disk) -> CheckBody:
+    # The path stays out of the response, which needs no key.
+    return _check(f"disk ({name})", disk.state, f"{disk.free / 1024**3:,.1f} GB free")
 
 
 def _store(available: bool, health: Health | None) -> CheckBody:

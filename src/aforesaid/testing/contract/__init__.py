@@ -1,9 +1,11 @@
 """The store contract as tests, one module per topic."""
 
+from aforesaid.testing.contract.branches import BranchesContract
 from aforesaid.testing.contract.contacts import ContactsContract
 from aforesaid.testing.contract.documents import DocumentsContract
 from aforesaid.testing.contract.log import HistoriesContract, LogContract
 from aforesaid.testing.contract.owners import NamesContract, OwnersContract, TallyContract
+from aforesaid.testing.contract.participants import ParticipantsContract
 from aforesaid.testing.contract.records import LifetimesContract, RecordsContract, SessionsContract
 from aforesaid.testing.contract.replacing import ConcurrencyContract, ReplacingContract
 from aforesaid.testing.contract.restoring import RestoringContract, SnapshotContract
@@ -26,6 +28,8 @@ class StoreContract(
     TallyContract,
     DocumentsContract,
     ContactsContract,
+    ParticipantsContract,
+    BranchesContract,
 ):
     """The whole contract. Subclass it with a fixture `backend` that yields an open backend with `clock` as
     its clock.

@@ -6,7 +6,8 @@ from typing import Any
 
 from aforesaid.testing.provider_rules.common import Call, Messages, id_problems, is_blank, role_problems
 
-_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}", re.ASCII)
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _FORMATS = ("png", "jpeg", "gif", "webp")
 
 
@@ -32,7 +33,7 @@ def problems(messages: Messages) -> Iterator[str]:
 
 def system_problems(system: Any) -> Iterator[str]:
     # The system prompt is a list of blocks; text is not blank.
-    if not isinstance(system, list) or not system:
+    if not isinstance(system, list):
         yield "the system prompt is not a list of blocks"
     elif any(is_blank(block.get("text")) for block in system if "text" in block):
         yield "the system prompt has an empty text block"
@@ -73,7 +74,7 @@ def _block_problems(kind: str, value: Any, role: str, place: str) -> Iterator[st
 def _use_problems(use: Any, place: str) -> Iterator[str]:
     if not isinstance(use.get("toolUseId"), str) or not _ID.fullmatch(use["toolUseId"]):
         yield f"{place} has a tool use id that is refused: {use.get('toolUseId')!r:.80}"
-    if not isinstance(use.get("name"), str) or not _ID.fullmatch(use["name"]):
+    if not isinstance(use.get("name"), str) or not _NAME.fullmatch(use["name"]):
         yield f"{place} has a tool name that is refused: {use.get('name')!r:.80}"
     if not isinstance(use.get("input"), dict):
         yield f"{place} has a tool use whose input is not an object"

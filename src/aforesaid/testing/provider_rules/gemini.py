@@ -1,10 +1,12 @@
 """Rules of Gemini's `generateContent`."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from aforesaid.testing.provider_rules.common import Messages, is_blank, role_problems
 
+_CASE = re.compile(r"_([a-z])")
 _DATA = (
     "text",
     "inlineData",
@@ -13,10 +15,13 @@ _DATA = (
     "functionResponse",
     "executableCode",
     "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
 )
 
 
 def problems(messages: Messages) -> Iterator[str]:
+    messages = [_in_camel_case(content) for content in messages]
     # Roles are user and model.
     yield from role_problems(messages, ("user", "model"))
     # A multi-turn conversation begins with the user.
@@ -24,7 +29,37 @@ def problems(messages: Messages) -> Iterator[str]:
         yield "the first content is not the user's"
     for at, content in enumerate(messages):
         yield from _part_problems(content, f"content {at}")
-    yield from _turn_problems(messages)
+    yield from _turn_problems(_joined(messages))
+
+
+def _joined(messages: Messages) -> list[dict[str, Any]]:
+    """Return one content per turn: consecutive contents of a role that call or answer are one."""
+    turns: list[dict[str, Any]] = []
+    for content in messages:
+        before = turns[-1] if turns else {}
+        kind = "functionCall" if content.get("role") == "model" else "functionResponse"
+        if (
+            before.get("role") == content.get("role")
+            and _functions(before, kind)
+            and _functions(content, kind)
+        ):
+            turns[-1] = {**before, "parts": [*before["parts"], *content["parts"]]}
+        else:
+            turns.append(content)
+    return turns
+
+
+def _in_camel_case(content: dict[str, Any]) -> dict[str, Any]:
+    # Field names are accepted in both cases.
+    parts = content.get("parts")
+    if not isinstance(parts, list):
+        return content
+    renamed = [
+        {_CASE.sub(lambda found: found[1].upper(), name): value for name, value in part.items()}
+        for part in parts
+        if isinstance(part, dict)
+    ]
+    return {**content, "parts": renamed}
 
 
 def system_problems(system: Any) -> Iterator[str]:
@@ -47,8 +82,6 @@ def _part_problems(content: dict[str, Any], place: str) -> Iterator[str]:
         # A part has exactly one initialized field of data.
         if len(data) != 1:
             yield f"{place} has a part with {len(data)} fields of data"
-        elif data[0] == "text" and is_blank(part["text"]) and "thoughtSignature" not in part:
-            yield f"{place} has an empty text"
         elif data[0] in ("functionCall", "functionResponse"):
             yield from _function_problems(part[data[0]], data[0], str(content.get("role")), place)
         # Unknown names are refused, so a field of our own must not be sent.

@@ -1,5 +1,6 @@
 """Rules of OpenAI's Chat Completions API."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ _KINDS = {
 }
 _INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
 _MAX_CALL_ID_LENGTH = 40
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
 def problems(messages: Messages) -> Iterator[str]:
@@ -69,6 +71,9 @@ def _part_problems(block: dict[str, Any], place: str) -> Iterator[str]:
 
 
 def _calls_problems(message: dict[str, Any], place: str) -> Iterator[str]:
+    if "function_call" in message:
+        # The deprecated call names its function.
+        yield from _name_problems(message["function_call"], place)
     if message.get("tool_calls") is None:
         return
     # Only the assistant calls tools, and an empty list of calls is refused as too short.
@@ -85,11 +90,19 @@ def _call_problems(call: dict[str, Any], place: str) -> Iterator[str]:
         case {"type": "function", "function": {"name": str(), **function}}:
             # The arguments are generated and sent back as JSON text.
             yield from arguments_problems(function.get("arguments"), place)
+            yield from _name_problems(call["function"], place)
         case {"type": "custom", "custom": {"name": str(), "input": str()}}:
             # A custom tool takes free text.
-            return
+            yield from _name_problems(call["custom"], place)
         case _:
             yield f"{place} has a tool call that is neither a function nor custom: {call!r:.60}"
+
+
+def _name_problems(function: Any, place: str) -> Iterator[str]:
+    name = function.get("name") if isinstance(function, dict) else None
+    # A name has letters, digits, underscores and hyphens, at most sixty-four.
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        yield f"{place} has a tool name that is refused: {name!r:.80}"
 
 
 def _calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -48,7 +48,9 @@ async def archive(
         if record is None:
             return await _existing_archive(archives, conversation_id)
         try:
-            head, content = await _pack_conversation(authoritative, record, archives, blobs)
+            # An archive is complete by itself: it contains what a branch shares with other conversations.
+            bare = record.with_(lineage=())
+            head, content = await _pack_conversation(authoritative, bare, archives, blobs)
         except ConversationNotFound:
             return await _existing_archive(archives, conversation_id)
         # A cancellation between write and delete would leave the conversation in both places.

@@ -28,6 +28,12 @@ export function previewOf(message) {
   return { call: `Calls ${first.name}`, result: "Tool result", image: "Picture", thinking: "Thinking" }[/** @type {string} */ (first.kind)] ?? "";
 }
 
+/**
+ * All words of a message, as they were written.
+ * @param {Message} message
+ */
+export const wordsOf = (message) => partsOf(message).filter((part) => part.kind === "text").map((part) => part.text).join("\n");
+
 /** @param {any} content @returns {Part[]} */
 function contentParts(content) {
   if (content === null || content === undefined) return [];

@@ -64,16 +64,22 @@ function Passage({ passage }) {
   </li>`;
 }
 
-const NAMES = { words: "words", meaning: "meaning", speaker: "speaker", date: "date", conversation: "conversation", previous: "the message before" };
+const NAMES = {
+  words: "words", coverage: "share of your words", meaning: "meaning", speaker: "speaker", date: "date", person: "a person’s words",
+  conversation: "conversation", previous: "the message before", next: "the message after", asks: "only asks the same",
+};
+// Every message of a person gets this, whatever the question: it ranks, but it is no reason.
+const NO_REASON = ["person"];
 
 /** @param {{ score: number, parts: any }} props */
 function Reason({ score, parts }) {
-  const weights = Object.entries(NAMES).map(([name, title]) => ({ name, title, value: Math.max(0, parts[name] ?? 0) })).filter((each) => each.value > 0.0005);
-  const total = weights.reduce((sum, each) => sum + each.value, 0) || 1;
+  const weights = Object.entries(NAMES).map(([name, title]) => ({ name, title, value: /** @type {number} */ (parts[name] ?? 0) })).filter((each) => Math.abs(each.value) > 0.0005);
+  const shares = weights.filter((each) => each.value > 0);
+  const total = shares.reduce((sum, each) => sum + each.value, 0) || 1;
   const matched = Object.keys(parts.matched ?? {});
-  return html`<details class="reason"><summary>Why: ${reasonInWords(weights, matched)}</summary>
-    <div class="bar" role="img" aria-label=${weights.map((each) => `${each.title} ${Math.round((100 * each.value) / total)} %`).join(", ")}>
-      ${weights.map((each) => html`<span key=${each.name} class=${`part-${each.name}`} ref=${grow(each.value / total)}></span>`)}</div>
+  return html`<details class="reason"><summary>Why: ${reasonInWords(shares, matched)}</summary>
+    <div class="bar" role="img" aria-label=${shares.map((each) => `${each.title} ${Math.round((100 * each.value) / total)} %`).join(", ")}>
+      ${shares.map((each) => html`<span key=${each.name} class=${`part-${each.name}`} ref=${grow(each.value / total)}></span>`)}</div>
     <dl class="facts">${weights.map((each) => html`<dt key=${each.name}>${capital(each.title)}</dt><dd>${each.value.toFixed(3)}</dd>`)}
       <dt>Score</dt><dd>${score.toFixed(3)}</dd>
       ${parts.similarity != null && html`<dt>Similarity</dt><dd>${parts.similarity.toFixed(2)}</dd>`}
@@ -86,11 +92,15 @@ export const grow = (share) => (/** @type {HTMLElement | null} */ element) => { 
 
 /** @param {{ name: string, title: string, value: number }[]} weights @param {string[]} matched */
 function reasonInWords(weights, matched) {
-  const strongest = weights.toSorted((one, other) => other.value - one.value)[0];
+  const covered = weights.find((each) => each.name === "coverage")?.value ?? 0;
+  const reasons = weights.filter((each) => each.name !== "coverage" && !NO_REASON.includes(each.name))
+    .map((each) => (each.name === "words" ? { ...each, value: each.value + covered } : each));
+  const strongest = reasons.toSorted((one, other) => other.value - one.value)[0];
   if (!strongest) return "among the latest";
-  if (strongest.name === "words") return `it contains ${matched.slice(0, 4).join(", ") || "your words"}`;
-  if (strongest.name === "meaning") return "it means something similar";
-  return `it fits the ${strongest.title}`;
+  const contains = `it contains ${matched.slice(0, 4).join(", ") || "your words"}`;
+  if (strongest.name === "words") return contains;
+  const other = strongest.name === "meaning" ? "means something similar" : `fits the ${strongest.title.replace("the ", "")}`;
+  return matched.length ? `${contains} and ${other}` : `it ${other}`;
 }
 
 /** @param {Record<string, string>} asked */

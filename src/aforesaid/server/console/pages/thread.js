@@ -1,7 +1,8 @@
 // A conversation: stored messages, streaming answers, voice, and its record at the side.
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "../lib/html.js";
 import { conversationPath, post } from "../lib/api.js";
-import { previewOf } from "../lib/content.js";
+import { previewOf, wordsOf } from "../lib/content.js";
+import { takeQuestion } from "../lib/drafts.js";
 import { plural, titleOf } from "../lib/format.js";
 import { asProblem, useKeys } from "../lib/hooks.js";
 import { linkTo } from "../lib/router.js";
@@ -9,6 +10,7 @@ import { may } from "../lib/session.js";
 import { asked, merge, prepend } from "../lib/thread_state.js";
 import { loadUpTo, useThread } from "../lib/use_thread.js";
 import { speak } from "../lib/voice.js";
+import { EditQuestion } from "../parts/branches.js";
 import { Composer } from "../parts/composer.js";
 import { Confirm, toast } from "../parts/dialog.js";
 import { MessageItem } from "../parts/message.js";
@@ -21,12 +23,17 @@ export default function Thread({ id, query }) {
   const target = Number(query.get("message")) || 0;
   const [side, setSide] = useState(() => matchMedia("(min-width: 1200px)").matches);
   const [redacting, setRedacting] = useState(/** @type {any} */ (null));
+  const [editing, setEditing] = useState(/** @type {any} */ (null));
   const [aloud, setAloud] = useState(() => localStorage.getItem("aforesaid.aloud") === "yes");
   const voice = useVoice(aloud);
   const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, voice.onFrame);
   const log = useRef(/** @type {HTMLElement | null} */ (null));
   const keep = useScroll(log, state, target);
   useJump(id, target, state, apply);
+  useEffect(() => {
+    const question = takeQuestion(id);
+    if (question) ask(question);
+  }, [id]);
   useKeys({ r: () => document.getElementById("composer")?.focus() });
 
   async function older() {
@@ -42,7 +49,7 @@ export default function Thread({ id, query }) {
 
   const remember = useCallback(async (/** @type {any} */ entry) => {
     try {
-      await post("v1/notes", { text: previewOf(entry.message).slice(0, 1900), conversation_id: id, message_id: entry.message.message_id });
+      await post("v1/notes", { text: wordsOf(entry.message).slice(0, 1900), conversation_id: id, message_id: entry.message.message_id });
       toast("Remembered. It is on the Memory page.");
     } catch (error) {
       toast(asProblem(error).message, { bad: true });
@@ -68,9 +75,9 @@ export default function Thread({ id, query }) {
           <p>Try “Remember that I like leeks.” Then open another conversation and ask “What do I like?”</p><//>`}
         <ol class="messages" aria-live="polite" aria-relevant="additions">
           ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target}
-            onRedact=${setRedacting} onRemember=${remember} />`)}
+            onRedact=${setRedacting} onRemember=${remember} onEdit=${setEditing} />`)}
         </ol>
-        <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(previewOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
+        <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
         <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => ask(each.question, each.id)} onDiscard=${discard} />
         <${Typing} typing=${state.typing} />
       </div>
@@ -80,6 +87,7 @@ export default function Thread({ id, query }) {
     </section>
     ${side && state.record && html`<${ThreadSide} record=${state.record} onClose=${() => setSide(false)}
       onRecord=${(/** @type {any} */ record) => apply((before) => ({ ...before, record }))} />`}
+    ${editing && html`<${EditQuestion} id=${id} entry=${editing} onClose=${() => setEditing(null)} />`}
     ${redacting && html`<${Redact} id=${id} entry=${redacting} onClose=${() => setRedacting(null)} />`}
   </div>`;
 }

@@ -13,9 +13,9 @@ const LONG = 4000;
 /** @typedef {import("../lib/content.js").Part} Part */
 
 /**
- * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void }} props
+ * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void, onEdit?: (entry: Record<string, any>) => void }} props
  */
-export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember }) {
+export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember, onEdit }) {
   const { message } = entry;
   const parts = entry.unreadable ? [] : partsOf(message);
   const kind = kindOf(message, parts);
@@ -28,7 +28,8 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
       ${marks.includes("interrupted") && html`<${Chip} kind="warn">interrupted<//>`}
       ${marks.filter((/** @type {string} */ tag) => !MARKS.has(tag)).map((/** @type {string} */ tag) => html`<${Chip} key=${tag} kind="tag">${tag}<//>`)}
       <time datetime=${message.timestamp} title=${fullTime(message.timestamp ?? entry.stored_at)}>${timeOfDay(message.timestamp ?? entry.stored_at)}</time>
-      <${Actions} entry=${entry} conversation=${conversation} kind=${kind} onRedact=${onRedact} onRemember=${onRemember} />
+      <${Actions} entry=${entry} conversation=${conversation} kind=${kind} onRedact=${onRedact} onRemember=${onRemember}
+        onEdit=${parts.length && parts.every((part) => part.kind === "text") ? onEdit : undefined} />
     </div>
     <div class="message-body" dir="auto">
       ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" />This message cannot be read: ${entry.unreadable}</p>`}
@@ -39,12 +40,13 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
 
 const MARKS = new Set(["redacted", "interrupted"]);
 
-/** @param {{ entry: Record<string, any>, conversation: string, kind: string, onRedact?: (entry: any) => void, onRemember?: (entry: any) => void }} props */
-function Actions({ entry, conversation, kind, onRedact, onRemember }) {
+/** @param {{ entry: Record<string, any>, conversation: string, kind: string, onRedact?: (entry: any) => void, onRemember?: (entry: any) => void, onEdit?: (entry: any) => void }} props */
+function Actions({ entry, conversation, kind, onRedact, onRemember, onEdit }) {
   const { message } = entry;
   if (entry.unreadable || !message.message_id) return null;
   return html`<div class="message-actions">
     ${kind === "assistant" && html`<a class="button quiet small" href=${linkTo("context", conversation, { answer: message.message_id })}>Why?</a>`}
+    ${kind === "user" && may("write") && onEdit && !message.tags?.includes("redacted") && html`<${Button} kind="quiet small" onClick=${() => onEdit(entry)}>Ask differently<//>`}
     ${kind === "user" && may("write") && onRemember && html`<${Button} kind="quiet small" onClick=${() => onRemember(entry)}>Remember<//>`}
     ${may("write") && onRedact && !message.tags?.includes("redacted") && html`<${Button} kind="quiet small" onClick=${() => onRedact(entry)}>Redact<//>`}
   </div>`;

@@ -5,6 +5,7 @@ import { capital, duration, fullTime } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
 import { go, linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
+import { BranchTree } from "./branches.js";
 import { ClientPicker } from "./client_picker.js";
 import { Confirm, toast } from "./dialog.js";
 import { RecordEditor } from "./record_editor.js";
@@ -17,6 +18,7 @@ export function ThreadSide({ record, onRecord, onClose }) {
     <header class="side-head"><h2>Details</h2><${Button} kind="quiet" icon="close" label="Close details" onClick=${onClose} /></header>
     <${RecordEditor} record=${record} onSaved=${onRecord} />
     <${ClientPicker} record=${record} onRecord=${onRecord} />
+    <${BranchTree} record=${record} />
     <dl class="facts">
       <dt>Channel</dt><dd>${capital(record.channel)}</dd>
       <dt>Started</dt><dd><${Time} at=${record.created_at} /></dd>
@@ -52,9 +54,9 @@ function Removal({ record }) {
     ${may("admin") && html`<${Button} kind="danger" onClick=${() => setAsking("erase")}>Erase<//>`}
     <p class="hint">Erasing also removes archives, copies and index entries, and gives a receipt. <a href=${linkTo("privacy")}>More about privacy</a></p>
     ${asking === "delete" && html`<${Confirm} title="Delete this conversation?" action="Delete" onClose=${() => setAsking("")}
-      onConfirm=${() => run(() => call("DELETE", path), "Deleted.")}><p>Its messages are removed. This cannot be undone.</p><//>`}
+      onConfirm=${() => run(() => call("DELETE", path), "Deleted.")}><p>Its messages are removed, except those that its branches share. This cannot be undone.</p><//>`}
     ${asking === "erase" && html`<${Confirm} title="Erase this conversation?" action="Erase for good" word="erase" onClose=${() => setAsking("")}
       onConfirm=${() => run(async () => sessionStorage.setItem("aforesaid.receipt", JSON.stringify(await post(`${path}/erase`))), "Erased. The receipt is on the Privacy page.")}>
-      <p>Everything about it is removed permanently: messages, summaries, index entries, archives, spooled copies.</p><//>`}
+      <p>Everything about it is removed permanently: messages, summaries, index entries, archives, spooled copies. Its branches go with it, because they show the same words.</p><//>`}
   </div>`;
 }

@@ -1,0 +1,33 @@
+"""Word errors for operators: the typed flag instead of a parameter, plain words instead of Python."""
+
+import re
+import sys
+from collections.abc import Sequence
+
+from aforesaid.errors import AforesaidError, shown
+from aforesaid.settings import ENVIRONMENT
+
+# An address as drivers print it: ('127.0.0.1', 6379).
+_ADDRESS = re.compile(r"\('([^']+)', (\d+)(?:, \d+, \d+)?\)")
+_SETTINGS = {variable: name for name, variable in ENVIRONMENT.items()}
+
+
+def for_operator(error: AforesaidError, typed: Sequence[str] | None = None) -> str:
+    """Return the error's message as the command line prints it. `typed` is the command line."""
+    text = _ADDRESS.sub(r"\1:\2", _with_plain_value(str(error), getattr(error, "value", None)))
+    flag = _flag(text.partition(" ")[0], sys.argv[1:] if typed is None else typed)
+    return text if flag is None else f"{flag} {text.partition(' ')[2]}"
+
+
+def _with_plain_value(text: str, value: object) -> str:
+    """Options that may be repeated arrive as a tuple: show its items as they were typed."""
+    if not isinstance(value, tuple | list) or not value:
+        return text
+    return text.replace(shown(value), ", ".join(map(str, value)))
+
+
+def _flag(word: str, typed: Sequence[str]) -> str | None:
+    """Return the typed flag that a message is about: it begins with a parameter or a variable."""
+    flag = "--" + _SETTINGS.get(word, word).replace("_", "-")
+    is_typed = any(each == flag or each.startswith(f"{flag}=") for each in typed)
+    return flag if is_typed else None

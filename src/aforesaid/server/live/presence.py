@@ -1,0 +1,336 @@
+"""Who watches a conversation and who types, in all server processes.
+
+A registry knows the clients of its process at once. Where processes share a store (`Watchable`), it writes
+each of its clients as a document with a lease, and reads those of the other processes every second. A client
+whose process ends disappears with its lease. Typing ends by itself. Nothing of this changes a revision.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from aforesaid.contracts import ConversationStore, Document, Watchable, capability
+from aforesaid.errors import AforesaidError
+from aforesaid.layers.participants import ParticipantStore
+from aforesaid.model.participants import PARTICIPANT_STATE
+from aforesaid.model.read_markers import ReadMarker
+from aforesaid.protocol.live import Outgoing, Presence, ReadNotice, TypingNotice
+from aforesaid.protocol.people import PresenceState, PresentPerson
+from aforesaid.telemetry import describe
+
+log = logging.getLogger("aforesaid.server.live")
+
+KIND = f"{PARTICIPANT_STATE}presence"
+# Seconds after the last `typing` frame of a client in which it counts as typing.
+TYPING_SECONDS = 30.0
+# Seconds between exchanges with other processes.
+SHARE_SECONDS = 1.0
+# How long other processes believe what a process wrote, and the age at which it writes again.
+LEASE, RENEW = timedelta(seconds=30), timedelta(seconds=10)
+# How long a participant who left is listed with the time of their last visit.
+REMEMBERED = timedelta(days=7)
+# The most clients of other processes that are read.
+MOST_CLIENTS = 500
+
+
+class Self(Struct, frozen=True, kw_only=True):
+    """A client, as it presents itself."""
+
+    name: str = ""
+    participant: str | None = None
+    away: bool = False
+
+
+class Member(Protocol):
+    """A connection, as the registry uses it."""
+
+    @property
+    def self_shown(self) -> Self | None:
+        """How others see the client; None unless it asked for presence."""
+        ...
+
+    @property
+    def typing_name(self) -> str: ...
+
+    def notify(self, frame: Outgoing) -> None: ...
+
+
+class Shared(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A client in a document, for other processes."""
+
+    name: str = ""
+    participant: str | None = None
+    away: bool = False
+    typing: bool = False
+    read: str | None = None
+    """The last message that the client marked as read."""
+    seen_at: datetime
+    until: datetime
+    """The end of the lease. Later, the client has left."""
+
+    def same_state(self, other: "Shared | None") -> bool:
+        return other is not None and _state(self) == _state(other)
+
+
+def _state(one: Shared) -> tuple[object, ...]:
+    return one.name, one.participant, one.away, one.typing, one.read
+
+
+class _Seat:
+    """A client in a conversation."""
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(8)
+        self.typing_until = 0.0
+        self.read: str | None = None
+        self.written: Shared | None = None
+
+
+class _Room:
+    """The clients that watch one conversation."""
+
+    def __init__(self, conversation_id: str, store: ConversationStore | None) -> None:
+        self.conversation_id = conversation_id
+        # Where processes share the store; None elsewhere.
+        self.store = store
+        self.seats: dict[Member, _Seat] = {}
+        self.left: list[_Seat] = []
+        self.others: dict[str, Shared] = {}
+        self.gone: dict[str, Shared] = {}
+
+    def notify(self, frame: Outgoing, *, exclude: Member | None = None) -> None:
+        for member in tuple(self.seats):
+            if member is not exclude:
+                member.notify(frame)
+
+    def announce(self) -> None:
+        """Send the state to all clients of this process that asked for presence."""
+        people = self._people()
+        here = sorted(one.name for one in people if one.state != "offline")
+        frame = Presence(conversation_id=self.conversation_id, here=here, people=people)
+        for member in tuple(self.seats):
+            if member.self_shown is not None:
+                member.notify(frame)
+
+    def _people(self) -> list[PresentPerson]:
+        now = time.monotonic()
+        own = [
+            _person(shown.name, shown.participant, "away" if shown.away else "here", seat.typing_until > now)
+            for member, seat in self.seats.items()
+            if (shown := member.self_shown) is not None
+        ]
+        others = [
+            _person(one.name, one.participant, "away" if one.away else "here", one.typing)
+            for one in self.others.values()
+        ]
+        present = {one.participant_id for one in (*own, *others)}
+        gone = [
+            PresentPerson(
+                name=one.name, participant_id=one.participant, state="offline", last_seen=one.seen_at
+            )
+            for one in self.gone.values()
+            if one.participant not in present
+        ]
+        return sorted((*own, *others, *gone), key=lambda one: (one.state, one.name, one.participant_id or ""))
+
+    def typing_notice(self, name: str, *, active: bool) -> TypingNotice:
+        return TypingNotice(conversation_id=self.conversation_id, role="user", active=active, name=name)
+
+    def read_notice(self, participant_id: str, message_id: str) -> ReadNotice:
+        return ReadNotice(
+            conversation_id=self.conversation_id, participant_id=participant_id, message_id=message_id
+        )
+
+    # Other processes
+
+    async def share(self) -> None:
+        """Write the clients of this process, read those of the others, and announce what has changed."""
+        store = self.store
+        if store is None or all(member.self_shown is None for member in self.seats):
+            return
+        now = store.now()
+        await self._write(store, now)
+        found = await store.documents(KIND, conversation_id=self.conversation_id, limit=MOST_CLIENTS)
+        own = {seat.key for seat in self.seats.values()} | {seat.key for seat in self.left}
+        read = {one.key: shared for one in found if one.key not in own and (shared := _shared(one))}
+        others = {key: one for key, one in read.items() if one.until > now}
+        gone = _last_seen(one for one in read.values() if one.until <= now)
+        await self._remove_old(store, read, now)
+        self._compare(others, gone)
+
+    async def _write(self, store: ConversationStore, now: datetime) -> None:
+        moment = time.monotonic()
+        for member, seat in self.seats.items():
+            shown = member.self_shown
+            if shown is None:
+                continue
+            shared = Shared(
+                name=shown.name,
+                participant=shown.participant,
+                away=shown.away,
+                typing=seat.typing_until > moment,
+                read=seat.read,
+                seen_at=now,
+                until=now + LEASE,
+            )
+            if not shared.same_state(seat.written) or seat.written.seen_at <= now - RENEW:  # type: ignore[union-attr]
+                await _put(store, self.conversation_id, seat.key, shared)
+                seat.written = shared
+        left, self.left = self.left, []
+        for seat in left:
+            await self._leave(store, seat, now)
+
+    async def _leave(self, store: ConversationStore, seat: _Seat, now: datetime) -> None:
+        """Remove a client that left. A participant stays listed with the time."""
+        if seat.written is None:
+            return
+        await store.delete_document(KIND, seat.key, conversation_id=self.conversation_id)
+        if seat.written.participant is not None:
+            ended = msgspec.structs.replace(seat.written, typing=False, seen_at=now, until=now)
+            key = f"seen/{seat.written.participant}"
+            await _put(store, self.conversation_id, key, ended)
+
+    async def _remove_old(self, store: ConversationStore, read: dict[str, Shared], now: datetime) -> None:
+        for key, one in read.items():
+            age = now - one.until
+            if age > REMEMBERED or (age > LEASE and one.participant is None):
+                await store.delete_document(KIND, key, conversation_id=self.conversation_id)
+
+    def _compare(self, others: dict[str, Shared], gone: dict[str, Shared]) -> None:
+        before, self.others, self.gone = self.others, others, gone
+        for key in before.keys() | others.keys():
+            was, is_now = before.get(key), others.get(key)
+            typed, types = was is not None and was.typing, is_now is not None and is_now.typing
+            if typed != types:
+                name = (is_now or was).name  # type: ignore[union-attr]
+                self.notify(self.typing_notice(name, active=types))
+            if is_now is not None and is_now.read and (was is None or was.read != is_now.read):
+                self.notify(self.read_notice(is_now.participant or "", is_now.read))
+        if {k: _state(one) for k, one in before.items()} != {k: _state(one) for k, one in others.items()}:
+            self.announce()
+
+
+class Presences:
+    """The rooms of a process."""
+
+    def __init__(self, *, now: Callable[[], float] = time.monotonic, every: float = SHARE_SECONDS) -> None:
+        self._rooms: dict[tuple[str, str], _Room] = {}
+        self._now = now
+        self._every = every
+        # Rooms without clients whose documents are still to be removed.
+        self._leaving: list[_Room] = []
+
+    def join(self, owner: str, conversation_id: str, member: Member, store: ConversationStore) -> None:
+        room = self._rooms.get((owner, conversation_id))
+        if room is None:
+            room = self._rooms[owner, conversation_id] = _Room(conversation_id, _shared_store(store))
+        room.seats.setdefault(member, _Seat())
+
+    def leave(self, owner: str, conversation_id: str, member: Member) -> None:
+        room = self._rooms.get((owner, conversation_id))
+        seat = None if room is None else room.seats.pop(member, None)
+        if room is None or seat is None:
+            return
+        shared = room.store is not None
+        if shared:
+            room.left.append(seat)
+        if not room.seats:
+            del self._rooms[owner, conversation_id]
+            self._leaving += [room] if shared else []
+
+    def announce(self, owner: str, conversation_id: str) -> None:
+        room = self._rooms.get((owner, conversation_id))
+        if room is not None:
+            room.announce()
+
+    def members(self, owner: str, conversation_id: str) -> int:
+        room = self._rooms.get((owner, conversation_id))
+        return 0 if room is None else len(room.seats)
+
+    def notify(self, owner: str, conversation_id: str, frame: Outgoing, *, exclude: Member) -> None:
+        room = self._rooms.get((owner, conversation_id))
+        if room is not None:
+            room.notify(frame, exclude=exclude)
+
+    def typing(self, owner: str, conversation_id: str, member: Member, *, active: bool) -> None:
+        """Record that a client types, or has stopped. Typing ends by itself."""
+        room = self._rooms.get((owner, conversation_id))
+        seat = None if room is None else room.seats.get(member)
+        if room is None or seat is None or (not active and not seat.typing_until):
+            return
+        seat.typing_until = self._now() + TYPING_SECONDS if active else 0.0
+        room.notify(room.typing_notice(member.typing_name, active=active), exclude=member)
+
+    def read(self, owner: str, conversation_id: str, member: Member, marker: ReadMarker) -> None:
+        """Send a read marker to the other clients, unless it is private."""
+        room = self._rooms.get((owner, conversation_id))
+        seat = None if room is None else room.seats.get(member)
+        if room is None or seat is None or marker.private:
+            return
+        seat.read = marker.message_id
+        room.notify(room.read_notice(marker.participant_id, marker.message_id), exclude=member)
+
+    def tick(self) -> None:
+        """End the typing of clients that have not repeated it."""
+        now = self._now()
+        for room in tuple(self._rooms.values()):
+            for member, seat in tuple(room.seats.items()):
+                if 0.0 < seat.typing_until <= now:
+                    seat.typing_until = 0.0
+                    room.notify(room.typing_notice(member.typing_name, active=False), exclude=member)
+
+    async def run(self) -> None:
+        """Exchange the state with other processes, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            await self.share()
+
+    async def share(self) -> None:
+        """Exchange the state of all rooms once. A failing store delays it."""
+        leaving, self._leaving = self._leaving, []
+        for room in (*self._rooms.values(), *leaving):
+            try:
+                if room.seats:
+                    await room.share()
+                elif room.store is not None:
+                    await room._write(room.store, room.store.now())
+            except AforesaidError as error:
+                log.debug("presence is not shared now: %s", describe(error))
+
+
+def _shared_store(store: ConversationStore) -> ConversationStore | None:
+    """Return the owner's store if other processes may use it."""
+    whole = store.inner if isinstance(store, ParticipantStore) else store
+    return whole if capability(whole, Watchable) is not None else None
+
+
+async def _put(store: ConversationStore, conversation_id: str, key: str, shared: Shared) -> None:
+    await store.put_document(KIND, key, msgspec.json.encode(shared), conversation_id=conversation_id)
+
+
+def _shared(document: Document) -> Shared | None:
+    try:
+        return msgspec.json.decode(document.data, type=Shared)
+    except msgspec.MsgspecError:
+        return None  # of a later release
+
+
+def _last_seen(gone: Iterable[Shared]) -> dict[str, Shared]:
+    latest: dict[str, Shared] = {}
+    for one in gone:
+        if one.participant is not None:
+            known = latest.get(one.participant)
+            if known is None or known.seen_at < one.seen_at:
+                latest[one.participant] = one
+    return latest
+
+
+def _person(name: str, participant: str | None, state: PresenceState, typing: bool) -> PresentPerson:
+    return PresentPerson(name=name, participant_id=participant, state=state, typing=typing)
