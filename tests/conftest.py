@@ -24,6 +24,7 @@ import aforesaid.stores.postgres
 import aforesaid.stores.redis
 import aforesaid.stores.sqlite
 from aforesaid.layers import resilient
+from aforesaid.settings import ConversationConfig
 from aforesaid.tokens import counter_for, ready
 from aforesaid.tokens.exact import ENCODINGS
 from tests import report
@@ -119,6 +120,21 @@ def patient_stores() -> Iterator[None]:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resilient, "DEFAULT_RESILIENCE", patient)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_contexts() -> Iterator[None]:
+    """Give the default deadline of a context an hour: on a busy machine a window would be reduced."""
+    stored = ConversationConfig.__dict__["context_deadline"]
+    default = ConversationConfig().context_deadline
+
+    def patient(config: ConversationConfig) -> int:
+        seconds: int = stored.__get__(config)
+        return 3600 if seconds == default else seconds
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConversationConfig, "context_deadline", property(patient))
         yield
 
 

@@ -29,7 +29,7 @@ def test_a_wrong_url() -> None:
     one_line(caught.value, "no store for 'mysql:'", "sqlite", "postgresql", "PostgreSQL")
     with pytest.raises(InvalidSetting) as caught:
         aforesaid.open("https://memory.example")
-    one_line(caught.value, "aforesaid.connect(url, key=…)")
+    one_line(caught.value, "`aforesaid.connect`")
 
 
 async def test_an_owner_that_is_no_text() -> None:

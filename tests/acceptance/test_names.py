@@ -30,7 +30,79 @@ async def _watch(manager: ManagerProtocol, name: str) -> None:
         pass
 
 
+async def _compare(manager: ManagerProtocol, name: str) -> None:
+    branch = await manager.fork(name)
+    await manager.compare(name, branch.id)
+    await manager.compare(branch.id, name)
+
+
+async def _merge(manager: ManagerProtocol, name: str) -> None:
+    branch = await manager.fork(name)
+    await manager.add_message(branch.id, "user", "more")
+    await manager.merge(name, branch.id)
+
+
+async def _with_other(manager: ManagerProtocol, name: str) -> str:
+    """The name of another conversation."""
+    await manager.get_conversation(name)
+    other = f"next to {name}"
+    await manager.add_message(other, "user", "hello")
+    return other
+
+
+async def _link(manager: ManagerProtocol, name: str) -> None:
+    other = await _with_other(manager, name)
+    await manager.link(name, other)
+    assert [one.name for one in await manager.links(other)] == [name]
+
+
+async def _unlink(manager: ManagerProtocol, name: str) -> None:
+    await _link(manager, name)
+    await manager.unlink(name, f"next to {name}")
+    assert await manager.links(name) == []
+
+
+async def _joined(manager: ManagerProtocol, name: str) -> None:
+    await manager.set_participant(name, "p", name="Pat")
+    assert [one.id for one in await manager.participants(name)] == ["p"]
+
+
+async def _left(manager: ManagerProtocol, name: str) -> None:
+    await manager.get_conversation(name)
+    await _joined(manager, name)
+    await manager.remove_participant(name, "p")
+
+
+async def _read(manager: ManagerProtocol, name: str) -> None:
+    await manager.get_conversation(name)
+    await _joined(manager, name)
+    await manager.mark_read_up_to(name, "m", participant_id="p")
+    assert len(await manager.read_markers(name)) == 1
+    assert await manager.unread(name, participant_id="p") == 1
+
+
+async def _notified(manager: ManagerProtocol, name: str) -> None:
+    await manager.get_conversation(name)
+    await _joined(manager, name)
+    await manager.set_notification_rule(name, "none", participant_id="p")
+
+
 USES: dict[str, Use] = {
+    "assign": lambda manager, name: manager.assign(name, "erin"),
+    "branches": lambda manager, name: manager.branches(name),
+    "fork": lambda manager, name: manager.fork(name),
+    "compare": _compare,
+    "merge": _merge,
+    "link": _link,
+    "links": lambda manager, name: manager.links(name),
+    "unlink": _unlink,
+    "participants": lambda manager, name: manager.participants(name),
+    "set_participant": _joined,
+    "remove_participant": _left,
+    "mark_read_up_to": _read,
+    "read_markers": lambda manager, name: manager.read_markers(name),
+    "unread": _read,
+    "set_notification_rule": _notified,
     "get_conversation": lambda manager, name: manager.get_conversation(name),
     "update_metadata": lambda manager, name: manager.update_metadata(name, subject="s"),
     "mark_read": lambda manager, name: manager.mark_read(name),
@@ -64,7 +136,10 @@ USES: dict[str, Use] = {
 }
 """One call of each method that takes a conversation id. `associate_client` is with the contacts."""
 
-CREATING = ("update_metadata", "add_message", "append", "turn", "put_document", "open_turn")
+CREATING = (
+    *("update_metadata", "set_participant", "add_message", "append"),
+    *("turn", "put_document", "open_turn"),
+)
 
 UNAVAILABLE = (InvalidSetting, ArchiveNotFound)
 """What a memory without archives or a summarizer raises for any conversation."""

@@ -84,13 +84,18 @@ async def _import(manager: ConversationManager, names: Names, folder: Path) -> A
 
 CASES: dict[str, Case] = {
     "add_message": lambda m, n, f: m.add_message(n.conversation, "user", "x", message_id=n.message),
+    "analytics": lambda m, n, f: m.analytics(by="client"),
     "append": lambda m, n, f: m.append(n.conversation, [Message(role="user", content="x")]),
     "append_to_session": lambda m, n, f: m.append_to_session(n.session, [Message(role="user", content="x")]),
     "apply_retention": lambda m, n, f: m.apply_retention(),
+    "as_participant": lambda m, n, f: m.as_participant("ann").messages(n.conversation),
+    "assign": lambda m, n, f: m.assign(n.conversation, "sam"),
     "archive": lambda m, n, f: m.archive(n.conversation),
     "archives": lambda m, n, f: m.archives(),
     "associate_client": _associate,
+    "branches": lambda m, n, f: m.branches(n.conversation),
     "clear_history": lambda m, n, f: m.clear_history(n.conversation),
+    "compare": lambda m, n, f: m.compare(n.conversation, n.conversation),
     "delete_conversation": lambda m, n, f: m.delete_conversation(n.conversation),
     "delete_session": lambda m, n, f: m.delete_session(n.session, tag="food"),
     "rewrite_history": lambda m, n, f: m.rewrite_history(
@@ -103,44 +108,62 @@ CASES: dict[str, Case] = {
     "discard_turn": lambda m, n, f: m.discard_turn(n.conversation, n.message),
     "entries": lambda m, n, f: m.entries(n.conversation),
     "erase": lambda m, n, f: m.erase(n.conversation),
+    "erase_participant": lambda m, n, f: m.erase_participant("ann"),
     "expiring": lambda m, n, f: m.expiring(),
     "export": lambda m, n, f: m.export(f / new_id()),
     "first_context": lambda m, n, f: m.first_context([Message(role="user", content="x")]),
     "forget": lambda m, n, f: m.forget(n.note),
+    "fork": lambda m, n, f: m.fork(n.conversation, at=n.message),
     "get_conversation": lambda m, n, f: m.get_conversation(n.conversation),
     "get_note": lambda m, n, f: m.get_note(n.note),
     "get_or_create_conversation": lambda m, n, f: m.get_or_create_conversation(n.session),
     "import_": _import,
     "interrupted": lambda m, n, f: m.interrupted(n.conversation, n.message, heard=0),
     "leave_session": lambda m, n, f: m.leave_session(n.session),
+    "link": lambda m, n, f: m.link(n.conversation, n.archived),
+    "links": lambda m, n, f: m.links(n.conversation),
+    "merge": lambda m, n, f: m.merge(n.conversation, n.conversation),
+    "unlink": lambda m, n, f: m.unlink(n.conversation, n.archived),
     "lifetime": lambda m, n, f: m.lifetime(n.conversation),
     "list": lambda m, n, f: m.list(tags=["food"]),
     "load_context": lambda m, n, f: m.load_context(n.conversation),
     "load_request": lambda m, n, f: m.load_request(n.conversation, "anthropic"),
     "mark_read": lambda m, n, f: m.mark_read(n.conversation),
+    "mark_read_up_to": lambda m, n, f: m.mark_read_up_to(n.conversation, n.message, participant_id="ann"),
     "messages": lambda m, n, f: m.messages(n.conversation),
     "notes": lambda m, n, f: m.notes(history=True),
+    "notifications": lambda m, n, f: m.notifications(participant_id="ann"),
     "open_turn": lambda m, n, f: m.open_turn(
         n.conversation, [Message(role="user", content="x", message_id=n.message)]
     ),
+    "participants": lambda m, n, f: m.participants(n.conversation),
     "purge_expired": lambda m, n, f: m.purge_expired(),
+    "read_markers": lambda m, n, f: m.read_markers(n.conversation),
     "recall": lambda m, n, f: m.recall(SECRET),
+    "recompute_analytics": lambda m, n, f: m.recompute_analytics(),
     "redact": lambda m, n, f: m.redact(n.conversation, n.message),
     "remember": lambda m, n, f: m.remember("x", subject=SUBJECT, source=Source(message_id=n.message)),
+    "remove_participant": lambda m, n, f: m.remove_participant(n.conversation, "ann"),
     "restore": lambda m, n, f: m.restore(n.archived),
     "retention": lambda m, n, f: m.retention(),
     "search": lambda m, n, f: m.search(SECRET),
     "search_conversations": lambda m, n, f: m.search_conversations(SECRET),
     "search_history": lambda m, n, f: m.search_history(SECRET),
     "session": lambda m, n, f: m.session(n.session),
+    "set_notification_rule": lambda m, n, f: m.set_notification_rule(
+        n.conversation, "none", participant_id="ann"
+    ),
+    "set_participant": lambda m, n, f: m.set_participant(n.conversation, "ann", role="manager"),
     "set_retention": lambda m, n, f: m.set_retention(
         RetentionRules(owner=None, conversations={n.conversation: None})
     ),
     "similar": lambda m, n, f: m.similar(n.conversation),
     "summarize": lambda m, n, f: m.summarize(n.conversation),
     "summary": lambda m, n, f: m.summary(n.conversation),
+    "take_notifications": lambda m, n, f: m.take_notifications(participant_id="ann"),
     "turn": _turn,
     "unanswered": lambda m, n, f: m.unanswered(n.conversation),
+    "unread": lambda m, n, f: m.unread(n.conversation, participant_id="ann"),
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
@@ -148,7 +171,7 @@ WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now", "with_poli
 """Calls that give another handle to the same owner, or that concern no data."""
 LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
 """Calls after which an attacker has something of their own: what comes next must not find it."""
-SLOW = {"erase"}
+SLOW = {"erase", "erase_participant"}
 """Calls that make a server write its files anew."""
 
 

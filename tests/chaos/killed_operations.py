@@ -377,7 +377,7 @@ class _Worker:
         await self._reported("sweep", key, lambda _, __: self._memory.sweep())
 
     async def _rotate(self, key: str) -> None:
-        if isinstance(backend := self._memory.backend, EncryptedBackend):
+        if (backend := self._memory.layer(EncryptedBackend)) is not None:
             rotate = rotation.rotate(backend, deep=True, grace=timedelta(0))
             await self._reported("rotate", key, lambda _, __: rotate)
 

@@ -114,8 +114,8 @@ async def run(server: Server, folder: Path, *, outages: int, source: random.Rand
         models=aforesaid.Models(preload=False),
     )
     async with memory:
-        layer = memory.backend
-        assert isinstance(layer, ResilientBackend)
+        layer = memory.layer(ResilientBackend)
+        assert layer is not None
         speakers = Speakers(memory)
         speaking = [
             asyncio.create_task(speakers.speak(owner, f"session {number}"))

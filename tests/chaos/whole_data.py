@@ -96,9 +96,8 @@ class Run:
 
     @property
     def _layer(self) -> ResilientBackend:
-        assert isinstance(self.memory.backend, EncryptedBackend)
-        layer = self.memory.backend.inner
-        assert isinstance(layer, ResilientBackend)
+        layer = self.memory.layer(ResilientBackend)
+        assert layer is not None
         return layer
 
     async def rounds(self, number: int, *, begins: Callable[[int], None] = lambda number: None) -> Figures:
@@ -261,8 +260,9 @@ class Run:
             del self.live[key]
 
     async def rotate(self) -> None:
-        assert isinstance(self.memory.backend, EncryptedBackend)
-        await rotation.rotate(self.memory.backend, deep=True, grace=timedelta(0))
+        sealed = self.memory.layer(EncryptedBackend)
+        assert sealed is not None
+        await rotation.rotate(sealed, deep=True, grace=timedelta(0))
 
     async def count(self) -> None:
         owners = {owner async for owner in self.memory.owners()}

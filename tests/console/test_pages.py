@@ -85,6 +85,10 @@ def test_search_finds_words_and_says_why(opening: Opening, api: httpx.Client) ->
     expect(page.locator(".neighbour").first).to_be_visible()
     first.get_by_text("Why:").click()
     expect(first.get_by_text("Score", exact=True)).to_be_visible()
+    shown = first.locator(".facts dd").all_text_contents()
+    names = first.locator(".facts dt").all_text_contents()
+    end = names.index("Score")
+    assert abs(sum(map(float, shown[:end])) - float(shown[end])) < 0.01, "the page does not show all parts"
     page.get_by_label("Said by").select_option("user")
     expect(page.locator(".passage header strong").first).to_have_text("User")
     page.get_by_label("From").fill("2099-01-01")

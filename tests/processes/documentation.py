@@ -3,7 +3,6 @@
 Importing takes most of the time of an example; the server process imports once for all of them.
 """
 
-import multiprocessing
 import os
 import sys
 import warnings
@@ -12,6 +11,7 @@ from pathlib import Path
 import aforesaid
 import aforesaid.stores.sqlite
 import aforesaid.testing  # noqa: F401
+from tests.processes.forking import processes
 
 SECONDS = 120
 """Far more than an example takes."""
@@ -19,10 +19,8 @@ SECONDS = 120
 
 def run_as_program(code: str, folder: Path) -> str:
     """Run the code in the folder with warnings as errors. Return its error output if it failed, or ''."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
     errors = folder / ".errors"
-    process = context.Process(target=_run, args=(code, folder, errors))
+    process = processes.Process(target=_run, args=(code, folder, errors))
     process.start()
     process.join(SECONDS)
     if process.exitcode is None:

@@ -3,26 +3,21 @@
 import asyncio
 import os
 import signal
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from aforesaid.contracts import Reindexable
 from aforesaid.retention.erasure import erase
+from tests.processes.forking import processes
 from tests.stored_files import NOTE, StoreFiles, live, opened
-
-# A fork of a process that has imported everything starts in a tenth of the time of a new process, and unlike
-# a fork of the test run it has neither its threads nor its event loop.
-_processes = get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
 
 
 def killed_after(
     step: str, files: StoreFiles, folder: Path, scope: str, *, owner: str = "erin"
 ) -> tuple[str, str]:
     """Return the ids of what a process erased until it was killed: a conversation, and an archived one."""
-    receiver, sender = _processes.Pipe(duplex=False)
-    process = _processes.Process(target=_run, args=(files.url, folder, owner, scope, step, sender))
+    receiver, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(files.url, folder, owner, scope, step, sender))
     process.start()
     sender.close()
     process.join()

@@ -1,8 +1,8 @@
-"""Serve in a process of its own and print the port: `python -m tests.processes.live_server URL`."""
+"""Serve a store in a process of its own."""
 
-import argparse
 import asyncio
-import json
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 
 import aforesaid
 from aforesaid.server.app import create_app
@@ -10,9 +10,35 @@ from aforesaid.server.limits import LiveLimits
 from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings
 from tests.integration.server.live.parts import Parrot, assistant_of
+from tests.processes.forking import processes
+
+SECONDS = 120
+"""Far more than a server needs to start or to stop."""
 
 
-async def serve(url: str) -> None:
+def start_server(url: str) -> tuple[BaseProcess, int]:
+    """Start a server for the store at this URL; return its process and its port."""
+    receiver, sender = processes.Pipe(duplex=False)
+    process = processes.Process(target=_run, args=(url, sender), daemon=True)
+    process.start()
+    sender.close()
+    with receiver:
+        assert receiver.poll(SECONDS), "the server does not start"
+        return process, receiver.recv()
+
+
+def stop_server(process: BaseProcess) -> None:
+    """Stop a server, which may have been killed already."""
+    process.terminate()
+    process.join(SECONDS)
+    assert process.exitcode is not None, "the server does not stop"
+
+
+def _run(url: str, port: Connection) -> None:
+    asyncio.run(_serve(url, port))
+
+
+async def _serve(url: str, port: Connection) -> None:
     listening = bind_socket("127.0.0.1", 0)
     settings = Settings()
     async with aforesaid.open(
@@ -29,12 +55,6 @@ async def serve(url: str) -> None:
         )
 
         def started() -> None:
-            print(json.dumps({"port": listening.getsockname()[1]}), flush=True)
+            port.send(listening.getsockname()[1])
 
         await Server(app, uvicorn_config(app, settings.server), listening=started).serve(sockets=[listening])
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
-    asyncio.run(serve(parser.parse_args().url))

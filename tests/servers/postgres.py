@@ -77,6 +77,21 @@ class PostgresServer:
         self._initialise(programs, data, secret)
         self._launch(programs, data)
         self._wait()
+        self._running_from = programs, data
+
+    def interrupt(self) -> None:
+        """Stop the server and keep its data; `resume` starts it again on the same port."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=30)
+
+    def program(self, name: str) -> Path:
+        """A program that belongs to the server."""
+        return self._running_from[0] / name
+
+    def resume(self) -> None:
+        self._launch(*self._running_from)
+        self._wait()
 
     def _initialise(self, programs: Path, data: Path, secret: Path) -> None:
         command: list[str | Path] = [

@@ -64,7 +64,7 @@ class Served:
 
     def drain(self) -> None:
         """Tell the server that it is about to stop."""
-        self._loop.call_soon_threadsafe(self.app.service.draining.set)
+        self._loop.call_soon_threadsafe(self.app.service.stopping.set)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Do something on the server's own loop."""

@@ -1,6 +1,9 @@
 """No module imports another that imports it, directly or not, also inside functions and for type checking."""
 
 import ast
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -77,3 +80,33 @@ def test_own_modules_are_not_imported_by_name() -> None:
 def test_no_module_imports_the_root_package() -> None:
     """The root package imports everything, so a module that imports it would depend on every layer."""
     assert [name for name, module in found().items() if "aforesaid" in module.imports] == []
+
+
+# What the root package may load besides `asyncio` and `msgspec`. Each addition slows `import aforesaid` down.
+_LIGHT = {"bisect", "copy", "dataclasses", "fnmatch", "hashlib", "hmac", "importlib", "ipaddress", "json"}
+_LIGHT |= {"ntpath", "pathlib", "queue", "random", "secrets", "unicodedata", "urllib", "aforesaid"}
+_REPORT = """
+import asyncio, inspect, msgspec, sys
+before = set(sys.modules)
+signatures = []
+signature = inspect.signature
+inspect.signature = lambda *given, **named: signatures.append(given) or signature(*given, **named)
+import aforesaid
+from aforesaid._internal import patterns
+compiled = [p for p in patterns.LAZY if len(vars(p)) > 2]
+print(msgspec.json.encode([sorted(set(sys.modules) - before), len(compiled), len(signatures)]).decode())
+"""
+
+
+def test_importing_the_package_loads_and_prepares_only_what_every_program_needs() -> None:
+    """Time depends on the machine, so the test counts modules, compiled patterns and signatures read."""
+    ran = subprocess.run([sys.executable, "-c", _REPORT], capture_output=True, text=True, check=True)
+    names, compiled, signatures = json.loads(ran.stdout)
+    roots = {name.partition(".")[0] for name in names}
+    assert {name for name in roots if not name.startswith("_")} <= _LIGHT
+    assert len([name for name in names if name.startswith("aforesaid.")]) <= 115
+    assert not {"aforesaid.transfer.exports", "aforesaid.stores.sqlite", "aforesaid.memory.chats"} & set(
+        names
+    )
+    assert compiled == 0
+    assert signatures <= 80

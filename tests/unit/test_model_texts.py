@@ -48,7 +48,9 @@ def test_an_answer_of_another_agent() -> None:
 def test_an_interrupted_answer() -> None:
     speech = Speech(heard=8, spoken="It rains all day long.")
     answer = Message(role="assistant", content="It rains all day long.", speech=speech)
-    assert cut_at_interruption(answer).content == "It rains [interrupted]"
+    assert cut_at_interruption(answer).content == (
+        'It rains [interrupted; the user did not hear: "all day long."]'
+    )
 
 
 def test_a_request_that_starts_with_the_assistant() -> None:

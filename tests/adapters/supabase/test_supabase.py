@@ -26,6 +26,7 @@ from aforesaid.errors import (
     RevisionConflict,
     StoreUnavailable,
 )
+from aforesaid.layers.cached import CachedStore
 from aforesaid.model.ids import conversation_key, new_id
 from aforesaid.model.messages import Message
 from tests.acceptance.seeds.printed import printed, run
@@ -103,6 +104,29 @@ async def test_a_name_is_the_same_conversation_as_in_the_database(
     assert contents(await manager.messages("kitchen")) == ["through Supabase", "directly"]
     assert (await manager.get_conversation("kitchen")).name == "kitchen"
     assert await manager.session("session 7") is not None
+
+
+@pytest.mark.requirement("004-072", "004-073")
+async def test_a_loaded_conversation_is_cached_and_never_stale(clients: Any, user: str) -> None:
+    manager, elsewhere = (compat.ConversationManager(clients(user)) for _ in range(2))
+    assert isinstance(manager.store, CachedStore)
+    inner: Any = manager.store.inner
+    await manager.add_message("kitchen", "user", "first")
+    await manager.load_context("kitchen")
+    read: list[str] = []
+    load = inner._load
+
+    async def counting(conversation_id: str) -> Any:
+        read.append(conversation_id)
+        return await load(conversation_id)
+
+    inner._load = counting
+    assert contents((await manager.load_context("kitchen")).messages) == ["first"]
+    assert read == [], "the messages are in memory"
+    await elsewhere.add_message("kitchen", "user", "second")
+    assert contents((await manager.load_context("kitchen")).messages) == ["first", "second"]
+    uncached = compat.ConversationManager(clients(user), config=compat.ConversationConfig(cache_ttl=0))
+    assert not isinstance(uncached.store, CachedStore)
 
 
 @pytest.mark.requirement("004-067")

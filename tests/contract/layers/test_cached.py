@@ -39,6 +39,8 @@ class TestCachedStore(StoreContract):
 
 
 class TestAroundWatchedMemory(StoreContract):
+    branchable = False  # the double forwards the contract only
+
     @pytest.fixture
     async def backend(self, clock: FixedClock) -> AsyncIterator[Backend]:
         backend = cached(WatchableBackend(InMemoryBackend(clock=clock)), metrics=Telemetry())
@@ -186,6 +188,61 @@ async def test_unwatched_only_the_record_is_read_again(here: CachedPair) -> None
     assert here.calls() == ["get"]
     await here.elsewhere.append(record.id, [user("from elsewhere")])
     assert await here.said(record) == ["a", "b", "from elsewhere"], "never served longer than not at all"
+
+
+async def test_what_this_process_appends_extends_the_cached_end(here: CachedPair) -> None:
+    record = await here.conversation("a", "b")
+    await here.said(record, limit=3)
+    await here.store.append(record.id, [user("c"), user("d")])
+    here.calls()
+    assert await here.said(record, limit=3) == ["b", "c", "d"]
+    assert here.calls() == ["get"]
+    assert await here.store.tail(record.id, limit=3) == await here.elsewhere.tail(record.id, limit=3)
+
+
+async def test_an_append_after_one_elsewhere_extends_nothing(here: CachedPair) -> None:
+    record = await here.conversation("a")
+    await here.said(record)
+    await here.elsewhere.append(record.id, [user("from elsewhere")])
+    await here.store.append(record.id, [user("c")])
+    assert await here.said(record) == ["a", "from elsewhere", "c"]
+
+
+async def test_an_append_of_an_older_message_reads_in_its_place(here: CachedPair) -> None:
+    record = await here.conversation("a", "b")
+    await here.said(record)
+    earlier = here.elsewhere.now() - timedelta(hours=1)
+    await here.store.append(record.id, [user("earlier").with_(timestamp=earlier)])
+    assert await here.said(record) == ["earlier", "a", "b"]
+
+
+async def test_a_page_and_an_older_end_stay_after_an_append(here: CachedPair) -> None:
+    record = await here.conversation("a", "b", "c")
+    (*_, last) = await here.store.tail(record.id, limit=3)
+
+    async def read() -> list[list[Entry]]:
+        return [
+            await here.store.page(record.id, limit=2),
+            await here.store.page(record.id, limit=2, offset=2),
+            await here.store.tail(record.id, limit=1, before=last.position),
+        ]
+
+    before = await read()
+    await here.store.append(record.id, [user("d")])
+    here.calls()
+    after = await read()
+    assert here.calls() == ["get", "get", "page", "get"], "only the page that grew is read again"
+    assert [after[0], after[2]] == [before[0], before[2]]
+    assert [entry.message.content for entry in after[1]] == ["c", "d"]
+
+
+async def test_an_entry_that_is_not_read_again_leaves_the_cache_after_its_time(here: CachedPair) -> None:
+    first, second = await here.conversation("a"), await here.conversation("b")
+    await here.said(first)
+    size = here.layer.cache.size
+    here.seconds.now += 301
+    await here.said(second)
+    assert here.layer.cache.size == size
 
 
 async def test_watched_nothing_is_read_again(watched: CachedPair) -> None:

@@ -22,7 +22,13 @@ async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
 ) -> AsyncIterator[ConversationStore]:
     url = url_for(request.param, tmp_path, request)
-    async with aforesaid.open(url, retention=aforesaid.Retention(sweep_every=None), clock=clock) as memory:
+    # The encrypted layer is below the cache, so the cache needs no such reads.
+    async with aforesaid.open(
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(cache="off"),
+        clock=clock,
+    ) as memory:
         yield memory.backend.of(f"owner-{new_id()}")
 
 

@@ -66,7 +66,9 @@ class Damaged:
 async def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Damaged]:
     url = url_for(request.param, tmp_path, request)
     async with aforesaid.open(
-        url, retention=aforesaid.Retention(sweep_every=None), layers=aforesaid.Layers(resilience="off")
+        url,
+        retention=aforesaid.Retention(sweep_every=None),
+        layers=aforesaid.Layers(resilience="off", cache="off"),
     ) as memory:
         one = Damaged(memory, request.param)
         await one.fill()

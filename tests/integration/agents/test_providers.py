@@ -176,19 +176,30 @@ async def test_a_rate_limit_that_stays_is_an_error_and_leaves_no_trace(
     assert await stored(erin, chat) == []
 
 
+LONG = "it is all rather long"
+
+
 @pytest.mark.parametrize("ending", ["breaks", "stops"])
-async def test_a_broken_answer_is_an_error_and_leaves_no_trace(
+async def test_a_broken_answer_is_an_error_and_leaves_only_what_was_heard(
     agent: Agent, provider: FakeProvider, erin: ConversationManager, on_text: OnText | None, ending: str
 ) -> None:
-    provider.will(Says("Well, ", (LIGHTS,)), Says("it is all rather long", ending=ending))  # type: ignore[arg-type]
+    provider.will(Says("Well, ", (LIGHTS,)), Says(LONG, ending=ending))  # type: ignore[arg-type]
     chat = await conversation(erin)
     specialist = Specialist(loop=AgenticLoop(agent), tools=registry())
     with pytest.raises(AgentUnavailable):
         await answer_turn(erin, chat, specialist, "Hello?", on_text=on_text)
-    assert await stored(erin, chat) == []
+    heard = [meaning_of(message).text for message in await stored(erin, chat)]
+    if on_text is None:
+        assert heard == []
+    else:
+        words, mark, _ = heard[-1].partition(" [incomplete: the model did not answer]")
+        assert heard[0] == "Hello?"
+        assert words
+        assert LONG.startswith(words)
+        assert mark
     provider.will(Says("Now."))
     await answer_turn(erin, chat, specialist, "Again?", on_text=on_text)
-    assert [meaning_of(message).text for message in await stored(erin, chat)] == ["Again?", "Now."]
+    assert [meaning_of(message).text for message in await stored(erin, chat)] == [*heard, "Again?", "Now."]
 
 
 @pytest.mark.parametrize("words", ["I will not do that.", ""])

@@ -23,12 +23,14 @@ PLACES = ("/var/lib/aforesaid", "/opt/aforesaid", "/etc/systemd/system")
 
 SHIMS = {
     "useradd": "exit 0",
-    "install": 'mkdir "${@: -1}"',
-    "sudo": 'shift 2; exec env "$@"',
+    "id": "exit 1",
+    "install": 'if [ "$1" = -d ]; then mkdir -p "${@: -1}"; else cp "${@: -2}"; fi',
+    "sudo": 'if [ "$1" = -u ]; then shift 2; exec env "$@"; else exec "$@"; fi',
     "systemctl": 'echo "$@" >> "$SYSTEMCTL"',
     "curl": "exit 0",
     "pip": "exit 0",
-    "python3": 'mkdir -p "$3/bin" && cp "$SHIMS/pip" "$SHIMS/aforesaid" "$3/bin/"',
+    "python3": 'mkdir -p "$3/bin" && cp "$SHIMS/pip" "$SHIMS/aforesaid" "$SHIMS/python" "$3/bin/"',
+    "python": "exit 0",
     "aforesaid": f'exec {shlex.quote(sys.executable)} -m aforesaid "$@"',
 }
 """What needs root, a network or systemd, for a folder instead of a machine."""
@@ -51,6 +53,9 @@ class Machine:
             "PYTHONPATH": str(ROOT / "src"),
             "SHIMS": str(root / "shims"),
             "SYSTEMCTL": str(root / "systemctl"),
+            "PROGRAM": f"{root}/opt/aforesaid",
+            "STATE": f"{root}/var/lib/aforesaid",
+            "UNITS": f"{root}/etc/systemd/system",
         }
 
     def here(self, text: str) -> str:
@@ -68,6 +73,12 @@ class Machine:
             timeout=LONGEST,
             check=False,
         )
+
+    def prepare(self) -> None:
+        """Everything that the script makes, without a key."""
+        for folder in ("var/lib/aforesaid", "opt/aforesaid/bin"):
+            (self.root / folder).mkdir(parents=True)
+        shutil.copy(self.root / "shims" / "aforesaid", self.root / "opt" / "aforesaid" / "bin")
 
     @property
     def was_started(self) -> bool:
@@ -111,13 +122,6 @@ def steps() -> str:
     return section.partition("```bash\n")[2].partition("```")[0]
 
 
-def without(text: str) -> str:
-    """The steps without the line that has this in it."""
-    lines = steps().splitlines()
-    (left_out,) = (line for line in lines if text in line)
-    return "\n".join(line for line in lines if line != left_out)
-
-
 def test_the_steps_end_in_a_server_that_wants_the_key_they_made(machine: Machine) -> None:
     done = machine.run(steps())
     assert done.returncode == 0, done.stderr
@@ -129,15 +133,31 @@ def test_the_steps_end_in_a_server_that_wants_the_key_they_made(machine: Machine
         assert httpx.get(f"{address}/v1/conversations", headers=headers).status_code == 200
 
 
+def test_a_second_run_keeps_data_and_keys(machine: Machine) -> None:
+    assert "ak_" in machine.run(steps()).stdout
+    again = machine.run(steps())
+    assert again.returncode == 0, again.stderr
+    assert "ak_" not in again.stdout
+    assert "Keys exist already" in again.stdout
+
+
 def test_a_step_that_fails_is_the_last(machine: Machine) -> None:
     """Without its folder no key can be made, and then nothing is started."""
-    done = machine.run(without("install -d"))
+    (machine.root / "shims" / "install").write_text("#!/bin/bash\nexit 0\n")
+    done = machine.run(steps())
     assert done.returncode != 0
     assert not machine.was_started
 
 
+def test_the_owner_must_be_named(machine: Machine) -> None:
+    done = machine.run("deploy/systemd/install.sh")
+    assert done.returncode != 0
+    assert "owner" in done.stderr
+    assert not machine.was_started
+
+
 def test_without_a_key_the_service_does_not_start(machine: Machine) -> None:
-    assert machine.run(without("keys create")).returncode == 0
+    machine.prepare()
     _, errors = (process := machine.service("--port", "0")).communicate(timeout=LONGEST)
     assert process.returncode == 2, "systemd starts it again on every other status"
     assert "AFORESAID_REQUIRE_KEYS" in errors
@@ -171,8 +191,8 @@ def shipped(port: int, address: str) -> str:
     """The shipped configuration, for one server on this machine and without TLS."""
     text = (ROOT / "deploy" / "nginx" / "aforesaid.conf").read_text("utf-8")
     text = re.sub(r"server 10\.0\.0\.11:8765", f"server {address.removeprefix('http://')}", text)
-    text = re.sub(r"\n *(server 10\.0\.0\.12|ssl_|http2 )[^\n]*", "", text)
-    return text.replace("listen 443 ssl", f"listen 127.0.0.1:{port}").replace("$host;", "localhost;")
+    text = re.sub(r"\n *(server 10\.0\.0\.12|ssl_)[^\n]*", "", text)
+    return text.replace("listen 443 ssl http2", f"listen 127.0.0.1:{port}").replace("$host;", "localhost;")
 
 
 @contextmanager
@@ -196,7 +216,7 @@ def proxied(folder: Path, address: str, *, bare: bool) -> Iterator[str]:
 @pytest.mark.skipif(NGINX_PROGRAM is None, reason="nginx is not installed")
 @pytest.mark.parametrize("bare", [False, True], ids=["shipped", "bare"])
 def test_a_server_without_keys_behind_nginx_is_closed(machine: Machine, tmp_path: Path, bare: bool) -> None:
-    assert machine.run(without("keys create")).returncode == 0
+    machine.prepare()
     with (
         machine.serving(AFORESAID_REQUIRE_KEYS="false") as address,
         proxied(tmp_path, address, bare=bare) as through,

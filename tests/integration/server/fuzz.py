@@ -140,7 +140,7 @@ def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, ids: li
         ):  # one in eight comes with whatever headers were made up, and gets no further than the gate
             case.headers = {"Authorization": f"Bearer {key}"} | _harmless(case.headers)
         if has_id and mode is GenerationMode.POSITIVE and number % 4:
-            case.path_parameters = {"conversation_id": ids[number % len(ids)]}
+            case.path_parameters = {**(case.path_parameters or {}), "conversation_id": ids[number % len(ids)]}
         response = case.call(timeout=30)
         tally.add(case, response)
         case.validate_response(response, checks=CHECKS)

@@ -16,13 +16,12 @@ import pytest
 from aforesaid.protocol.live import CloseCode
 from aforesaid.server.connections import TimedConnections
 from aforesaid.server.limits import (
-    MAX_HANDLES,
     ConnectionLimits,
     LiveLimits,
     connection_limits_for,
-    file_handles,
 )
 from aforesaid.settings import ServerConfig
+from aforesaid.telemetry.resources import MAX_FILES, open_files_limit
 from tests.integration.server.live.parts import comes_true
 from tests.integration.server.live.sockets import connecting
 from tests.integration.server.running import Running, serving
@@ -312,5 +311,5 @@ def test_no_connection_is_held_for_longer_or_beyond_the_number(seed: int) -> Non
 
 def test_limits_leave_file_handles_for_the_rest() -> None:
     limits = connection_limits_for(ServerConfig())
-    assert 1 <= limits.waiting <= max(1, file_handles() // 10)
-    assert file_handles() <= MAX_HANDLES
+    assert 1 <= limits.waiting <= max(1, open_files_limit() // 10)
+    assert open_files_limit() <= MAX_FILES

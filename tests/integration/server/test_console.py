@@ -136,7 +136,8 @@ async def test_the_health_series_has_samples_and_alerts() -> None:
         await history.sample()
         found = (await server.client.get("/v1/health/series")).json()
         assert sum(sample["requests"] for sample in found["samples"]) >= 1
-        assert found["samples"][-1]["p99"] is not None
+        # The server's own task samples too, perhaps after the request.
+        assert any(sample["p99"] is not None for sample in found["samples"])
         key = await server.key("erin", scope="admin")
         assert (await server.client.get("/v1/health/series", headers=key)).status_code == 403
 

@@ -1,14 +1,15 @@
 """How much and how often: bodies, rates, and clients that hang up half-way."""
 
 import asyncio
+import contextlib
 import json
 from urllib.parse import urlsplit
 
 import pytest
 from websockets.asyncio.client import connect
 
-from aforesaid.errors import TooManyRequests
-from aforesaid.server.limits import MOST_BUCKETS, Limits
+from aforesaid.errors import Overloaded, TooManyRequests
+from aforesaid.server.limits import ASSUMED_RATE, LEAST_IN_PROGRESS, MOST_BUCKETS, Admission, Limits
 from aforesaid.settings import ServerConfig
 from tests.integration.server.live.parts import comes_true
 from tests.integration.server.running import Running, serving
@@ -149,3 +150,89 @@ async def test_a_question_counts_alike_over_http_and_over_the_websocket() -> Non
             await socket.recv()
             await socket.send('{"type": "text", "id": "q1", "text": "hello"}')
             assert json.loads(await socket.recv())["problem"]["status"] == 429
+
+
+# Requests that could not be answered in time
+
+
+class Busy:
+    """An admission with a clock of its own, and requests in progress."""
+
+    def __init__(self, **options: int) -> None:
+        self.now = 0.0
+        self.admission = Admission(2.0, monotonic=lambda: self.now, **options)
+
+    def fill(self) -> int:
+        """Send requests until one is refused; return how many are in progress."""
+        with pytest.raises(Overloaded, match="try again later"):
+            for _ in range(100_000):
+                self.admission.enter()
+        return self.admission.in_progress
+
+    def serve(self, per_second: int, *, seconds: int) -> None:
+        """Answer requests at this rate, while new ones replace them."""
+        for _ in range(seconds * per_second):
+            self.now += 1 / per_second
+            self.admission.leave()
+            self.admission.enter()
+
+
+def test_before_anything_is_measured_an_assumed_rate_decides() -> None:
+    assert Busy().fill() == ASSUMED_RATE * 2
+
+
+def test_a_slow_server_accepts_what_it_answers_in_time() -> None:
+    busy = Busy()
+    for _ in range(LEAST_IN_PROGRESS + 1):
+        busy.admission.enter()
+    busy.serve(100, seconds=10)
+    assert busy.fill() == pytest.approx(200, rel=0.1)
+
+
+def test_a_fast_server_accepts_more() -> None:
+    busy = Busy()
+    for _ in range(LEAST_IN_PROGRESS + 1):
+        busy.admission.enter()
+    busy.serve(3000, seconds=10)
+    assert busy.fill() == pytest.approx(6000, rel=0.1)
+
+
+def test_a_few_requests_are_always_accepted() -> None:
+    busy = Busy()
+    for _ in range(LEAST_IN_PROGRESS):
+        busy.admission.enter()
+    for _ in range(30):
+        busy.now += 10
+        with contextlib.suppress(Overloaded):
+            busy.admission.enter()
+            busy.admission.leave()
+    assert busy.fill() == LEAST_IN_PROGRESS
+    busy.admission.leave()
+    busy.admission.enter()
+
+
+def test_requests_leave_file_handles_for_others() -> None:
+    assert Busy(most=300).fill() == 300
+
+
+def test_zero_seconds_refuse_nothing() -> None:
+    admission = Admission(0.0)
+    for _ in range(10_000):
+        admission.enter()
+    assert admission.in_progress == 10_000
+
+
+async def test_a_request_beyond_that_gets_503_at_once_and_health_is_still_answered() -> None:
+    async with serving(settings=ServerConfig(rate_read=0, rate_write=0)) as server:
+        admission = server.app.service.admission
+        while admission.in_progress < ASSUMED_RATE * 2:
+            admission.enter()
+        refused = await server.client.get("/v1/conversations")
+        assert refused.status_code == 503
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["type"] == "urn:aforesaid:problem:overloaded"
+        assert (await server.client.get("/health")).status_code == 200
+        assert (await server.client.get("/ready")).status_code == 200
+        while admission.in_progress:
+            admission.leave()
+        assert (await server.client.get("/v1/conversations")).status_code == 200

@@ -1,5 +1,6 @@
 """The OpenAPI document says what the server does: every route, every status, bodies that work."""
 
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -46,6 +47,18 @@ async def test_routes_of_ours_load_no_library_that_they_do_not_use() -> None:
 def test_every_reference_leads_somewhere() -> None:
     known = {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
     assert references(DOCUMENT) <= known
+
+
+def test_every_time_is_a_date_time() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    times = {
+        (name, field): json.dumps(schema)
+        for name, body in schemas.items()
+        for field, schema in body.get("properties", {}).items()
+        if field.endswith("_at") or field == "at"
+    }
+    assert len(times) > 30
+    assert {place for place, schema in times.items() if '"date-time"' not in schema} == set()
 
 
 def test_every_operation_has_a_name_of_its_own_and_words() -> None:

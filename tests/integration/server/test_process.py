@@ -213,7 +213,7 @@ async def test_watchers_are_let_go_when_the_server_stops() -> None:
     async with serving() as server, server.client.stream("GET", "/v1/changes") as answer:
         lines = answer.aiter_lines()
         assert await anext(lines) == ": watching"
-        server.service.draining.set()
+        server.service.stopping.set()
         rest = [line async for line in lines]
         assert not any(line.startswith("data") for line in rest)
 
@@ -266,3 +266,43 @@ def test_a_lifetime_that_is_none_makes_no_key(tmp_path: Path, expires: str) -> N
     result = CliRunner().invoke(app, ["keys", "create", "-o", "erin", "--expires", expires, "--url", url])
     assert result.exit_code == 2
     assert "90d" in result.stderr
+
+
+# The lame duck
+
+DUCK = {"AFORESAID_LAME_DUCK_SECONDS": "3600"}
+
+
+def test_after_sigterm_requests_are_served_while_load_balancers_notice(tmp_path: Path) -> None:
+    with started(tmp_path, "--url", "sqlite:///memory.db", **DUCK) as (
+        process,
+        address,
+    ):
+        with httpx.Client(base_url=address, timeout=LONGEST) as client:
+            assert "connection" not in client.get("/v1/conversations").headers
+            process.send_signal(signal.SIGTERM)
+            _until(lambda: client.get("/ready").status_code == 503)
+            turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hi"}]}
+            stored = client.post("/v1/sessions/turns", json=turn)
+            assert stored.status_code == 201
+            # A proxy must not keep a connection that closes soon.
+            assert stored.headers["connection"] == "close"
+        # The second signal does not wait.
+        stopped(process, signal.SIGTERM)
+
+
+def test_sigint_does_not_wait_for_load_balancers(tmp_path: Path) -> None:
+    with started(tmp_path, "--url", "sqlite:///memory.db", **DUCK) as (
+        process,
+        _,
+    ):
+        stopped(process, signal.SIGINT)
+
+
+def test_workers_are_lame_ducks_too(tmp_path: Path) -> None:
+    arguments = ("--url", "sqlite:///memory.db", "--workers", "2")
+    with started(tmp_path, *arguments, AFORESAID_LAME_DUCK_SECONDS="1") as (process, address):
+        process.send_signal(signal.SIGTERM)
+        _until(lambda: httpx.get(f"{address}/ready", timeout=LONGEST).status_code == 503)
+        assert httpx.get(f"{address}/v1/conversations", timeout=LONGEST).status_code == 200
+        assert process.wait(LONGEST) == 0

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,7 +21,9 @@ from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import ApiKeys, Caller
 from aforesaid.settings import ServerConfig, Settings
 from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import resources
 from tests.faults import Failing
+from tests.integration.server.running import serving
 
 LATER = authenticators.CACHE_SECONDS
 """Seconds after which a cached key counts no more."""
@@ -195,3 +198,31 @@ async def test_requests_get_503_and_are_told_to_come_back(outage: Outage) -> Non
             assert answer.headers["retry-after"]
             assert "verified" in answer.json()["detail"]
         assert (await client.get("/health")).status_code == 200
+
+
+# Disks
+
+
+@pytest.mark.parametrize(
+    ("free", "status", "state"),
+    [(50 * 1024**2, 503, "problem"), (500 * 1024**2, 200, "warning"), (50 * 1024**3, 200, "well")],
+)
+async def test_a_server_whose_disk_is_full_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, status: int, state: str
+) -> None:
+    def usage(_: Path) -> Any:
+        return SimpleNamespace(free=free, total=100 * 1024**3)
+
+    monkeypatch.setattr("aforesaid.telemetry.resources.shutil.disk_usage", usage)
+    async with serving(f"sqlite:///{tmp_path}/memory.db") as server:
+        ready = await server.client.get("/ready")
+    assert ready.status_code == status
+    (disk,) = (check for check in ready.json()["checks"] if check["about"] == "disk (store)")
+    assert disk["state"] == state
+    assert str(tmp_path) not in ready.text
+
+
+def test_a_small_disk_may_be_nearly_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = SimpleNamespace(free=60 << 20, total=64 << 20)
+    monkeypatch.setattr("aforesaid.telemetry.resources.shutil.disk_usage", lambda _: usage)
+    assert resources.disk_of(tmp_path / "missing" / "folder").state == "warning"

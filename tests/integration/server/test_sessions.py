@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from aforesaid.agents.loop import AgenticLoop
-from aforesaid.agents.stored_turns import Specialist
 from aforesaid.agents.supervisor import SupervisorAgent
+from aforesaid.agents.views import Specialist
 from aforesaid.contracts import Ask, Audio, OnText, Reply, Transcript
 from aforesaid.errors import AgentUnavailable, StoreUnavailable
 from aforesaid.memory.manager import ConversationManager

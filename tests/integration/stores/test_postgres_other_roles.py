@@ -145,7 +145,9 @@ async def test_a_notification_is_made_of_keyed_digests(
         record = await created(store)
         await store.append(record.id, HELLO)
         async with asyncio.timeout(PATIENCE):
-            payloads = [found.payload async for found in stranger.notifies(stop_after=2)]
+            payloads = [found.payload async for found in stranger.notifies(stop_after=3)]
+    # The watcher tests with a random word whether notifications arrive.
+    payloads = [payload for payload in payloads if not re.fullmatch("probe [0-9a-f]{16}", payload)]
     assert payloads == [f"{tags.owner('erin')} {tags.conversation(record.id)}"] * 2
     assert record.id not in payloads[0]
 

@@ -1,5 +1,6 @@
 """Owners in PostgreSQL: what row-level security lets through, whoever asks and however."""
 
+import json
 import random
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -14,9 +15,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import ConversationNotFound, StoreError
-from aforesaid.model.conversations import Conversation, Query, started
+from aforesaid.model.conversations import Changes, Conversation, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
+from aforesaid.model.participants import Participant, VisibleFrom
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.rows import Tags, key_of
 from aforesaid.stores.postgres.search import term_prefix
@@ -563,3 +565,37 @@ def test_python_and_sql_agree_on_keys(two_owners: OwnerDatabase, name: str) -> N
         assert connection.execute("SELECT aforesaid.key_of(%s)", (name,)).fetchone() == (key_of(name),)
         tag = connection.execute("SELECT aforesaid.tag('secret', 'owner', %s)", (name,))
         assert tag.fetchone() == (Tags(b"secret").owner(name),)
+
+
+async def test_a_token_of_a_participant_shows_their_conversations_from_where_they_joined(
+    two_owners: OwnerDatabase, backend: PostgresBackend
+) -> None:
+    store, shared = backend.of("bob"), two_owners.ids["bob"]
+    (first,) = await store.tail(shared, limit=1)
+    since = VisibleFrom(first.position.micros, first.sequence + 1)
+    people = (
+        Participant(id="dan"),
+        Participant(id="eve", visible_from=since),
+        Participant(id="fay", role="left"),
+    )
+    await store.update(shared, Changes(participants=people))
+    await store.append(shared, [Message(role="user", content="welcome, Eve", author="dan")])
+    seen = {"dan": (1, 2), "eve": (1, 1), "fay": (0, 0), "stranger": (0, 0), "": (1, 2)}
+    with two_owners.connection(f"{two_owners.database}_gateway") as connection:
+        for participant, (conversations, messages) in seen.items():
+            with connection.transaction():
+                claims = json.dumps({"sub": "bob", "participant": participant})
+                connection.execute("SELECT set_config('request.jwt.claims', %s, true)", (claims,))
+                found = connection.execute("SELECT messages FROM api.conversations").fetchall()
+                assert [len(one) for (one,) in found] == [messages] * conversations
+                contacts = connection.execute("SELECT count(*) FROM api.contacts").fetchone()
+                sessions = connection.execute("SELECT count(*) FROM aforesaid.sessions").fetchone()
+                assert sessions == (conversations,)
+                if participant:
+                    assert contacts == (0,)
+        with connection.transaction(), pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(
+                "SELECT set_config('request.jwt.claims', %s, true)",
+                (json.dumps({"sub": "bob", "participant": "stranger"}),),
+            )
+            connection.execute("INSERT INTO api.conversations (subject) VALUES ('mine')")

@@ -434,9 +434,11 @@ def test_every_query_names_the_owner() -> None:
     exempt |= {
         "listen",
         "announce_listener",
+        "notify_listeners",
         "open_writers",
         "use_one_snapshot",
         "extension",
+        "extensions_ready",
         "tables",
         "disk_usage",
     }

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from aforesaid.contracts import Change, Watchable
 from aforesaid.errors import StoreClosed
@@ -13,6 +14,7 @@ from aforesaid.model.conversations import Changes, Conversation, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
+from aforesaid.stores.postgres.connections import SQL
 from aforesaid.stores.postgres.store import PostgresStore
 
 HELLO = [Message(role="user", content="the words of the message")]
@@ -224,3 +226,42 @@ async def test_no_change_is_missed_by_those_who_come_while_others_write(
     async with store.watch(record.id) as changes:
         last = await other.append(record.id, HELLO)
         assert await heard(changes) == (record.id, last.conversation.revision)
+
+
+@pytest.fixture
+def pooled(backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend:
+    """A backend behind a transaction pooler: LISTEN succeeds in a session that ends with the statement."""
+    monkeypatch.setitem(SQL, "listen", b"SELECT value FROM aforesaid.notification_key")
+    monkeypatch.setattr("aforesaid.stores.postgres.watch.PROBE_SECONDS", 0.2)
+    monkeypatch.setattr("aforesaid.stores.postgres.watch.POLL_SECONDS", 0.05)
+    return backend
+
+
+async def test_behind_a_transaction_pooler_changes_are_polled_and_the_log_says_so(
+    pooled: PostgresBackend, elsewhere: PostgresBackend, owner: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = await created(elsewhere.of(owner))
+    async with pooled.of(owner).watch() as changes:
+        await elsewhere.of(owner).append(record.id, HELLO)
+        assert await heard(changes) == (record.id, 1)
+        await elsewhere.of(owner).append(record.id, HELLO)
+        assert await heard(changes) == (record.id, 2)
+        await elsewhere.of(owner).delete(record.id)
+        assert await heard(changes) == (record.id, None)
+    assert await pooled.change_delivery() == "polling"
+    assert [line for line in caplog.messages if "transaction pooler" in line]
+
+
+async def test_the_server_itself_is_named_for_listening(postgres_url: str, owner: str) -> None:
+    host, port = conninfo_to_dict(postgres_url)["host"], conninfo_to_dict(postgres_url)["port"]
+    sign = "&" if "?" in postgres_url else "?"
+    backend = PostgresBackend(f"{postgres_url}{sign}listen_host={host}&listen_port={port}")
+    await backend.open()
+    try:
+        record = await created(backend.of(owner))
+        async with backend.of(owner).watch(record.id) as changes:
+            await backend.of(owner).append(record.id, HELLO)
+            assert await heard(changes) == (record.id, 1)
+        assert await backend.change_delivery() == "notifications"
+    finally:
+        await backend.close()

@@ -12,11 +12,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 import aforesaid
+from aforesaid._internal.tasks import start_background
 from aforesaid.agents.tools import Tool, ToolRegistry
 from aforesaid.errors import ConversationNotFound, MissingExtra
 from aforesaid.model.ids import new_id
 from aforesaid.telemetry import span, tracing
 from aforesaid.telemetry.tracing import incoming, outgoing, trace_id, tracing_to
+from tests.embedders import WordEncoder
 from tests.integration.server.running import serving
 from tests.integration.telemetry.spans import traced
 
@@ -110,6 +112,43 @@ async def test_spans_of_tasks_that_run_together_do_not_mix() -> None:
         await asyncio.gather(work("a"), work("b"))
     assert spans.path_to("a.inside") == ["a", "a.inside"]
     assert spans.path_to("b.inside") == ["b", "b.inside"]
+
+
+async def test_background_work_has_a_trace_of_its_own_with_a_link_to_its_cause() -> None:
+    async def later() -> None:
+        with span("inside"):
+            with span("deeper"):
+                pass
+            await start_background(much_later(), name="more")
+
+    async def much_later() -> None:
+        with span("outside"):
+            pass
+
+    with traced() as spans:
+        with span("request"):
+            task = start_background(later(), name="work")
+        await task
+    request, inside, deeper = (spans.named(name) for name in ("request", "inside", "deeper"))
+    assert inside.parent is None
+    assert inside.context.trace_id != request.context.trace_id
+    assert [link.context.span_id for link in inside.links] == [request.context.span_id]
+    assert spans.parent_of(deeper) is inside
+    assert not deeper.links
+    assert [link.context.span_id for link in spans.named("outside").links] == [inside.context.span_id]
+
+
+async def test_a_request_that_starts_background_work_has_few_spans() -> None:
+    """Indexing and the search for names go on after the answer, and are not part of its trace."""
+    with traced() as spans:
+        async with serving("memory://", embedder=WordEncoder()) as server:
+            for number in range(4):
+                turn = {"session_id": f"s{number}", "messages": [{"role": "user", "content": "hello"}]}
+                assert (await server.client.post("/v1/sessions/turns", json=turn)).status_code == 201
+            await server.memory.of("default").search_history("hello")
+    requests = {span.context.trace_id for span in spans.all if span.name == "aforesaid.request"}
+    for trace in requests:
+        assert sum(span.context.trace_id == trace for span in spans.all) < 30
 
 
 def test_what_is_asked_elsewhere_meanwhile_goes_on_in_the_trace() -> None:

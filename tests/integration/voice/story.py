@@ -1,10 +1,11 @@
 """A contractor asks by voice, hangs up, and goes on by text: each act in a process of its own."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+
+import anthropic  # noqa: F401  loaded once for all processes that are forked
 
 import aforesaid
 from aforesaid.agents import AgenticLoop, AnthropicAgent, Specialist, SupervisorAgent
@@ -105,6 +106,6 @@ async def check(manager: ConversationManager, conversation_id: str) -> None:
     assert [one.id for one in (await manager.list(client_id=contact.id)).conversations] == [conversation_id]
 
 
-if __name__ == "__main__":
-    act, place, whose = sys.argv[1:]
-    asyncio.run({"by_voice": by_voice, "by_text": by_text}[act](place, whose))
+def play(act: str, url: str, owner: str) -> None:
+    """Play `by_voice` or `by_text`."""
+    asyncio.run({"by_voice": by_voice, "by_text": by_text}[act](url, owner))

@@ -9,8 +9,8 @@ import pytest
 
 import aforesaid
 from aforesaid.agents import AgenticLoop, ModelRouter, RuleRouter, Specialist, SupervisorAgent, apology_for
-from aforesaid.agents.stored_turns import View
 from aforesaid.agents.tools import ToolRegistry
+from aforesaid.agents.views import View
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import (
@@ -270,7 +270,9 @@ async def test_a_session_manager_says_which_conversation(erin: ConversationManag
         async def get_conversation_id(self, session_id: str) -> str | None:
             return self.known.get(session_id)
 
-        async def create_session(self, session_id: str, channel: Any = "voice") -> None:
+        async def create_session(
+            self, session_id: str, channel: Any = "voice", *, device: str | None = None
+        ) -> None:
             record = await erin.get_or_create_conversation(f"mapped-{session_id}", channel=channel)
             self.known[session_id] = record.id
 
@@ -355,7 +357,7 @@ async def test_a_budget_counts_the_prompt_and_the_tools(erin: ConversationManage
     agent = Scripted(*["word " * 40] * 6)
     policy = WindowPolicy(max_tokens=500)
     free = Specialist(loop=AgenticLoop(agent), policy=policy)
-    laden = Specialist(loop=AgenticLoop(agent, instructions="Obey. " * 60), tools=registry(), policy=policy)
+    laden = Specialist(loop=AgenticLoop(agent, instructions="Obey. " * 100), tools=registry(), policy=policy)
     for number in range(4):
         await SupervisorAgent(erin, [free]).process_query(f"question {number}", "s1")
     await SupervisorAgent(erin, [free]).process_query("last", "s1")

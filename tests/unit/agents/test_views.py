@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid.agents.stored_turns import narrate_others
+from aforesaid.agents.views import narrate_others
 from aforesaid.dialects import meaning_of, write
 from aforesaid.model.messages import Message
 from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history

@@ -36,7 +36,7 @@ def meeting() -> list[Tool]:
 def registry(*more: Tool) -> ToolRegistry:
     return ToolRegistry(
         [
-            Tool(name="lights", description="Is the light on?", parameters=ROOM, run=lights),
+            Tool(name="lights", description="Is the light on?", parameters=ROOM, run=lights, repeatable=True),
             Tool(name="broken", description="Fails.", parameters=NOTHING, run=broken),
             Tool(name="hangs", description="Hangs.", parameters=NOTHING, run=hangs, timeout=0.01),
             *more,

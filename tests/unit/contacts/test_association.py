@@ -75,6 +75,49 @@ async def test_the_first_client_stays(manager: Manager, conversation: Conversati
     assert linked.client_id == ann.id
 
 
+@pytest.mark.parametrize(
+    "text", ["sorry, I mean Harold Finch", "not Ann Oakley, Harold Finch", "No, Harold Finch."]
+)
+async def test_a_correction_relinks(manager: Manager, conversation: Conversation, text: str) -> None:
+    await manager.clients.add("Ann Oakley")
+    finch = await manager.clients.add("Harold Finch")
+    await manager.add_message(conversation.id, "user", "Call Ann Oakley")
+    assert (await settled(manager, conversation)).client_name == "Ann Oakley"
+    await manager.add_message(conversation.id, "user", text)
+    linked = await settled(manager, conversation)
+    assert (linked.client_id, linked.client_name) == (finch.id, "Harold Finch")
+
+
+async def test_a_correction_in_the_same_batch_relinks(manager: Manager, conversation: Conversation) -> None:
+    await manager.clients.add("Ann Oakley")
+    finch = await manager.clients.add("Harold Finch")
+    for text in ("Call Ann Oakley", "sorry, I mean Harold Finch"):
+        await manager.add_message(conversation.id, "user", text)
+    assert (await settled(manager, conversation)).client_id == finch.id
+
+
+async def test_an_ambiguous_correction_removes_the_link_and_is_reported(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    for name in ("Ann Oakley", "Robert Smith", "Jane Smith"):
+        await manager.clients.add(name)
+    await manager.add_message(conversation.id, "user", "Call Ann Oakley")
+    await settled(manager, conversation)
+    await manager.add_message(conversation.id, "user", "sorry, I mean Smith")
+    assert (await settled(manager, conversation)).client_id is None
+    [mention] = await service.ambiguous_mentions()
+    assert {one.contact.name for one in mention.candidates} == {"Robert Smith", "Jane Smith"}
+
+
+async def test_a_correction_does_not_link_an_unlinked_conversation(
+    manager: Manager, service: ClientAssociationService, conversation: Conversation
+) -> None:
+    await manager.clients.add("Ann Oakley")
+    await service.unlink_conversation(conversation.id)
+    await manager.add_message(conversation.id, "user", "sorry, I mean Ann Oakley")
+    assert (await settled(manager, conversation)).client_id is None
+
+
 @pytest.mark.parametrize("text", ["Smith called", "Robert Smith met Jane Smith", "Turn on the lights"])
 async def test_nobody_is_guessed(manager: Manager, conversation: Conversation, text: str) -> None:
     await manager.clients.add("Robert Smith")

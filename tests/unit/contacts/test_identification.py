@@ -1,10 +1,11 @@
 """Whom a text names: the labelled set, the rules one by one, and what must hold for any names."""
 
+import gc
 from typing import Literal
 from unicodedata import normalize
 
 import pytest
-from benchmarks.clients import contact, half_of, judge, load, many
+from benchmarks.clients import LANGUAGES, contact, half_of, judge, load, load_spoken, many
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,29 @@ def test_the_labelled_set_comes_out_as_asked(half: str) -> None:
     assert tally.precision >= 0.98
     assert tally.recall >= 0.90
     assert tally.several_right >= 0.9 * tally.several
+
+
+@pytest.mark.parametrize("half", ["development", "held-out"])
+def test_short_sentences_in_four_languages_reach_the_targets(half: str) -> None:
+    people, sentences = load_spoken()
+    assert len(sentences) >= 600
+    assert {one["language"] for one in sentences} == set(LANGUAGES)
+    tally = judge(people, [one for one in sentences if half_of(one["text"]) == half])
+    assert tally.precision >= 0.98
+    assert tally.recall >= 0.92
+    assert tally.false_names <= 0.01 * tally.sentences
+    assert tally.several_right >= 0.9 * tally.several
+
+
+def test_the_garbage_collector_does_not_visit_the_contacts_of_an_index() -> None:
+    """Otherwise a collection during the build of a large index stops the event loop."""
+    contacts = many(1_000)
+    gc.collect()
+    before = len(gc.get_objects())
+    people = NameIndex(contacts)
+    gc.collect()
+    assert len(people) == 1_000
+    assert len(gc.get_objects()) - before < 200
 
 
 @pytest.mark.parametrize(

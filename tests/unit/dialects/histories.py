@@ -66,8 +66,10 @@ _calls = st.builds(
     st.booleans(),
 )
 _steps = st.builds(Step, st.booleans(), st.lists(words, max_size=2), st.lists(_calls, min_size=1, max_size=3))
+# Anthropic refuses blanks at the end of the last answer.
+_last = words.map(str.rstrip)
 _exchanges = st.builds(
-    Exchange, st.lists(words, min_size=1, max_size=2), st.booleans(), st.lists(_steps, max_size=2), words
+    Exchange, st.lists(words, min_size=1, max_size=2), st.booleans(), st.lists(_steps, max_size=2), _last
 )
 
 

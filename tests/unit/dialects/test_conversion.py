@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from aforesaid.dialects import DIALECTS, Request, meaning_of, read, tool_result, write
-from aforesaid.dialects.anthropic import OPENING
+from aforesaid.dialects import DIALECTS, OPENING, Request, meaning_of, read, tool_result, write
 from aforesaid.model.messages import Message
 from aforesaid.testing.validity import problems
 
@@ -221,7 +220,7 @@ def test_an_id_that_the_target_refuses_is_replaced_for_call_and_result_alike(tar
 
 
 def test_a_strange_id_stays_where_the_call_is_the_targets_own() -> None:
-    strange = "chatcmpl-tool-0123456789abcdef0123456789abcdef"
+    strange = "functions.lookup:0"
     answer = Message(role="tool", content="ok", extra={"tool_call_id": strange})
     request = write([*read([HI, chat_call(strange)]), answer], "openai_chat")
     assert request.messages[-1] == chat_answer(strange)
@@ -380,3 +379,46 @@ def test_content_that_is_mere_json_is_sent_as_json_text(target: str) -> None:
 def test_mere_words_are_alike_in_all(target: str) -> None:
     words = [HI, {"role": "assistant", "content": "hello"}, HI, HI]
     assert converted(words, target).messages == words
+
+
+PDF_DATA = "JVBERi0xLjQK"
+DOCUMENTS: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": PDF_DATA},
+        "title": "bill.pdf",
+    },
+    "openai_chat": {
+        "type": "file",
+        "file": {"filename": "bill.pdf", "file_data": f"data:application/pdf;base64,{PDF_DATA}"},
+    },
+    "openai_responses": {
+        "type": "input_file",
+        "filename": "bill.pdf",
+        "file_data": f"data:application/pdf;base64,{PDF_DATA}",
+    },
+    "gemini": {"inlineData": {"mimeType": "application/pdf", "data": PDF_DATA}},
+    "bedrock": {"document": {"format": "pdf", "name": "bill-pdf", "source": {"bytes": PDF_DATA}}},
+}
+
+
+@pytest.mark.parametrize("source", DOCUMENTS)
+@pytest.mark.parametrize("target", [*DOCUMENTS, "plain"])
+def test_a_pdf_becomes_the_targets_own_block(source: str, target: str) -> None:
+    field = "parts" if source == "gemini" else "content"
+    request = write(read({"role": "user", field: [DOCUMENTS[source]]}, dialect=source), target)
+    assert problems(request, target) == []
+    assert PDF_DATA in str(request.messages)
+    form = DOCUMENTS.get(target, DOCUMENTS["anthropic"])
+    block = request.messages[0]["parts" if target == "gemini" else "content"][0]
+    assert block.keys() - {"title"} == form.keys() - {"title"}
+
+
+def test_a_recording_goes_to_a_dialect_that_has_one_and_is_named_in_others() -> None:
+    recording = {"inlineData": {"mimeType": "audio/wav", "data": "UklGRg=="}}
+    messages = read({"role": "user", "parts": [recording, {"text": "what is this?"}]}, dialect="gemini")
+    assert write(messages, "openai_chat").messages[0]["content"][0] == {
+        "type": "input_audio",
+        "input_audio": {"data": "UklGRg==", "format": "wav"},
+    }
+    assert "[audio/wav]" in str(write(messages, "anthropic").messages)

@@ -201,7 +201,6 @@ BAD: dict[str, tuple[str, list[Any], str]] = {
     "model first": ("gemini", [GEMINI[3]], "first content"),
     "no parts": ("gemini", [{"role": "user", "parts": []}], "no parts"),
     "two fields": ("gemini", [{"role": "user", "parts": [{"text": "a", "inlineData": {}}]}], "2 fields"),
-    "empty text": ("gemini", [{"role": "user", "parts": [{"text": " "}]}], "empty text"),
     "unanswered": ("gemini", GEMINI[:2], "2 functions and gets 0"),
     "call after the model": ("gemini", [GEMINI[0], GEMINI[3], *GEMINI[1:3]], "does not follow the user"),
     "orphan": ("gemini", [GEMINI[0], GEMINI[2]], "did not call"),

@@ -118,7 +118,7 @@ def test_calls_answered_by_the_provider_itself_wait_for_nobody() -> None:
             {"type": "text", "text": "found"},
         ],
     }
-    assert one(searched) == Meaning(text="found")
+    assert one(searched) == Meaning(text="found", opens=("s1",), closes=("s1",))
     assert one({"type": "web_search_call", "id": "ws_1", "status": "completed"}) == Meaning()
 
 

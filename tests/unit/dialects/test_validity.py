@@ -41,11 +41,15 @@ def image(**source: Any) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
+SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+MARKED = {**text("so"), "cache_control": {"type": "ephemeral"}}
+ADDED = {"type": "tool_addition", "tool": {"type": "tool_reference", "name": "look"}}
+
 ANTHROPIC_BAD: dict[str, tuple[Messages, str]] = {
     "nothing": ([], "no messages"),
     "not objects": (["hi"], "not an object"),
     "a role of OpenAI's": ([HI, {"role": "tool", "content": "x"}], "has the role 'tool'"),
-    "assistant first": ([HELLO, HI], "first message"),
     "empty text": ([{"role": "user", "content": ""}], "is empty"),
     "blank text": ([{"role": "user", "content": " \n"}], "is empty"),
     "no content": ([{"role": "user"}], "neither text nor a list"),
@@ -57,21 +61,28 @@ ANTHROPIC_BAD: dict[str, tuple[Messages, str]] = {
     "an unanswered call": ([HI, assistant(USE)], "has no result"),
     "one of two calls unanswered": (
         [HI, assistant(USE, USE_2), user(answer("t1"))],
-        "'t2' of message 1 has no result",
+        "'t2' of turn 1 has no result",
     ),
-    "results in two messages": (
-        [HI, assistant(USE, USE_2), user(answer("t1")), user(answer("t2"))],
-        "'t2' of message 1 has no result",
+    "a result that comes too late": (
+        [HI, assistant(USE), HI, user(answer("t1"))],
+        "something before its tool results",
     ),
-    "a result that comes too late": ([HI, assistant(USE), HI, user(answer("t1"))], "has no result"),
     "an orphan result": ([user(answer("t9"))], "did not call"),
     "a result twice": ([HI, assistant(USE), user(answer("t1"), answer("t1"))], "twice"),
     "text before results": ([HI, assistant(USE), user(text("so"), answer("t1"))], "before its tool results"),
     "a call id twice": (
-        [HI, assistant(USE), user(answer("t1")), assistant(USE), user(answer("t1"))],
+        [HI, assistant(USE, USE), user(answer("t1"))],
         "uses the tool call id 't1' again",
     ),
     "a call without id": ([HI, assistant({**USE, "id": None}), user(answer("t1"))], "without an id"),
+    "a tool name with a dot": ([HI, assistant({**USE, "name": "a.b"}), user(answer("t1"))], "valid name"),
+    "a search without its result": ([HI, assistant(SEARCH, text("so")), HI], "'s1' has no result"),
+    "a search result without its call": ([HI, assistant(SEARCHED, text("so"))], "'s1' without a call"),
+    "a search result by the user": ([HI, assistant(SEARCH), user(SEARCHED)], "must not hold a web_search"),
+    "five cache marks": ([user(*[MARKED] * 5)], "5 blocks have cache_control"),
+    "a blank at the end": ([HI, assistant(text("so "))], "ends with a blank"),
+    "a tool added by the user": ([user(text("so"), ADDED)], "must not hold a tool_addition"),
+    "an empty summary": ([HI, assistant({"type": "compaction", "content": ""}, text("so"))], "compaction"),
     "an id with a dot": (
         [HI, assistant({**USE, "id": "a.b"}), user(answer("a.b"))],
         "invalid characters",
@@ -106,6 +117,19 @@ ANTHROPIC_BAD: dict[str, tuple[Messages, str]] = {
 }
 
 ANTHROPIC_GOOD: dict[str, Messages] = {
+    "assistant first": [HELLO, HI],
+    "a call id again in a later turn": [
+        *[HI, assistant(USE), user(answer("t1"))],
+        *[assistant(USE), user(answer("t1"))],
+    ],
+    "results in two messages": [HI, assistant(USE, USE_2), user(answer("t1")), user(answer("t2"))],
+    "a search across two messages": [HI, assistant(SEARCH), assistant(SEARCHED, text("so"))],
+    "a search that goes on": [HI, assistant(SEARCH)],
+    "a search next to a call": [HI, assistant(SEARCH, USE), user(answer("t1"))],
+    "thinking after a search": [HI, assistant(SEARCH, SEARCHED, THINKING, text("so"))],
+    "four cache marks": [user(*[MARKED] * 4)],
+    "a tool added": [HI, {"role": "system", "content": [ADDED]}],
+    "a summary first": [assistant({"type": "compaction", "content": "so"}), HI],
     "a question": [HI],
     "an exchange": [HI, HELLO, HI],
     "two questions in a row": [HI, HI],

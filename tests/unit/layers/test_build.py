@@ -20,10 +20,27 @@ from aforesaid.settings import DEFAULT_URL, ConversationConfig, ResilienceConfig
     ["redis://localhost/0", "rediss://localhost", "postgresql://u:p@localhost/db", "postgres://localhost/db"],
 )
 def test_a_store_behind_a_network_is_resilient_by_default(url: str) -> None:
-    assert isinstance(aforesaid.open(url).backend, ResilientBackend)
-    assert not isinstance(
-        aforesaid.open(url, layers=aforesaid.Layers(resilience="off")).backend, ResilientBackend
-    )
+    assert aforesaid.open(url).layer(ResilientBackend) is not None
+    assert aforesaid.open(url, layers=aforesaid.Layers(resilience="off")).layer(ResilientBackend) is None
+
+
+@pytest.mark.requirement("004-072")
+@pytest.mark.parametrize("url", ["redis://localhost/0", "postgresql://u:p@localhost/db"])
+def test_a_store_behind_a_network_is_cached_for_five_minutes_by_default(url: str) -> None:
+    layer = aforesaid.open(url).layer(CachedBackend)
+    assert layer is not None
+    assert layer.options == Cache(ttl=timedelta(minutes=5), watch=False)
+    shorter = aforesaid.open(url, config=ConversationConfig(cache_ttl=60)).layer(CachedBackend)
+    assert shorter is not None
+    assert shorter.options.ttl == timedelta(minutes=1)
+
+
+def test_the_cache_can_be_off() -> None:
+    without_ttl = aforesaid.open("redis://db", config=ConversationConfig(cache_ttl=0))
+    assert without_ttl.layer(CachedBackend) is None
+    off = aforesaid.open("redis://db", layers=aforesaid.Layers(cache="off"))
+    assert off.layer(CachedBackend) is None
+    assert aforesaid.open("sqlite:///memory.db").layer(CachedBackend) is None
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///memory.db", "file:///memory.json"])
@@ -97,7 +114,7 @@ def test_settings_from_the_environment() -> None:
         "AFORESAID_RESILIENCE": "fail_closed",
         "AFORESAID_SPOOL_FOLDER": "/var/spool/aforesaid",
         "AFORESAID_SPOOL_LIMIT_MB": "7",
-        "AFORESAID_CACHE": "yes",
+        "AFORESAID_CACHE": "watched",
         "CONVERSATION_CACHE_TTL": "60",
         "CONVERSATION_CONTEXT_DEADLINE": "9",
     }
@@ -115,12 +132,16 @@ def test_settings_from_the_environment() -> None:
 
 
 def test_settings_by_default() -> None:
-    assert layers_in(Settings(), DEFAULT_URL) == aforesaid.Layers(resilience="off", cache="off")
+    assert layers_in(Settings(), DEFAULT_URL) == aforesaid.Layers(resilience="off", cache="auto")
     assert layers_in(Settings(), "redis://db") == aforesaid.Layers(
-        resilience=resilient.DEFAULT_RESILIENCE, cache="off"
+        resilience=resilient.DEFAULT_RESILIENCE, cache="auto"
     )
-    no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=ResilienceConfig(cache=True))
+    watched = ResilienceConfig(cache="watched")
+    no_ttl = Settings(conversation=ConversationConfig(cache_ttl=0), resilience=watched)
     assert layers_in(no_ttl, DEFAULT_URL).cache == "off"
+    assert layers_in(Settings(resilience=ResilienceConfig(cache="off")), "redis://db").cache == "off"
+    with pytest.raises(InvalidSetting, match="cache must be one of auto, watched, off"):
+        layers_in(Settings(resilience=ResilienceConfig(cache="yes")), DEFAULT_URL)
 
 
 def test_a_policy_that_does_not_exist_names_the_setting() -> None:

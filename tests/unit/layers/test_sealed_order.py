@@ -545,12 +545,12 @@ async def test_a_restore_loses_nothing_that_others_write_after_it_read_the_head(
     assert record is not None
     inner, expected = store.inner.restore, list[object]()
 
-    async def restore(*args: object) -> None:
+    async def restore(*args: object, **options: object) -> None:
         if not expected:
             expected.append(await write_elsewhere(encrypted, what))
-        await inner(*args)  # type: ignore[arg-type]
+        await inner(*args, **options)  # type: ignore[arg-type]
 
-    store.inner.restore = restore  # type: ignore[method-assign, assignment]
+    store.inner.restore = restore  # type: ignore[method-assign]
     await store.restore(record, [restored(encrypted, 60), restored(encrypted, 61)])
     entries = await encrypted.fresh.page(encrypted.id, limit=99)
     assert is_proven(entries)

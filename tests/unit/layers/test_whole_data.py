@@ -390,10 +390,13 @@ MANAGER: dict[str, tuple[Run, Any]] = {
     "restore": (_restored, None),
     "export": (lambda m, _, f: _count(m.of("erin").export(f / new_id())), MANY + 1 + BACKLOG),
     "import_": (_imported, None),
+    "erase_participant": (lambda m, _, __: _gone(m.of("erin").erase_participant("ann")), 0),
     "erase": (lambda m, w, _: _gone(m.of("erin").erase(w.busy)), BACKLOG),
     "purge_expired": (lambda m, _, __: m.of("erin").purge_expired(), 0),
     "expiring": (lambda m, _, __: _length(m.of("erin").expiring(timedelta(days=90))), 3),
     "apply_retention": (lambda m, _, __: m.of("erin").apply_retention(), 0),
+    "analytics": (lambda m, _, __: _counted(m.of("erin").analytics()), None),
+    "recompute_analytics": (lambda m, _, __: m.of("erin").recompute_analytics(), 3),
 }
 MEMORY: dict[str, tuple[Run, Any]] = {
     "owners": (lambda m, _, __: _listed(m.owners()), {"erin", "bob"}),
@@ -429,7 +432,11 @@ async def _count(doing: Awaitable[Any]) -> int:
 
 
 async def _gone(doing: Awaitable[Any]) -> int:
-    return int((await doing).erased["messages"])
+    return int((await doing).erased.get("messages", 0))
+
+
+async def _counted(doing: Awaitable[Any]) -> int:
+    return int((await doing).total.counts["messages_in"])
 
 
 async def _length(doing: Awaitable[Any]) -> int:
@@ -441,6 +448,7 @@ PARTIAL: dict[type | Any, set[str]] = {
         # One conversation, message, session or note; an answer that says so where it is degraded.
         "add_message", "append", "append_to_session", "archives", "associate_client", "clear_history",
         "delete_conversation", "delete_document", "delete_session", "discard_turn", "entries",
+        "branches", "compare", "fork", "link", "links", "merge", "unlink",
         "first_context", "forget",
         "get_conversation", "get_document", "get_note", "get_or_create_conversation", "interrupted",
         "leave_session",
@@ -448,6 +456,8 @@ PARTIAL: dict[type | Any, set[str]] = {
         "load_context", "load_request", "mark_read", "messages", "notes", "open_turn", "recall", "redact",
         "remember", "retention", "search", "search_conversations", "search_history", "session", "similar",
         "summarize", "summary", "unanswered", "update_metadata",
+        "assign", "mark_read_up_to", "participants", "read_markers", "remove_participant", "set_participant",
+        "unread", "notifications", "set_notification_rule", "take_notifications",
         # Sets rules for one owner, then does what `apply_retention` does.
         "set_retention",
     },
@@ -457,9 +467,11 @@ PARTIAL: dict[type | Any, set[str]] = {
 
 
 def _operations(of: Any) -> set[str]:
+    # A package that imports its parts at their first use lists them in `__all__` only.
+    members = {name: getattr(of, name) for name in (*dir(of), *getattr(of, "__all__", ()))}
     return {
         name
-        for name, value in inspect.getmembers(of)
+        for name, value in members.items()
         if not name.startswith("_")
         and (inspect.iscoroutinefunction(value) or inspect.isasyncgenfunction(value))
     }

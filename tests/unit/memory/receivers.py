@@ -7,6 +7,7 @@ from typing import Any
 
 import aforesaid
 from aforesaid.agents import AgenticLoop, ConversationEntity, ConversationInput, Specialist, SupervisorAgent
+from aforesaid.agents.progress import TurnProgress
 from aforesaid.agents.tools import Tool, ToolRegistry, history_tools
 from aforesaid.contacts.association import Association
 from aforesaid.contacts.book import Contacts
@@ -108,7 +109,9 @@ class Receivers:
             "actor": "operator",
             "after": timedelta(days=1),
             "agent": self._agent,
+            "assignee": "sam",
             "audio": b"\1\0" * 16_000,
+            "audio_data": b"\1\0" * 16_000,
             "audio_format": AudioFormat(rate=16_000, width=2, channels=1),
             "backend": self.memory.backend,
             "call": ToolCall(id="c", name="search_history", arguments={}),
@@ -117,6 +120,8 @@ class Receivers:
             "client_name": "Ann Lee",
             "content": "x",
             "conversation_id": conversation_id,
+            "branch_id": conversation_id,
+            "other_id": conversation_id,
             "conversation_manager": self.erin,
             "counter": self.erin.intake.counter,
             "created_at": now,
@@ -127,6 +132,7 @@ class Receivers:
             "folder": str(self._folder / "exported"),
             "given": {"role": "user", "content": "x"},
             "heard": 0,
+            "progress": TurnProgress(),
             "id": conversation_id,
             "idle_after": None,
             "key": "a key",
@@ -143,11 +149,13 @@ class Receivers:
             "note_id": note_id,
             "owner": "erin",
             "parameters": {"type": "object", "properties": {}},
+            "participant_id": "ann",
             "path": str(self._folder / "trail"),
             "pending": [message],
             "provider": "anthropic",
             "query": "tea",
             "role": "user",
+            "rule": "all",
             "rules": RetentionRules(),
             "run": _ran,
             "session_id": "s",
@@ -197,6 +205,7 @@ async def _fill(manager: ConversationManager) -> None:
     ]
     if not await manager.messages(conversation.id):
         await manager.append(conversation.id, said)
+    await manager.set_participant(conversation.id, "ann")
     if not await manager.notes():
         await manager.remember("likes tea")
     if not (await manager.clients.list()).contacts:

@@ -292,3 +292,33 @@ async def test_a_turn_under_the_key_system_is_not_stored() -> None:
     chat = ChatHistory()
     assert await chat.save_turn("system", [question("Send the daily plan."), answer("Good morning!")]) is None
     assert await chat.get_history("system") == []
+
+
+async def test_a_turn_that_starts_before_the_limit_stays_in_its_conversation(
+    memory: Memory, clock: FixedClock
+) -> None:
+    household = memory.of("household")
+    chat = ChatHistory(household)
+    await chat.save_turn(PHONE, [question("one"), answer("1")])
+    clock.advance(timedelta(minutes=29, seconds=50))
+    assert len(await chat.get_history(PHONE)) == 2
+    clock.advance(timedelta(seconds=20))
+    await chat.save_turn(PHONE, [question("two"), answer("2")])
+    assert len(await chat.get_history(PHONE)) == 4
+    assert len((await household.list()).conversations) == 1
+    clock.advance(timedelta(minutes=31))
+    assert await chat.get_history(PHONE) == []
+    await chat.save_turn(PHONE, [question("three"), answer("3")])
+    assert len(await chat.get_history(PHONE)) == 2
+
+
+async def test_history_that_is_submitted_again_is_stored_once(memory: Memory) -> None:
+    chat = ChatHistory(memory.of("household"))
+    turns = [turn_with_tools(1), [question("thanks"), answer("Any time.")], [question("on"), answer("Done.")]]
+    for number, turn in enumerate(turns):
+        before = await chat.get_history(PHONE)
+        await chat.save_turn(PHONE, [*(before if number else []), *turn])
+    whole = [message for turn in turns for message in turn]
+    assert await chat.get_history(PHONE) == whole
+    await chat.save_turn(PHONE, [question("on"), answer("Done.")])
+    assert await chat.get_history(PHONE) == [*whole, question("on"), answer("Done.")], "a turn is said again"

@@ -78,8 +78,8 @@ class TestBudget:
         async with erin.turn(chat) as turn:
             turn.user("and now?")
             report = (await turn.load_context()).report
-        assert report.max_tokens == 6_000
-        assert 4_000 < report.tokens.total <= 6_000
+        assert report.max_tokens == 8_000
+        assert 5_000 < report.tokens.total <= 8_000
 
     @pytest.mark.parametrize("dialect", get_args(DialectName))
     async def test_a_request_starts_with_a_question_and_its_start_stays(
@@ -97,7 +97,7 @@ class TestBudget:
         assert len(set(firsts)) <= 3
 
     def test_the_budget_follows_from_the_model(self) -> None:
-        assert budget_for(None) == budget_for("a-model-of-my-own") == 6_000
+        assert budget_for(None) == budget_for("a-model-of-my-own") == 8_000
         assert budget_for("gpt-4") == 6_144
         assert budget_for("openai/gpt-3.5-turbo") == 12_288
         assert budget_for("gpt-4o-mini") == budget_for("claude-sonnet-5") == budget_for("gpt-4.1") == 96_000
@@ -111,9 +111,9 @@ class TestBudget:
     async def test_instructions_and_tools_are_part_of_the_budget(self, erin: ConversationManager) -> None:
         chat = await talk(erin, 60, words=200)
         bare = await ask(erin, chat, "openai_chat")
-        tools = [{**TOOL, "description": "long " * 1000}]
+        tools = [{**TOOL, "description": "long " * 1500}]
         with_tools = await ask(erin, chat, "openai_chat", tools=tools)
-        with_system = await ask(erin, chat, "openai_chat", system="long " * 2000)
+        with_system = await ask(erin, chat, "openai_chat", system="long " * 4000)
         assert len(with_tools["messages"]) < len(bare["messages"])
         assert len(with_system["messages"]) < len(with_tools["messages"])
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, cont
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from aforesaid.errors import AforesaidError, InvalidInput, InvalidMessage
+from aforesaid.errors import AforesaidError, InvalidAudio, InvalidInput, InvalidMessage
 from aforesaid.memory.opening import Memory
 
 PATIENCE = 60.0
@@ -130,6 +130,9 @@ async def _finished(result: Any) -> None:
 MESSAGES = frozenset(("chat_history", "content", "document", "given", "messages"))
 """Parameters that hold messages: an error about a message is about them."""
 
+SOUND = frozenset(("audio", "audio_data"))
+"""Parameters that hold a recording, likewise."""
+
 
 def complaint(parameter: inspect.Parameter, value: str, error: BaseException | None) -> str | None:
     """Say what is wrong with the outcome of a call with this wrong value; None when nothing is."""
@@ -145,6 +148,8 @@ def complaint(parameter: inspect.Parameter, value: str, error: BaseException | N
 def is_named(name: str, error: InvalidInput) -> bool:
     if isinstance(error, InvalidMessage) and name in MESSAGES:
         return True
+    if isinstance(error, InvalidAudio) and name in SOUND:
+        return True
     return error.field == name or name in str(error)
 
 
@@ -153,7 +158,7 @@ def is_of_the_callers_function(parameter: inspect.Parameter, value: str) -> bool
     return value in ("class", "function") and "Callable" in str(parameter.annotation)
 
 
-ALWAYS = ("audio_format", "content")
+ALWAYS = ("audio_format", "content", "participant_id")
 """Parameters without which a call is refused although they have a default."""
 
 

@@ -256,7 +256,7 @@ async def test_the_tools_say_what_they_did(erin: ConversationManager) -> None:
     assert "The bedroom lights are off" in (await call(erin, "recall", query="lights"))[0]
     assert await call(erin, "recall", query="bicycle") == ("No notes found.", False)
     assert await call(erin, "forget", what="the garden") == ("There is no such note.", False)
-    assert (await call(erin, "forget", what="bedroom lights"))[0].startswith("Forgotten: The bedroom lights")
+    assert await call(erin, "forget", what="bedroom lights") == ("Forgotten: 1 note and 0 messages.", False)
     assert await erin.notes() == []
 
 

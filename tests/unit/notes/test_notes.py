@@ -175,6 +175,19 @@ async def test_a_note_keeps_its_source_and_outlives_it(erin: ConversationManager
     assert note.source == source
 
 
+async def test_the_source_may_be_the_name_of_a_conversation(
+    memory: aforesaid.Memory, erin: ConversationManager
+) -> None:
+    await erin.add_message("kitchen", "user", DIM, message_id="m1")
+    note = await erin.remember(DIM, source=Source(conversation_id="kitchen", message_id="m1"))
+    record = await erin.get_conversation("kitchen")
+    assert note.source == Source(conversation_id=record.id, message_id="m1")
+    bobs = await memory.of("bob").remember("I like tea", source=Source(conversation_id="kitchen"))
+    await erin.redact("kitchen", "m1")
+    assert await erin.notes() == []
+    assert await memory.of("bob").notes() == [bobs], "the same name is another conversation of another owner"
+
+
 async def test_erasing_a_conversation_erases_notes_made_from_it(erin: ConversationManager) -> None:
     source, other = await said(erin, "kitchen"), await said(erin, "hall")
     await erin.remember(DIM, source=source)

@@ -96,7 +96,7 @@ def test_a_key_is_in_no_repr(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "https://example.org/x", "HTTP://localhost"])
 def test_open_refuses_the_url_of_a_server_and_names_connect(url: str) -> None:
     assert isinstance(aforesaid.connect(url), RemoteMemory)
-    with pytest.raises(InvalidSetting, match=r"use aforesaid\.connect"):
+    with pytest.raises(InvalidSetting, match=r"use `aforesaid\.connect`"):
         aforesaid.open(url)
 
 

@@ -17,7 +17,9 @@ from aforesaid.remote import Client, RemoteManager, RemoteMemory, SyncManager, S
 from aforesaid.remote.managers import RemoteAssociation, RemoteContacts, SyncAssociation, SyncContacts
 from aforesaid.remote.requests import OwnerCalls
 
-NOT_CALLS = {"turn", "watch", "idling_after", "counting_with", "calibrate", "now", "with_policy"}
+NOT_CALLS = {
+    *("turn", "watch", "idling_after", "counting_with", "calibrate", "now", "with_policy", "as_participant")
+}
 """Methods that are no single call: each face has its own."""
 
 

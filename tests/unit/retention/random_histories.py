@@ -161,6 +161,8 @@ def main() -> None:
         if found := played(seed, options.store):
             findings += 1
             print(f"history {seed}: {found}", flush=True)
+        if (played_so_far := seed - options.first + 1) % 100 == 0:
+            print(f"{played_so_far} of {options.histories} histories, {findings} with findings", flush=True)
     print(f"{options.histories} histories, {findings} with findings")
     sys.exit(bool(findings))
 

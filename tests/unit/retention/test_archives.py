@@ -29,7 +29,7 @@ from aforesaid.errors import (
     StoreForeign,
     StoreUnavailable,
 )
-from aforesaid.layers.resilient import ResilientBackend
+from aforesaid.layers.base import BackendWrapper
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.lifetimes import Archiving
 from aforesaid.retention.erasure import KIND, Intent
@@ -74,7 +74,9 @@ async def test_what_cannot_be_read_is_not_archived_and_so_not_lost(
     erin = memory.of("erin")
     damaged = await live(erin)
     whole = await live(erin, session="hall")
-    backend = memory.backend.inner if isinstance(memory.backend, ResilientBackend) else memory.backend
+    backend = memory.backend
+    while isinstance(backend, BackendWrapper):
+        backend = backend.inner
     await edit_bodies(backend, "erin", damaged, _break_the_second)
     stored = await read_bodies(backend, "erin", damaged)
     with pytest.raises(StoreDamaged, match="1 of its 4 messages are unreadable"):

@@ -13,6 +13,7 @@ import aforesaid
 from aforesaid.errors import Conflict, InvalidSetting, StoreDamaged, StoreForeign, StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.lifetimes import RetentionRules
+from aforesaid.model.messages import Message
 from aforesaid.testing import FixedClock
 from aforesaid.transfer.documents import documents_of
 from tests.servers.remote import open_at
@@ -292,7 +293,7 @@ async def test_a_memory_without_a_place_for_something_takes_nothing(
         name: tmp_path / f"other {name}" for name in ("blobs", "archives") if name != place
     }
     async with open_at("memory://", sweep_every=None, embedder=None, **places) as memory:
-        with pytest.raises(InvalidSetting, match=f"{place}='some/folder'"):
+        with pytest.raises(InvalidSetting, match=f"set `{place}` of"):
             await memory.of("erin").import_(tmp_path / "export")
         assert (await memory.of("erin").list()).conversations == ()
 
@@ -306,3 +307,22 @@ async def test_a_folder_that_is_taken_or_none_is_refused(exported: aforesaid.Mem
     (tmp_path / "export" / "manifest.json").write_text("{}")
     with pytest.raises(StoreForeign):
         await erin.import_(tmp_path / "export")
+
+
+async def test_a_named_conversation_has_its_name_for_another_owner(
+    memory: aforesaid.Memory, tmp_path: Path
+) -> None:
+    erin, bob = memory.of("erin"), memory.of("bob")
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    await erin.append("kitchen", [Message(role="user", content=[picture], dialect="anthropic")])
+    await erin.add_message("kitchen", "user", "The oven is hot")
+    await erin.export(tmp_path / "export")
+    await bob.import_(tmp_path / "export")
+    await bob.import_(tmp_path / "export")  # again: nothing changes
+    theirs, ours = await bob.get_conversation("kitchen"), await erin.get_conversation("kitchen")
+    assert (theirs.name, theirs.message_count) == ("kitchen", 2)
+    assert theirs.id != ours.id
+    assert (await bob.load_context("kitchen")).messages == (await erin.load_context("kitchen")).messages
+    await erin.erase()
+    await bob.add_message("kitchen", "user", "It is off now")
+    assert (await bob.get_conversation("kitchen")).message_count == 3

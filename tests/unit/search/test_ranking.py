@@ -11,7 +11,7 @@ from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Role
 from aforesaid.search.dates import Period
-from aforesaid.search.ranking import AnalyzedQuestion, Neighbour, Ranking, rank, rarity
+from aforesaid.search.ranking import PARTS, AnalyzedQuestion, Neighbour, Ranking, rank, rarity
 
 DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
 
@@ -24,6 +24,9 @@ class Vectors(Struct):
 
     def of(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
         return [self.by_sequence.get(sequence) for _, sequence in messages]
+
+    def cosines(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
+        return self.of(messages)
 
     def within(self, conversations: Container[str]) -> list[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]
@@ -122,9 +125,7 @@ def test_the_parts_add_up_to_the_score(found: list[tuple[int, ...]]) -> None:
     ranking = ranked(*(match(at, *each) for at, each in enumerate(found, 1)), terms=2)
     for one in ranking.ordered:
         parts = ranking.parts(one)
-        total = sum(
-            (parts.words, parts.meaning, parts.speaker, parts.date, parts.conversation, parts.previous)
-        )
+        total = sum(getattr(parts, name) for name in PARTS)
         assert abs(total - one.score) < 1e-9
 
 

@@ -64,7 +64,7 @@ async def _say(
 async def test_a_snippet_says_who_when_where_and_what(erin: ConversationManager) -> None:
     (snippet,) = await erin.search_history("weather in Topeka", 1, timezone=CET)
     heading, said, reply = snippet.splitlines()
-    assert heading.startswith("[Tuesday 10 March 2026, 13:00 (yesterday) · “Weather” · conversation ")
+    assert heading.startswith("[Tuesday 10 March 2026, 13:00:00 (yesterday) · “Weather” · conversation ")
     assert said == "User: What is the weather in Topeka?"
     assert reply == "  … Assistant: Sunny, 20 degrees."
 

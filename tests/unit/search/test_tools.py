@@ -1,13 +1,14 @@
 """Tools that a model may call."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 import aforesaid
-from aforesaid.agents.tools import Tool, ToolRegistry, history_tools
+from aforesaid.agents.tools import Tool, ToolRegistry, history_tool, history_tools
 from aforesaid.dialects import ToolCall
 from aforesaid.errors import InvalidInput
 from aforesaid.memory.manager import ConversationManager
@@ -179,9 +180,10 @@ async def test_the_schema_says_what_the_tool_takes_and_nothing_about_its_owner(
     assert set(definition) == {"name", "description", "inputSchema"}
     assert (schema["type"], schema["additionalProperties"]) == ("object", False)
     assert set(schema["properties"]) == {
-        "query", "max_results", "role", "date_from", "date_to", "tag", "channel"
+        "query", "max_results", "role", "date_from", "date_to", "tag", "min_relevance", "channel",
+        "conversation_id", "message"
     }  # fmt: skip
-    assert all(each["type"] in ("string", "integer") for each in schema["properties"].values())
+    assert all(each["type"] in ("string", "integer", "number") for each in schema["properties"].values())
 
 
 @pytest.fixture
@@ -214,9 +216,50 @@ async def test_days_are_those_of_the_asker(erin: ConversationManager) -> None:
     found = await tools.dispatch("search_history", {"date_from": "2026-03-11", "date_to": "2026-03-11"})
     assert "Wednesday 11 March 2026, 00:30" in found.text
     nothing = await tools.dispatch("search_history", {"date_to": "2026-03-10"})
-    assert nothing.text == "No results."
+    assert nothing.text == "There are no earlier messages that match these filters."
     wrong = await tools.dispatch("search_history", {"date_to": "next week"})
     assert wrong.is_error
+
+
+async def test_nothing_found_is_said_in_words_that_a_model_can_pass_on(erin: ConversationManager) -> None:
+    nothing = await history_tools(erin).dispatch("search_history", {"query": "quantum physics"})
+    assert nothing.text == (
+        "Nothing about this was said in the earlier conversations. Tell the user that you found nothing "
+        "about it.\n\n(Searched by words only: messages in other words may be missing.)"
+    )
+
+
+async def test_a_quotation_can_be_cited_and_opened(erin: ConversationManager) -> None:
+    tools = history_tools(erin)
+    found = await tools.dispatch("search_history", {"query": "bicycle"})
+    place = re.search(r"conversation ([0-9a-f-]+), message (\d+)\]", found.text)
+    assert place is not None
+    given = {"conversation_id": place[1], "message": int(place[2])}
+    opened = await tools.dispatch("search_history", given)
+    assert f"[message {place[2]} · " in opened.text
+    assert "My bicycle is red" in opened.text
+    for wrong in (given | {"message": 999}, {"message": 1}, {"conversation_id": place[1]}):
+        assert (await tools.dispatch("search_history", wrong)).is_error
+
+
+async def test_another_owners_quotation_cannot_be_opened() -> None:
+    async with aforesaid.open("memory://", models=aforesaid.Models(embedder=None)) as memory:
+        secret = await memory.of("sam").get_or_create_conversation("s")
+        await memory.of("sam").add_message(secret.id, "user", "a secret")
+        given = {"conversation_id": secret.id, "message": 1}
+        outcome = await history_tools(memory.of("erin")).dispatch("search_history", given)
+    assert outcome.is_error
+    assert "a secret" not in outcome.text
+
+
+async def test_a_result_states_what_did_not_fit(erin: ConversationManager) -> None:
+    conversation = await erin.get_or_create_conversation("long")
+    for number in range(9):
+        text = f"The bicycle shop number {number} repairs a bicycle of any kind. " * 12
+        await erin.add_message(conversation.id, "user", text)
+    tool = history_tool(erin, max_tokens=400)
+    text = await tool.run(query="bicycle shop", max_results=9)
+    assert "more did not fit" in text
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "openai_chat", "openai_responses"])

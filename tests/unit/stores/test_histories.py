@@ -189,9 +189,9 @@ async def test_the_entity_calls_the_run_method_of_our_loop(monkeypatch: pytest.M
     loop = AgenticLoop(Scripted("one", "two"))
     run = loop.run
 
-    async def recorded(user_text: Any, *, chat_history: Any, tools: Any) -> Any:
+    async def recorded(user_text: Any, *, chat_history: Any, **more: Any) -> Any:
         seen.append([meaning_of(message).text for message in chat_history])
-        return await run(user_text, chat_history=chat_history, tools=tools)
+        return await run(user_text, chat_history=chat_history, **more)
 
     monkeypatch.setattr(loop, "run", recorded)
     entity = ConversationEntity(loop)

@@ -167,3 +167,10 @@ def test_a_name_that_does_not_exist_is_found_out() -> None:
     with pytest.raises(AssertionError, match="is never"):
         test_an_expression_names_what_exists('rate(aforesaid_call_errors_total{error="Oops"}[5m])')
     assert tokens("a[5m]") == [("name", "a"), ("range", "[5m]")]
+
+
+@pytest.mark.requirement("004-108")
+@pytest.mark.parametrize("call", ["append", "load_context", "search_conversations"])
+def test_a_slow_query_has_an_alert(call: str) -> None:
+    slow = [rule["expr"] for rule in alerts() if "aforesaid_call_seconds_bucket" in rule["expr"]]
+    assert [one for one in slow if call in re.split(r'[|"]', one) and re.search(r"> 0\.\d+\s*$", one)]

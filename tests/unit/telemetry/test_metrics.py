@@ -299,8 +299,8 @@ def test_what_the_source_counts_is_in_the_catalogue() -> None:
 
 def test_no_label_can_name_anybody() -> None:
     allowed = {
-        "agent", "by", "call", "channel", "code", "direction", "error", "how", "kind", "method", "operation",
-        "role", "route", "stage", "status", "store", "tool", "version",
+        "agent", "by", "call", "channel", "code", "direction", "error", "folder", "how", "kind",
+        "method", "operation", "role", "route", "stage", "status", "store", "tool", "version",
     }  # fmt: skip
     assert {label for family in CATALOGUE.values() for label in family.labels} <= allowed
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aforesaid.errors import InvalidInput
-from aforesaid.tokens import Estimator, ExactCounter, RoughCounter, tokens_reported
+from aforesaid.tokens import Estimator, ExactCounter, RoughCounter, count_tools, tokens_reported
 
 ENGLISH = "Could you find me a chicken dinner for tonight that is ready in half an hour?"
 CHINESE = "请帮我找一个今晚的鸡肉晚餐食谱，最好半小时之内能做好，不要太辣。"
@@ -153,3 +153,14 @@ def test_the_name_stands_for_the_counts() -> None:
     assert estimator.name == "estimate"
     estimator.calibrate(estimated=100, reported={"input_tokens": 125})
     assert estimator.name == "estimate@1.25"
+
+
+def test_what_a_provider_adds_to_tools_is_learned_apart_from_the_factor() -> None:
+    tools = [{"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}]
+    estimator = Estimator(RoughCounter())
+    before = count_tools(estimator, tools)
+    for _ in range(30):
+        counted = count_tools(estimator, tools)
+        estimator.calibrate(estimated=counted + 20, reported=before + 620, tools=counted)
+    assert estimator.correction == 1.0
+    assert abs(count_tools(estimator, tools) - (before + 600)) <= 6

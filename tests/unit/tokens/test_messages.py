@@ -22,9 +22,8 @@ from aforesaid.tokens.messages import (
     PER_MEDIA,
     PER_MESSAGE,
     PER_SMALL_IMAGE,
-    PER_TOOL,
-    PER_TOOLS,
 )
+from aforesaid.tokens.tools import signatures_of
 
 COUNTER = ExactCounter("o200k_base")
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBOR" * 10_000}}
@@ -183,11 +182,42 @@ def test_a_system_prompt_is_a_message() -> None:
     assert count_system(COUNTER, None) == count_system(COUNTER, "") == 0
 
 
-def test_tools_cost_their_compact_json_and_more() -> None:
+def test_tools_cost_their_signatures_and_what_the_provider_adds() -> None:
     one = count_tools(COUNTER, [WEATHER])
-    assert one > PER_TOOLS + PER_TOOL + cost("forecast") + cost("What the weather will be")
-    assert count_tools(COUNTER, [WEATHER, WEATHER]) == 2 * one - PER_TOOLS
+    assert one > cost("forecast") + cost("What the weather will be")
+    assert one < count_tools(COUNTER, [WEATHER, WEATHER]) < 2 * one
     assert count_tools(COUNTER, []) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "least"),
+    [("claude-sonnet-4-5", 500), ("us.amazon.nova-lite-v1:0", 800), ("gpt-5-mini", 80), ("gpt-4o", 1)],
+)
+def test_a_family_of_models_adds_its_own_instructions(model: str, least: int) -> None:
+    counted = count_tools(COUNTER, [WEATHER], model=model, dialect="openai_chat")
+    assert counted - COUNTER.count_text(signatures_of([WEATHER])) >= least
+
+
+def test_definitions_of_every_dialect_have_the_same_signature() -> None:
+    name, description = "forecast", "What the weather will be"
+    schema = {
+        "type": "object",
+        "properties": {"day": {"type": "string", "enum": ["today", "later"]}, "place": {"$ref": "#/$defs/p"}},
+        "required": ["day"],
+        "$defs": {"p": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    }
+    plain = {"name": name, "description": description, "parameters": schema}
+    forms: list[dict[str, Any]] = [
+        {"type": "function", "function": plain},
+        {"type": "function", **plain},
+        {"name": name, "description": description, "input_schema": schema},
+        {"toolSpec": {"name": name, "description": description, "inputSchema": {"json": schema}}},
+        {"functionDeclarations": [{"name": name, "description": description, "parameters": schema}]},
+    ]
+    signatures = {signatures_of([form]) for form in forms}
+    assert len(signatures) == 1
+    assert 'day: "today" | "later",\nplace?: {\ncity?: string,\n},' in signatures.pop()
+    assert '{"type":"web_search"}' in signatures_of([{"type": "web_search"}])
 
 
 def test_tools_that_are_not_json_are_refused() -> None:

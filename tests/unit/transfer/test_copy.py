@@ -219,10 +219,12 @@ class Busy(InMemoryBackend):
 
 
 class BusyStore(InMemoryStore):
-    async def restore(self, conversation: Conversation, entries: Sequence[Entry]) -> None:
+    async def restore(
+        self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
+    ) -> None:
         assert isinstance(self._backend, Busy)
         await self._backend.meanwhile(conversation.id)
-        await super().restore(conversation, entries)
+        await super().restore(conversation, entries, expected_revision=expected_revision)
 
 
 class TestWhileTheSourceIsWrittenTo:

@@ -129,7 +129,7 @@ class TestOneOwner:
         handle = ConversationManager(memory.of("sam"))
         await imported(await exported(handle, "sam again"), empty)
         assert (await everything(empty))["sam again"] == (await everything(memory))["sam"]
-        with pytest.raises(InvalidInput, match="requires owner="):
+        with pytest.raises(InvalidInput, match="requires an owner"):
             await exported(handle)
 
     async def test_a_name_that_is_none_is_refused(self, memory: Backend) -> None:

@@ -1,14 +1,15 @@
 """What is said by voice is understood, stored and answered; what is not understood leaves nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
-from aforesaid.contracts import PCM, Audio, AudioFormat, Reply, Transcript
+from aforesaid.contracts import PCM, Ask, Audio, AudioFormat, OnText, Reply, Transcript
+from aforesaid.dialects.edits import interruption_mark
 from aforesaid.errors import (
     AgentUnavailable,
     InvalidAudio,
@@ -112,7 +113,8 @@ async def test_an_interrupted_reply_is_seen_as_it_was_heard(erin: ConversationMa
     assert noted.content == LONG
     await assistant.handle_voice_input(SOUND, "s1")
     seen = [message.content for message in agent.asked[-1].messages]
-    assert seen == ["tell me all", "This sentence is spoken in full. [interrupted]", "tell me all"]
+    cut = f"This sentence is spoken in full. {interruption_mark(reply.spoken[32:])}"
+    assert seen == ["tell me all", cut, "tell me all"]
 
 
 async def test_an_answer_in_two_messages_is_cut_in_the_right_one() -> None:
@@ -125,7 +127,10 @@ async def test_an_answer_in_two_messages_is_cut_in_the_right_one() -> None:
     noted = await assistant.interrupted(reply, heard="One two. Three")
     assert [message.speech and message.speech.words_heard for message in noted] == ["One two.", "Three"]
     context = await erin.load_context(reply.conversation_id)
-    assert [message["content"] for message in context][-2:] == ["One two.", "Three [interrupted]"]
+    assert [message["content"] for message in context][-2:] == [
+        "One two.",
+        'Three [interrupted; the user did not hear: "four. Five six."]',
+    ]
 
 
 async def test_bare_samples_are_sent_on_as_they_arrive(
@@ -188,7 +193,7 @@ async def test_what_cannot_be_used_is_refused_and_nothing_is_stored(case: int) -
     assert agent.asked == []
 
 
-@pytest.mark.parametrize(("text", "confidence"), [("", None), ("  ", 0.9), ("maybe this", 0.39)])
+@pytest.mark.parametrize(("text", "confidence"), [("", None), ("  ", 0.9)])
 async def test_what_is_not_understood_leaves_nothing(
     erin: ConversationManager, text: str, confidence: float | None
 ) -> None:
@@ -198,6 +203,100 @@ async def test_what_is_not_understood_leaves_nothing(
     assert caught.value.confidence == confidence
     assert caught.value.words == text.strip()
     assert (await erin.list()).conversations == ()
+
+
+async def test_below_the_confidence_floor_the_assistant_asks_back(erin: ConversationManager) -> None:
+    agent = Scripted("Calling Sanders.")
+    supervisor = SupervisorAgent(erin, [Specialist(loop=AgenticLoop(agent))])
+    unsure = VoiceAssistant(supervisor, Sure("call Sanders", 0.39))
+    reply = await unsure.handle_voice_input(SOUND, "s1")
+    assert reply.asks_back
+    assert reply.stored
+    assert reply.spoken == "I'm not sure that I understood. Did you say: call Sanders?"
+    assert agent.asked == []
+    with pytest.raises(NotUnderstood):
+        await unsure.understand(SOUND)
+    sure = VoiceAssistant(supervisor, Sure("yes", 0.9))
+    assert (await sure.handle_voice_input(SOUND, "s1")).text == "Calling Sanders."
+    seen = [message.content for message in agent.asked[0].messages]
+    assert seen == ["call Sanders", reply.spoken, "yes"]
+
+
+class Speaking(Scripted):
+    """Says some words and then hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spoke = asyncio.Event()
+
+    async def reply(self, ask: Ask, *, on_text: OnText | None = None) -> Reply:
+        self.asked.append(ask)
+        assert on_text is not None
+        on_text("The painters come ")
+        on_text("on Monday, and the roof is next")
+        self.spoke.set()
+        await asyncio.Event().wait()
+        raise AssertionError("never reached")
+
+
+@pytest.mark.parametrize(
+    ("heard", "words"), [("The painters come", "The painters come"), (None, None), (0, "")]
+)
+async def test_an_interruption_while_the_answer_is_made_keeps_question_and_answer(
+    erin: ConversationManager, heard: int | str | None, words: str | None
+) -> None:
+    agent = Speaking()
+    supervisor = SupervisorAgent(erin, [Specialist(loop=AgenticLoop(agent))])
+    assistant = VoiceAssistant(supervisor, Sure("how is it?", None))
+    said: list[str] = []
+    asking = asyncio.ensure_future(assistant.handle_voice_input(SOUND, "s1", on_text=said.append))
+    await agent.spoke.wait()
+    assert await assistant.interrupt("s1", heard=heard)
+    reply = await asking
+    assert (reply.interrupted, reply.stored, reply.text) == (True, True, "".join(said))
+    question, answer = await erin.messages(reply.conversation_id)
+    assert question.content == "how is it?"
+    assert answer.content == "".join(said)
+    assert answer.speech is not None
+    assert answer.speech.words_heard == (answer.content if words is None else words)
+    shown = str((await erin.load_context(reply.conversation_id))[-1]["content"])
+    assert ("did not hear" in shown) == (words is not None)
+    assert await erin.unanswered(reply.conversation_id) == []
+    assert not await assistant.interrupt("s1"), "nothing is being answered now"
+
+
+async def test_a_hanging_agent_is_filled_and_given_up(erin: ConversationManager) -> None:
+    supervisor = SupervisorAgent(erin, [Specialist(loop=AgenticLoop(Silent()))])
+    assistant = VoiceAssistant(supervisor, Sure("hello", None), deadline=0.2, filler_after=0.01)
+    fillers: list[str] = []
+    reply = await assistant.handle_voice_input(SOUND, "s1", on_filler=fillers.append)
+    assert fillers == ["One moment."]
+    assert reply.failed
+    assert "took too long" in reply.spoken
+    quick = VoiceAssistant(answering(erin, "Hello."), Sure("hello", None))
+    await quick.handle_voice_input(SOUND, "s1", on_filler=fillers.append)
+    assert len(fillers) == 1
+
+
+async def test_the_transcriber_gets_the_names_of_contacts(erin: ConversationManager) -> None:
+    class Biased(Sure):
+        names: Sequence[str] = ()
+
+        async def transcribe_with_names(
+            self, audio: Audio, names: Sequence[str], *, language: str | None = None
+        ) -> Transcript:
+            self.names = names
+            return await self.transcribe(audio, language=language)
+
+    await erin.clients.add("Harold Finch")
+    await erin.clients.add("Ana Zaragoza")
+    transcriber = Biased("call Harold Finch", None)
+    assistant = VoiceAssistant(answering(erin, "Yes."), transcriber)
+    await assistant.handle_voice_input(SOUND, "s1")
+    assert sorted(transcriber.names) == ["Ana Zaragoza", "Harold Finch"]
+    given = VoiceAssistant(answering(erin, "Yes."), transcriber, names=["Rex"])
+    await given.handle_voice_input(SOUND, "s1")
+    assert transcriber.names == ["Rex"]
 
 
 async def test_a_service_that_is_away_leaves_nothing(erin: ConversationManager) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import aforesaid
 from aforesaid.contracts import Entry
 from aforesaid.dialects import DIALECTS, DialectName, cut_at_interruption, meaning_of, read
-from aforesaid.dialects.edits import INTERRUPTION_MARK
+from aforesaid.dialects.edits import interruption_mark
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
@@ -49,6 +49,11 @@ async def erin(url: str, owner: str) -> AsyncIterator[ConversationManager]:
         await memory.of(owner).store.clear()
 
 
+def marked(heard: int) -> str:
+    """Return the mark of an answer of which the user heard so much."""
+    return interruption_mark(SPOKEN[heard:])
+
+
 async def answered(erin: ConversationManager, answer: Message | None = None) -> str:
     conversation = await erin.get_or_create_conversation("s")
     said = answer or Message(role="assistant", content=ANSWER, message_id="a")
@@ -63,7 +68,7 @@ async def test_all_three_are_kept_and_the_window_shows_what_was_heard(erin: Conv
     (_, kept) = await erin.messages(conversation_id)
     assert (kept.content, kept.speech) == (ANSWER, noted.speech)
     context = await erin.load_context(conversation_id)
-    assert context[-1]["content"] == f"The Johnson house is in progress. {INTERRUPTION_MARK}"
+    assert context[-1]["content"] == f"The Johnson house is in progress. {marked(33)}"
 
 
 async def test_it_survives_a_restart(url: str, owner: str) -> None:
@@ -75,9 +80,7 @@ async def test_it_survives_a_restart(url: str, owner: str) -> None:
             memory = await open_at(url, sweep_every=None, embedder=None)
         (_, kept) = await memory.of(owner).messages(conversation_id)
         assert (kept.content, kept.speech) == (ANSWER, Speech(spoken=SPOKEN, heard=33))
-        assert (await memory.of(owner).load_context(conversation_id))[-1]["content"].endswith(
-            INTERRUPTION_MARK
-        )
+        assert (await memory.of(owner).load_context(conversation_id))[-1]["content"].endswith(marked(33))
         await memory.of(owner).store.clear()
         await memory.close()
 
@@ -85,10 +88,10 @@ async def test_it_survives_a_restart(url: str, owner: str) -> None:
 @pytest.mark.parametrize(
     ("heard", "shown"),
     [
-        (0, INTERRUPTION_MARK),
-        (2, INTERRUPTION_MARK),
-        (5, f"The {INTERRUPTION_MARK}"),
-        ("the  johnson house", f"The Johnson house {INTERRUPTION_MARK}"),
+        (0, marked(0)),
+        (2, marked(0)),
+        (5, f"The {marked(3)}"),
+        ("the  johnson house", f"The Johnson house {marked(17)}"),
         (len(SPOKEN), ANSWER),
         (SPOKEN, ANSWER),
     ],
@@ -190,8 +193,8 @@ async def test_in_every_dialect_the_words_end_where_they_were_heard(source: str,
     request = await erin.load_request(conversation_id, target, pending=pending)
     assert problems(request, target) == []
     text = str(request)
-    assert f"The Johnson house is in progress. {INTERRUPTION_MARK}" in text
-    assert "Monday" not in text
+    assert "The Johnson house is in progress. [interrupted; the user did not hear:" in text
+    assert text.count("Monday") == 1, "only as words that were not heard"
 
 
 @examples(200)

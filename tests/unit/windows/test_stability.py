@@ -1,5 +1,6 @@
 """Between two cuts a context only grows at its end: what a provider's prompt cache lives on."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -40,8 +41,10 @@ def turn_ends(entries: list[Entry]) -> list[int]:
 
 def cuts_from(before: Context, context: Context) -> bool:
     """Whether more was left out than before, ephemeral messages aside."""
-    gone = {line.sequence for line in before.report.left_out}
-    return any(line.sequence not in gone for line in context.report.left_out if line.reason != "ephemeral")
+    # A message may be left out in two halves: its results, and the question next to them.
+    gone = Counter(line.sequence for line in before.report.left_out)
+    now = Counter(line.sequence for line in context.report.left_out if line.reason != "ephemeral")
+    return any(count > gone[sequence] for sequence, count in now.items())
 
 
 untagged = histories("at rest", turns=(10, 25), troubled=False, tagged=False)
@@ -73,6 +76,25 @@ def test_the_stable_prefix_is_what_stays_until_the_next_cut(history: History, bu
     before = Context()
     for context in contexts(entries, list(range(1, len(entries) + 1)), policy):
         # A result may be shorter than the words that stood in for it: then a cut may be undone.
+        if not cuts_from(before, context) and not before.report.interrupted:
+            assert shared(context.messages, before.messages) >= before.report.stable_prefix
+        before = context
+
+
+@given(
+    history=histories("at rest", turns=(8, 14), tagged=False),
+    limits=st.sampled_from(({"max_messages": 3}, {"max_messages": 8}, {"max_turns": 3})),
+    tokens=st.sampled_from((None, None, 200)),
+    ratio=st.sampled_from((0.5, 0.75)),
+)
+@examples(40)
+def test_the_stable_prefix_holds_where_counts_are_cut_in_blocks(
+    history: History, limits: dict[str, int], tokens: int | None, ratio: float
+) -> None:
+    policy = WindowPolicy(for_request=True, max_tokens=tokens, count_retention_ratio=ratio, **limits)  # type: ignore[arg-type]
+    before = Context()
+    entries = history.entries
+    for context in contexts(entries, list(range(1, len(entries) + 1)), policy):
         if not cuts_from(before, context) and not before.report.interrupted:
             assert shared(context.messages, before.messages) >= before.report.stable_prefix
         before = context

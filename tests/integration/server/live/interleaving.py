@@ -39,7 +39,7 @@ class InterruptedStore:
 def interrupt(hub: HubSetup, between: Between) -> None:
     """Make the server of this room use interrupted stores; `room.erin` stays as it is."""
 
-    def manager(_: object, owner: str) -> ConversationManager:
+    def manager(_: object, owner: str, participant: str | None) -> ConversationManager:
         found = hub.memory.of(owner)
         found.store = InterruptedStore(found.store, between)
         return found

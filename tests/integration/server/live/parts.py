@@ -90,7 +90,7 @@ class Services:
         self.understood = transcribe
         self.refusals: list[tuple[str, str]] = []
 
-    def manager(self, caller: Caller, owner: str) -> ConversationManager:
+    def manager(self, caller: Caller, owner: str, participant: str | None) -> ConversationManager:
         return self.memory.of(owner)
 
     def assistant(self, manager: ConversationManager) -> SupervisorAgent:

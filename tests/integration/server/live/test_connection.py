@@ -109,6 +109,24 @@ async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_th
         assert [frame["type"] for frame in one.frames if frame["type"] == "messages"] == []
 
 
+@pytest.mark.requirement("001-005")
+async def test_a_conversation_may_be_watched_and_written_by_its_name() -> None:
+    async with open_hub() as hub:
+        await hub.erin.add_message("kitchen table", "user", "is anybody there?")
+        one, other = hub.client(), hub.client()
+        record = await hub.erin.get_conversation("kitchen table")
+        for client in (one, other):
+            ready = await client.hello(conversation_id="kitchen table")
+            assert (ready["conversation"]["id"], ready["conversation"]["name"]) == (
+                record.id,
+                "kitchen table",
+            )
+        await one.send("turn", id="t1", messages=TURN)
+        assert (await one.next())["conversation_id"] == record.id
+        assert words(await other.until("messages")) == ["is the door locked?", "since two"]
+        assert len(await hub.erin.messages("kitchen table")) == 3
+
+
 async def test_a_turn_that_is_sent_again_is_stored_once_and_its_id_stands_for_its_words() -> None:
     async with open_hub() as hub:
         client = hub.client()
@@ -741,7 +759,7 @@ async def test_a_server_that_ends_finishes_its_answers_first() -> None:
         assert len(await hub.erin.messages(ready["conversation"]["id"])) == 2
 
 
-async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_trace() -> None:
+async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_what_was_sent() -> None:
     async with open_hub(drain_seconds=0) as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
@@ -754,7 +772,9 @@ async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_no_tr
         assert await the_end(client) == CloseCode.RESTARTING
         client.leave()
         await draining
-        assert await hub.erin.messages(ready["conversation"]["id"]) == []
+        question, answer = await hub.erin.messages(ready["conversation"]["id"])
+        assert question.content == "hello"
+        assert answer.content.endswith("[incomplete: the turn was cancelled]")
 
 
 async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers_later(

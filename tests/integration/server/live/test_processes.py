@@ -1,13 +1,9 @@
 """Two server processes on one store: one sees what is said to the other, and a killed one loses nothing."""
 
 import asyncio
-import json
-import os
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,13 +14,12 @@ from websockets.exceptions import ConnectionClosed
 import aforesaid
 from tests.integration.server.live.parts import PATIENCE, words
 from tests.integration.server.live.sockets import Socket, connecting
+from tests.processes.live_server import start_server, stop_server
 from tests.servers.postgres import Databases
-
-ROOT = Path(__file__).parents[4]
 
 
 class Node:
-    def __init__(self, process: Process, port: int) -> None:
+    def __init__(self, process: BaseProcess, port: int) -> None:
         self.process = process
         self.url = f"ws://127.0.0.1:{port}/ws"
 
@@ -32,23 +27,16 @@ class Node:
         return connecting(self.url)
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
 
 
 @asynccontextmanager
 async def a_node(url: str) -> AsyncIterator[Node]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.processes.live_server", url, stdout=PIPE, env=environment
-    )
+    process, port = await asyncio.to_thread(start_server, url)
     try:
-        assert process.stdout is not None
-        said = await asyncio.wait_for(process.stdout.readline(), 120)
-        yield Node(process, json.loads(said)["port"])
+        yield Node(process, port)
     finally:
-        if process.returncode is None:
-            process.terminate()
-        await asyncio.wait_for(process.wait(), 120)
+        await asyncio.to_thread(stop_server, process)
 
 
 @pytest.fixture(params=["postgres", "sqlite"])

@@ -234,7 +234,9 @@ async def test_connections_that_leave_leave_nothing_behind(hub: HubSetup) -> Non
             client.leave()
     assert len(hub.live.feeds) == 0
     assert len(hub.live.turns) == 0
-    assert not hub.live._watchers
+    await hub.live.presences.share()
+    assert not hub.live.presences._rooms
+    assert not hub.live.presences._leaving
     assert not hub.live._concurrency._open
 
 

@@ -1,0 +1,151 @@
+"""Numbers about conversations, on every store and through a server."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import aforesaid
+from aforesaid.analytics.records import ROLL_UPS, ROWS
+from aforesaid.analytics.reports import Analytics
+from aforesaid.encryption import MasterKeys
+from aforesaid.errors import InvalidInput, NotAllowed
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import Message, Role
+from tests.builders import Target
+
+SECRET = "the aubergine plan"
+NOW = datetime.now(UTC)
+FROM = NOW - timedelta(days=10)
+
+
+def said(role: Role, hours_ago: float, **fields: str) -> Message:
+    return Message(role=role, content=SECRET, timestamp=NOW - timedelta(hours=hours_ago), **fields)  # type: ignore[arg-type]
+
+
+async def week(manager: ConversationManager) -> None:
+    """A question that a person answers after an hour, and one that nobody answers."""
+    await manager.set_participant("answered", "sam", kind="person")
+    await manager.append("answered", [said("user", 50), said("assistant", 49, author="sam")])
+    await manager.append("answered", [said("user", 26), said("assistant", 24, agent_name="bot")])
+    await manager.assign("answered", "Sam")
+    await manager.update_metadata("answered", status="closed", channel="email")
+    await manager.append("waiting", [said("user", 30)])
+
+
+def test_numbers_of_a_period(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await week(manager)
+        found = await manager.analytics(FROM)
+        counts = found.total.counts
+        assert (counts["opened"], counts["closed"], counts["assigned"]) == (2, 1, 1)
+        assert (counts["messages_in"], counts["messages_out_person"]) == (3, 1)
+        assert found.total.shares["automation"] == 0
+        assert found.total.shares["unresolved"] == 0.5
+        first = found.total.distributions["first_response_by_person"]
+        assert abs(first.p50 - 3_600_000) < 360_000
+        assert found.total.distributions["reply_time"].count == 2
+        by_channel = {
+            one.value: one.counts["messages_in"] for one in (await manager.analytics(by="channel")).groups
+        }
+        assert by_channel == {"email": 2, "text": 1} or by_channel == {"email": 2, "voice": 1}
+        by_agent = {one.value for one in (await manager.analytics(by="agent")).groups}
+        assert by_agent == {"Sam", None}
+        only = await manager.analytics(FROM, by="day", agent="Sam")
+        assert sum(one.counts["messages_in"] for one in only.groups) == 2
+        days = [str(one.value) for one in (await manager.analytics(FROM, by="day")).groups]
+        assert days == sorted(days)
+        assert len(found.to_csv().splitlines()) == 2
+
+    target.run(scenario)
+
+
+def test_counting_again_changes_nothing_and_an_erasure_takes_its_numbers(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await week(manager)
+        before = await manager.analytics(FROM, by="day")
+        assert (await manager.analytics(FROM, by="day")).groups == before.groups
+        assert await manager.recompute_analytics() == 2
+        assert (await manager.analytics(FROM, by="day")).groups == before.groups
+        await manager.append("waiting", [said("assistant", 1)])
+        counts = (await manager.analytics(FROM)).total.counts
+        assert counts["answers"] == before.total.counts["answers"] + 1
+        await manager.delete_conversation("waiting")
+        assert (await manager.analytics(FROM)).total.counts == counts, "a deletion leaves the numbers"
+        await manager.erase("answered")
+        left = (await manager.analytics(FROM)).total.counts
+        assert (left["opened"], left["messages_in"], left["closed"]) == (1, 1, 0)
+        await manager.recompute_analytics(keep_removed=False)
+        assert (await manager.analytics(FROM)).total.counts["opened"] == 0
+
+    target.run(scenario)
+
+
+def test_history_from_before_the_events_and_messages_with_earlier_times(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await manager.append("c", [said("user", 5), said("assistant", 4)])
+        assert (await manager.analytics(FROM)).total.counts["answers"] == 1
+        await manager.append("c", [said("user", 100), said("assistant", 99)])
+        await manager.recompute_analytics()
+        found = (await manager.analytics(FROM)).total
+        assert found.counts["answers"] == 2
+        assert found.counts["opened"] == 1
+        assert found.distributions["reply_time"].count == 2
+        await manager.clear_history("c")
+        await manager.recompute_analytics()
+        assert (await manager.analytics(FROM)).total.counts["answers"] == 0
+
+    target.run(scenario)
+
+
+def test_roll_ups_contain_no_words(stored_target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await week(manager)
+        await manager.analytics(FROM)
+        kinds = [ROWS, *(f"{ROLL_UPS}{name}" for name in ("all", "channel", "client", "agent"))]
+        stored = [one for kind in kinds for one in await manager.store.documents(kind, limit=1000)]
+        assert stored
+        assert not any(SECRET.encode() in one.data for one in stored)
+        ids = [record.id for record in (await manager.list()).conversations]
+        assert not any(one.encode() in document.data for one in ids for document in stored)
+        await manager.erase()
+        assert await manager.store.document_kinds() == []
+
+    stored_target.run(scenario)
+
+
+def test_wrong_arguments(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        for wrong, field in (
+            ({"by": "moon"}, "by"),
+            ({"by": "agent", "channel": "email"}, "by"),
+            ({"channel": "email", "agent": "Sam"}, "agent"),
+            ({"date_from": NOW, "date_to": FROM}, "date_from"),
+            ({"date_from": "yesterday-ish"}, "date_from"),
+            ({"channel": "no channel"}, "channel"),
+            ({"client_id": "no uuid"}, "client_id"),
+        ):
+            with pytest.raises(InvalidInput) as caught:
+                await manager.analytics(**wrong)
+            assert caught.value.field == field
+        await manager.set_participant("c", "ann")
+        for attempt in (
+            manager.as_participant("ann").analytics(),
+            manager.as_participant("ann").recompute_analytics(),
+        ):
+            with pytest.raises(NotAllowed):
+                await attempt
+
+    target.run(scenario)
+
+
+async def test_the_sweep_counts_before_it_purges(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    layers = aforesaid.Layers(encryption=MasterKeys(b"k" * 32), audit=tmp_path / "audit")
+    async with aforesaid.open(url, layers=layers, retention=aforesaid.Retention(sweep_every=None)) as memory:
+        manager = memory.of("erin")
+        await week(manager)
+        await memory.sweep()
+        counted: Analytics = await manager.analytics(FROM, fresh=False)
+        assert counted.total.counts["opened"] == 2
+        assert counted.groups == ()

@@ -1,0 +1,78 @@
+"""Loaded conversations are cached by default, what changes is read again, and searches are not cached."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import aforesaid
+from aforesaid.layers.cached import CachedBackend
+from aforesaid.memory.manager import ConversationManager
+from tests.builders import Target
+from tests.servers.remote import open_at
+
+BEHIND_NETWORK = ("redis:", "postgresql:")
+ONE_PROCESS = ("memory:", "file:")
+"""Stores that one process at a time uses."""
+
+
+@asynccontextmanager
+async def another_process(target: Target, owner: str) -> AsyncIterator[ConversationManager]:
+    """Yield the owner's manager as another process has it."""
+    if target.url.startswith(ONE_PROCESS):
+        yield target.memory.of(owner)
+        return
+    memory = await open_at(target.url, sweep_every=None, embedder=None)
+    try:
+        yield memory.of(owner)
+    finally:
+        await memory.close()
+
+
+def contents(context: aforesaid.Context) -> list[object]:
+    return [message.content for message in context.messages]
+
+
+@pytest.mark.requirement("004-072", "004-073")
+def test_a_loaded_conversation_is_cached_and_never_stale(stored_target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        layer = stored_target.memory.layer(CachedBackend)
+        assert (layer is not None) == stored_target.url.startswith(BEHIND_NETWORK)
+        await manager.add_message("kitchen", "user", "first")
+        await manager.load_context("kitchen")
+        misses, hits = (0, 0) if layer is None else (layer.cache.misses.value, layer.cache.hits.value)
+        assert contents(await manager.load_context("kitchen")) == ["first"]
+        if layer is not None:
+            assert layer.cache.hits.value > hits
+            assert layer.cache.misses.value - misses == 1, "only the record is read again"
+        await manager.add_message("kitchen", "user", "second")
+        assert contents(await manager.load_context("kitchen")) == ["first", "second"]
+        async with another_process(stored_target, manager.owner) as elsewhere:
+            await elsewhere.add_message("kitchen", "user", "third")
+            await elsewhere.update_metadata("kitchen", status="closed")
+            assert contents(await manager.load_context("kitchen")) == ["first", "second", "third"]
+            assert (await manager.get_conversation("kitchen")).status == "closed"
+            await elsewhere.delete_conversation("kitchen")
+        assert contents(await manager.load_context("kitchen")) == []
+
+    stored_target.run(scenario)
+
+
+@pytest.mark.requirement("004-107")
+def test_search_results_are_not_cached(stored_target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await manager.add_message("kitchen", "user", "a violin lesson")
+        async with another_process(stored_target, manager.owner) as elsewhere:
+            assert [one.name for one in await manager.search_conversations("violin")] == ["kitchen"]
+            await elsewhere.add_message("hall", "user", "the violin is in the hall")
+            found = await manager.search_conversations("violin")
+            assert {one.name for one in found} == {"kitchen", "hall"}
+            await elsewhere.update_metadata("hall", status="closed")
+            found = await manager.search_conversations("violin", status="closed")
+            assert [one.name for one in found] == ["hall"]
+            assert len(await manager.search_history("violin")) == 2
+            await elsewhere.delete_conversation("kitchen")
+        assert [one.name for one in await manager.search_conversations("violin")] == ["hall"]
+        assert len(await manager.search_history("violin")) == 1
+
+    stored_target.run(scenario)

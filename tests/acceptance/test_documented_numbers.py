@@ -1,0 +1,70 @@
+"""Numbers and guarantees of the design documents, counted instead of timed."""
+
+import sys
+import tracemalloc
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import aforesaid
+from aforesaid.memory.chats import ChatHistory
+from aforesaid.memory.sliding import ConversationMemoryManager
+from aforesaid.model.messages import Message
+from aforesaid.settings import SlidingWindowConfig
+from aforesaid.windows.sliding import ConversationWindow, SlidingLimits
+
+
+def calls_per_message(messages: int) -> float:
+    """Return the function calls for each message that is added to a full window, on average."""
+    window = ConversationWindow(SlidingLimits(max_tokens=1_000))
+    count = 0
+
+    def counting(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    said = [Message(role="user", content="hello", message_id=f"m{number}") for number in range(messages)]
+    sys.setprofile(counting)
+    try:
+        for message in said:
+            window.add(message, 50)
+    finally:
+        sys.setprofile(None)
+    assert len(window) == 20
+    return count / messages
+
+
+@pytest.mark.requirement("002-022")
+def test_an_eviction_costs_the_same_however_many_there_were() -> None:
+    assert calls_per_message(4_000) <= calls_per_message(400) * 1.1
+
+
+@pytest.mark.requirement("002-021")
+async def test_a_message_takes_about_a_kilobyte_in_memory() -> None:
+    config = SlidingWindowConfig(sliding_window_max_tokens=1_000_000)
+    memory = ConversationMemoryManager(config=config)
+    await memory.add_message("warm", "user", "hello")
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            await memory.add_message("conv123", "user", f"{number} " + "x" * 200)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used / 1_000 < 2_000
+
+
+@pytest.mark.requirement("003-013")
+async def test_every_phone_has_its_own_history_in_one_file(tmp_path: Path) -> None:
+    async with aforesaid.open(f"file://{tmp_path}/conversations.json") as memory:
+        history = ChatHistory(memory.of("household"))
+        for phone in ("+15550100", "+15550101"):
+            for number in range(2):
+                await history.save_turn(phone, [{"role": "user", "content": f"{phone} {number}"}])
+        for phone in ("+15550100", "+15550101"):
+            found = await history.get_history(phone)
+            assert [one["content"] for one in found] == [f"{phone} 0", f"{phone} 1"]
+        assert await history.get_history("+15550102") == []
+    assert [file.name for file in tmp_path.iterdir() if file.suffix == ".json"] == ["conversations.json"]

@@ -1,0 +1,141 @@
+"""Presence, typing and read markers: within a process at once, across processes by leases."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aforesaid.model.ids import new_id
+from aforesaid.server.live import presence
+from tests.builders import url_for
+from tests.integration.server.live.parts import Client, HubSetup, open_hub
+
+
+@pytest.fixture(params=["redis", "postgres"])
+async def two(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[HubSetup, HubSetup]]:
+    """Two server processes, as far as the store can tell. They exchange their state when the test says so."""
+    url, owner = url_for(request.param, tmp_path, request), f"owner-{new_id()}"
+    async with AsyncExitStack() as stack:
+        hubs = [await stack.enter_async_context(open_hub(url, owner=owner)) for _ in range(2)]
+        yield hubs[0], hubs[1]
+
+
+async def exchange(two: tuple[HubSetup, HubSetup]) -> None:
+    for _ in range(2):
+        for hub in two:
+            await hub.live.presences.share()
+
+
+async def joined(hub: HubSetup, conversation_id: str, name: str, **fields: Any) -> Client:
+    client = hub.client()
+    given = {"conversation_id": conversation_id, "name": name, "presence": True}
+    await client.hello(**given | fields)
+    return client
+
+
+async def present(client: Client, *names: str) -> dict[str, Any]:
+    """Wait for the frame that lists exactly these names."""
+    while True:
+        frame = await client.until("presence")
+        if frame["here"] == sorted(names):
+            return frame
+
+
+async def test_clients_of_two_processes_see_each_other(two: tuple[HubSetup, HubSetup]) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    before = (await one.erin.get_conversation(shared)).revision
+    ann = await joined(one, shared, "Ann")
+    bob = await joined(other, shared, "Bob")
+    await exchange(two)
+    await present(ann, "Ann", "Bob")
+    await present(bob, "Ann", "Bob")
+    bob.leave()
+    await exchange(two)
+    await present(ann, "Ann")
+    assert (await one.erin.get_conversation(shared)).revision == before
+    ann.leave()
+
+
+async def test_typing_reaches_the_other_process_and_ends_by_itself(
+    two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    ann = await joined(one, shared, "Ann")
+    bob = await joined(other, shared, "Bob")
+    await exchange(two)
+    await ann.send("typing", active=True)
+    await exchange(two)
+    started = await bob.until("typing")
+    assert (started["role"], started["active"], started["name"]) == ("user", True, "Ann")
+    later = one.live.presences._now() + presence.TYPING_SECONDS
+    monkeypatch.setattr(one.live.presences, "_now", lambda: later)
+    one.live.presences.tick()
+    await exchange(two)
+    assert (await bob.until("typing"))["active"] is False
+    ann.leave()
+    bob.leave()
+
+
+async def test_a_client_whose_process_ended_disappears_with_its_lease(
+    two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    ann = await joined(one, shared, "Ann")
+    bob = await joined(other, shared, "Bob")
+    await exchange(two)
+    await present(ann, "Ann", "Bob")
+    # Its process says nothing any more, and the clock of the store goes on.
+    other.live.presences._rooms.clear()
+    room = one.live.presences._rooms[one.owner, shared]
+    assert room.store is not None
+    now = room.store.now() + presence.LEASE * 2
+    monkeypatch.setattr(type(room.store), "now", lambda self: now)
+    await one.live.presences.share()
+    await present(ann, "Ann")
+    ann.leave()
+    bob.leave()
+
+
+async def test_a_participant_is_listed_with_the_time_of_their_last_visit(
+    two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    for participant in ("ann", "bob"):
+        await one.erin.set_participant(shared, participant)
+    await one.erin.add_message(shared, "user", "hello", author="ann", message_id="m1")
+    for hub in two:
+        manager = hub.erin
+        monkeypatch.setattr(
+            hub.live.services, "manager", lambda _, owner, who, manager=manager: manager.as_participant(who)
+        )
+    ann = await joined(one, shared, "Ann", participant="ann")
+    bob = await joined(other, shared, "Bob", participant="bob")
+    await bob.send("read", message_id="m1")
+    await exchange(two)
+    read = await ann.until("read")
+    assert (read["participant_id"], read["message_id"]) == ("bob", "m1")
+    bob.leave()
+    await exchange(two)
+    people = (await present(ann, "Ann"))["people"]
+    (gone,) = [one for one in people if one["state"] == "offline"]
+    assert gone["participant_id"] == "bob"
+    assert gone["last_seen"] is not None
+    ann.leave()
+
+
+async def test_a_client_that_sends_nothing_is_away() -> None:
+    async with open_hub() as hub:
+        shared = (await hub.erin.get_or_create_conversation("s")).id
+        ann = await joined(hub, shared, "Ann")
+        hub.clock.now += 301
+        bob = await joined(hub, shared, "Bob")
+        people = (await present(bob, "Ann", "Bob"))["people"]
+        assert {one["name"]: one["state"] for one in people} == {"Ann": "away", "Bob": "here"}
+        ann.leave()
+        bob.leave()

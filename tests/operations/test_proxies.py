@@ -1,0 +1,173 @@
+"""Servers behind nginx and Caddy with the shipped configurations."""
+
+import asyncio
+import ssl
+from collections import Counter
+from pathlib import Path
+from signal import SIGTERM
+
+import httpx
+import pytest
+
+from tests.operations.running import PROXIES, Process, new_key, server
+from tests.operations.streams import watching
+
+LAME_DUCK = "3"
+CLIENTS = 8
+
+
+def two_servers(folder: Path) -> tuple[list[Process], str]:
+    url = f"sqlite:///{folder}/memory.db"
+    key = new_key(url, "--owner", "erin")
+    settings = {
+        "AFORESAID_REQUIRE_KEYS": "true",
+        "AFORESAID_LAME_DUCK_SECONDS": LAME_DUCK,
+        "AFORESAID_RATE_WRITE": "0",
+        "AFORESAID_RATE_READ": "0",
+    }
+    return [server(folder, url, **settings) for _ in range(2)], key
+
+
+def client(address: str, key: str) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.AsyncClient(base_url=address, headers=headers, timeout=60, verify=False)
+
+
+class Load:
+    """Clients that store turns and read contexts until they are stopped."""
+
+    def __init__(self, address: str, key: str) -> None:
+        self._address, self._key = address, key
+        self._stopping = asyncio.Event()
+        self.statuses: Counter[int | str] = Counter()
+        self.stored: list[str] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(CLIENTS):
+                group.create_task(self._talk(number))
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def _talk(self, number: int) -> None:
+        async with client(self._address, self._key) as http:
+            said = 0
+            while not self._stopping.is_set():
+                said += 1
+                text = f"client {number} says {said}"
+                turn = {"session_id": f"load-{number}", "messages": [{"role": "user", "content": text}]}
+                answer = await self._send(http, "POST", "/v1/sessions/turns", json=turn)
+                if answer is not None and answer.status_code == 201:
+                    self.stored.append(text)
+                await self._send(http, "GET", "/v1/conversations")
+
+    async def _send(
+        self, http: httpx.AsyncClient, method: str, path: str, **body: object
+    ) -> httpx.Response | None:
+        try:
+            answer = await http.request(method, path, **body)  # type: ignore[arg-type]
+        except httpx.TransportError as error:
+            self.statuses[type(error).__name__] += 1
+            return None
+        self.statuses[answer.status_code] += 1
+        return answer
+
+
+async def rolled(servers: list[Process]) -> None:
+    """Restart one server after the other, as a deployment does."""
+    for each in servers:
+        each.send(SIGTERM)
+        assert await asyncio.to_thread(each.ended) == 0
+        await asyncio.to_thread(each.start)
+        # The proxy needs a moment to send requests to it again, before the next one goes.
+        await asyncio.sleep(3)
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+async def test_a_rolling_restart_fails_no_request_and_no_stream(tmp_path: Path, proxy: str) -> None:
+    servers, key = two_servers(tmp_path)
+    for each in servers:
+        each.start()
+    try:
+        with PROXIES[proxy](tmp_path, [each.address for each in servers]) as address:
+            load = Load(address, key)
+            running = asyncio.create_task(load.run())
+            async with watching(address, key, session="load-0") as seen:
+                await asyncio.sleep(1)
+                await rolled(servers)
+                load.stop()
+                await running
+                expected = [text for text in load.stored if text.startswith("client 0 ")]
+                await seen.until(expected)
+            assert set(load.statuses) <= {200, 201}, load.statuses
+            assert load.statuses[201] > 100
+            assert seen.texts == expected
+            async with client(address, key) as http:
+                stats = (await http.get("/v1/stats")).json()
+            assert stats["messages"] == len(load.stored)
+    finally:
+        for each in servers:
+            each.stop()
+
+
+SPELLINGS = (
+    "/metrics", "/metrics/", "//metrics", "/metrics?x=1", "/%6detrics", "/%6Detrics", "/./metrics",
+    "/x/../metrics", "/METRICS", "/metrics%2f", "/metrics;x", "/metrics%00", "/v1/../metrics",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+async def test_metrics_are_hidden_in_every_spelling(tmp_path: Path, proxy: str) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    key = new_key(url, "--owner", "*", "--scope", "admin")
+    one = server(tmp_path, url, AFORESAID_REQUIRE_KEYS="true")
+    one.start()
+    try:
+        with PROXIES[proxy](tmp_path, [one.address]) as address:
+            async with client(one.address, key) as http:
+                assert "aforesaid_build_info" in (await http.get("/metrics")).text
+            for path in SPELLINGS:
+                text = await raw_get(address, path, key)
+                assert b"aforesaid_build_info" not in text, path
+    finally:
+        one.stop()
+
+
+async def raw_get(address: str, path: str, key: str) -> bytes:
+    """Send the path as it is: a client would normalise it."""
+    host, _, port = address.partition("//")[2].partition(":")
+    context = None
+    if address.startswith("https"):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    try:
+        head = ("Host: localhost", f"Authorization: Bearer {key}", "Connection: close", "", "")
+        writer.write("\r\n".join((f"GET {path} HTTP/1.1", *head)).encode())
+        await writer.drain()
+        return await asyncio.wait_for(reader.read(), 60)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+async def test_websockets_and_event_streams_pass(tmp_path: Path, proxy: str) -> None:
+    servers, key = two_servers(tmp_path)
+    servers = servers[:1]
+    servers[0].start()
+    try:
+        with PROXIES[proxy](tmp_path, [servers[0].address]) as address:
+            async with watching(address, key, session="kitchen") as seen, client(address, key) as http:
+                turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hello"}]}
+                assert (await http.post("/v1/sessions/turns", json=turn)).status_code == 201
+                await seen.until(["hello"])
+                async with http.stream("GET", "/v1/changes") as stream:
+                    lines = stream.aiter_lines()
+                    assert await asyncio.wait_for(anext(lines), 60) == ": watching"
+                    await http.post("/v1/sessions/turns", json=turn)
+                    while not (line := await asyncio.wait_for(anext(lines), 60)).startswith("data:"):
+                        continue
+                    assert "revision" in line
+    finally:
+        servers[0].stop()

@@ -1,0 +1,76 @@
+"""Forgetting covers notes, calls, results, echoes, summaries and vectors."""
+
+import pytest
+
+from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
+from aforesaid.agents.forgetting import forget_everywhere, preview_forget, redact_everywhere
+from aforesaid.agents.toolbox import owner_tools
+from aforesaid.errors import MessageNotFound
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.messages import words_of
+from tests.doubles import Scripted, calling
+
+CODE = "The safe code is 7788"
+
+
+async def talk(erin: ConversationManager) -> SupervisorAgent:
+    """Two conversations in which an assistant repeats what it was told."""
+    agent = Scripted(
+        calling(("c1", "remember", {"text": CODE, "subject": "safe code"})),
+        "I will remember that the safe code is 7788.",
+        "It is sunny.",
+        calling(("c2", "recall", {"query": "safe code"})),
+        "The code is 7788.",
+        calling(("c3", "forget", {"what": "safe code"})),
+        "It is forgotten.",
+        "I do not know it.",
+    )
+    specialist = Specialist(loop=AgenticLoop(agent), tools=owner_tools(erin))
+    supervisor = SupervisorAgent(erin, [specialist])
+    await supervisor.process_query("Remember that the safe code is 7788", "s1")
+    await supervisor.process_query("How is the weather?", "s1")
+    await supervisor.process_query("What is the safe code?", "s2")
+    return supervisor
+
+
+async def everything(erin: ConversationManager) -> str:
+    records = (await erin.list()).conversations
+    logs = [words_of(message) for record in records for message in await erin.messages(record.id)]
+    return "\n".join(logs)
+
+
+async def test_forgetting_leaves_no_trace_of_the_content(erin: ConversationManager) -> None:
+    supervisor = await talk(erin)
+    assert (await everything(erin)).count("7788") >= 5
+    assert await supervisor.process_query("Forget the safe code", "s1") == "It is forgotten."
+    said = await everything(erin)
+    assert "7788" not in said
+    assert "It is sunny." in said, "other messages stay"
+    assert "Forgotten: 1 note and" in said
+    assert all("7788" not in snippet for snippet in await erin.search_history("safe code 7788"))
+    assert await erin.notes() == []
+
+
+async def test_a_preview_changes_nothing_and_a_receipt_has_no_content(erin: ConversationManager) -> None:
+    await talk(erin)
+    before = await everything(erin)
+    preview = await preview_forget(erin, "safe code")
+    assert [note.text for note in preview.notes] == [CODE]
+    assert await everything(erin) == before
+    receipt = await forget_everywhere(erin, "safe code")
+    assert (receipt.notes, receipt.messages) == (1, len(preview.messages))
+    assert receipt.conversations == 2
+    assert "7788" not in str(receipt)
+    assert (await preview_forget(erin, "safe code")).messages == ()
+
+
+async def test_redacting_a_message_covers_what_repeats_it(erin: ConversationManager) -> None:
+    await talk(erin)
+    record = await erin.session("s1")
+    assert record is not None
+    first = (await erin.messages(record.id))[0]
+    receipt = await redact_everywhere(erin, record.id, str(first.message_id))
+    assert receipt.messages >= 5
+    assert "7788" not in await everything(erin)
+    with pytest.raises(MessageNotFound):
+        await redact_everywhere(erin, record.id, "unknown")
