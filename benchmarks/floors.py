@@ -29,9 +29,9 @@ class Floor:
         """A new conversation; returns its key."""
         now = to_micros(system_clock())
         values = ("floor", new_id(), "voice", "open", "normal", None, None, None, None, "[]", None)
-        self.db.execute(
-            SQL["insert_conversation"], (*values, None, None, 0, 0, 0, None, None, now, now, None)
-        )
+        # The last four: name, participants, lineage, next_sequence.
+        more = (None, None, 0, 0, 0, None, None, now, now, None, None, None, 1)
+        self.db.execute(SQL["insert_conversation"], (*values, *more))
         key = self.db.last_insert_rowid()
         self._sequences[key] = 1
         return key

@@ -10,6 +10,11 @@ conversation and from the first request on for which the log no longer fits the 
     in blocks       windows as they are by default: cut to a low mark
     whole turns     the same rules, cut as little as possible each time (`retention_ratio` 1)
     FIFO            the newest messages that fit, oldest out first, one by one, behind the system prompt
+    last 20         the newest 20 messages, as they stand, behind the system prompt
+    no cut          the whole log
+
+The shape "agent run" is that of recorded agents: questions with dozens of calls, whose results have up to
+some thousand tokens. Its requests have the budget of a request without a model, and of one with a model.
 """
 
 import logging
@@ -24,9 +29,11 @@ from aforesaid.contracts import Entry
 from aforesaid.dialects import read
 from aforesaid.model.messages import Message
 from aforesaid.testing.histories import entries_of
+from aforesaid.tokens import budget_for
 from aforesaid.windows import WindowPolicy, build_window
 
 BUDGET = 4000
+LAST = 20
 
 Turn = list[Message]
 Shape = Callable[[Random, int], Turn]
@@ -60,6 +67,16 @@ def mixed(random: Random, number: int) -> Turn:
     return short_chat(random, number)
 
 
+def agent_run(random: Random, number: int) -> Turn:
+    """A task: dozens of calls one after the other, with results of very different length."""
+    turn = [_user(random, 200, 1200)]
+    for step in range(random.randint(8, 40)):
+        longest = random.choice((400, 400, 1200, 4000))
+        turn += _call(random, f"call_{number}_{step}", longest=longest)
+    return [*turn, _assistant(random, 200, 900)]
+
+
+LONG_SHAPES: dict[str, Shape] = {"agent run": agent_run}
 SHAPES: dict[str, Shape] = {"short chat": short_chat, "tool-heavy": tool_heavy, "mixed": mixed}
 
 
@@ -108,11 +125,28 @@ def fifo(entries: Sequence[Entry]) -> Sequence[Message]:
     return [opening, *others[len(others) - len(list(kept)) :]]
 
 
+def last(entries: Sequence[Entry]) -> Sequence[Message]:
+    """The system prompt, and the newest messages as they stand."""
+    opening, *others = [entry.message for entry in entries]
+    return [opening, *others[-LAST:]]
+
+
+def no_cut(entries: Sequence[Entry]) -> Sequence[Message]:
+    return [entry.message for entry in entries]
+
+
 SCHEMES: dict[str, Scheme] = {
     "in blocks": by_policy(WindowPolicy(max_tokens=BUDGET)),
     "whole turns": by_policy(WindowPolicy(max_tokens=BUDGET, retention_ratio=1.0)),
     "FIFO": fifo,
+    f"last {LAST}": last,
 }
+
+# The windows of requests by default: without a model, and with one of 200,000 tokens.
+DEFAULTS: dict[str, Scheme] = {
+    f"default {budget:,}": by_policy(WindowPolicy(max_tokens=budget, for_request=True))
+    for budget in (budget_for(None), 8_000, budget_for("claude-sonnet-4-5"))
+} | {f"last {LAST}": last, "no cut": no_cut}
 
 
 def requests_of(shape: Shape, turns: int) -> Iterator[tuple[list[Entry], bool]]:
@@ -124,7 +158,7 @@ def requests_of(shape: Shape, turns: int) -> Iterator[tuple[list[Entry], bool]]:
     so_far = 0
     for end, entry in enumerate(log):
         if entry.message.role == "assistant":
-            yield [log[0], *log[max(1, end - 400) : end]], so_far > BUDGET
+            yield [log[0], *log[max(1, end - 4000) : end]], so_far > BUDGET
         so_far += tokens(entry.message)
 
 
@@ -136,10 +170,10 @@ def _assistant(random: Random, least: int, most: int) -> Message:
     return Message(role="assistant", content=_text(random, least, most))
 
 
-def _call(random: Random, call_id: str) -> Turn:
+def _call(random: Random, call_id: str, *, longest: int = 600) -> Turn:
     call = {"id": call_id, "name": "lookup", "arguments": {"query": _text(random, 10, 40)}}
     asked = {"role": "assistant", "content": "", "tool_calls": [call]}
-    found = {"role": "tool", "tool_call_id": call_id, "content": _text(random, 100, 600)}
+    found = {"role": "tool", "tool_call_id": call_id, "content": _text(random, 100, longest)}
     return read([asked, found], dialect="plain")
 
 
@@ -151,13 +185,19 @@ def main(turns: int) -> None:
     logging.getLogger("aforesaid.windows").setLevel(logging.ERROR)
     print(f"{turns} turns, budget {BUDGET} tokens; share of prompt tokens that a prefix cache serves")
     print(
-        f"{'shape':12} {'scheme':12} {'requests':>9} {'cuts':>6} {'in all':>8} {'full':>9} {'once full':>10}"
+        f"{'shape':12} {'scheme':14} {'requests':>9} {'cuts':>6} {'in all':>8} {'full':>9} {'once full':>10}"
     )
     for name, shape in SHAPES.items():
         for scheme_name, scheme in SCHEMES.items():
-            whole, full = replayed(shape, scheme, turns)
-            counts = f"{whole.requests:9} {whole.cuts:6} {whole.share:6.1f} % {full.requests:9}"
-            print(f"{name:12} {scheme_name:12} {counts} {full.share:8.1f} %")
+            _print(name, scheme_name, *replayed(shape, scheme, turns))
+    for name, shape in LONG_SHAPES.items():
+        for scheme_name, scheme in DEFAULTS.items():
+            _print(name, scheme_name, *replayed(shape, scheme, max(4, turns // 10)))
+
+
+def _print(name: str, scheme: str, whole: Served, full: Served) -> None:
+    counts = f"{whole.requests:9} {whole.cuts:6} {whole.share:6.1f} % {full.requests:9}"
+    print(f"{name:12} {scheme:14} {counts} {full.share:8.1f} %")
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ ROUNDS = 6
 
 
 async def run_server(folder: Path) -> None:
-    from aforesaid.agents import AgenticLoop, Answer, Specialist, SupervisorAgent
-    from aforesaid.agents.stored_turns import Undo
+    from aforesaid.agents import AgenticLoop, Answer, Specialist, SupervisorAgent, TurnProgress
     from aforesaid.contracts import Ask, OnText, Reply
     from aforesaid.memory.manager import ConversationManager
     from aforesaid.model.ids import following_id
@@ -71,7 +70,8 @@ async def run_server(folder: Path) -> None:
             conversation_id: str | None = None,
             *,
             on_text: OnText | None = None,
-            undo: Undo | None = None,
+            progress: TurnProgress | None = None,
+            **_: object,
         ) -> Answer:
             assert isinstance(query, Message)
             assert query.message_id

@@ -117,6 +117,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             "cps",
             [
                 ("retries", f"sum(rate(aforesaid_retries_total{RATE}))"),
+                ("slow", f"sum(rate(aforesaid_slow_operations_total{RATE}))"),
                 ("degraded reads", f"sum(rate(aforesaid_degraded_reads_total{RATE}))"),
                 ("dead letters", f"sum(rate(aforesaid_dead_letters_total{RATE}))"),
                 ("damaged spool", f"sum(rate(aforesaid_spool_damaged_total{RATE}))"),
@@ -144,6 +145,11 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
     ],
     "Server": [
         ("Requests by route", "reqps", by("route", "aforesaid_http_requests_total")),
+        (
+            "Requests refused by load",
+            "reqps",
+            [("refused", f"sum(rate(aforesaid_http_requests_shed_total{RATE}))")],
+        ),
         ("Requests being answered", "short", [("requests", "sum(aforesaid_http_requests_in_progress)")]),
         (
             "WebSocket connections",
@@ -151,6 +157,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             [
                 ("open", "sum(aforesaid_live_connections)"),
                 ("conversations watched", "sum(aforesaid_live_feeds)"),
+                ("changes are polled", "max(aforesaid_changes_polled)"),
                 ("turns under way", "sum(aforesaid_live_turns)"),
             ],
         ),
@@ -166,6 +173,16 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             [("opened", _OPENED), *by("code", "aforesaid_live_closed_total")],
         ),
         ("Processes", "short", [("processes", "sum(aforesaid_processes)"), ("{{version}}", _RELEASE)]),
+        (
+            "File handles",
+            "percentunit",
+            [("used", "max(aforesaid_open_files / aforesaid_open_files_limit)")],
+        ),
+        (
+            "Free disk",
+            "percentunit",
+            [("{{folder}}", "min by (folder) (aforesaid_disk_free_bytes / aforesaid_disk_size_bytes)")],
+        ),
         ("Up for", "s", [("since the last start", "time() - max(aforesaid_start_time_seconds)")]),
     ],
 }

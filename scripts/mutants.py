@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 MUTATIONS = [
     Mutation("_internal/bounded.py", "self.used > self.limit", "self.used >= self.limit", "unit/internal"),
     Mutation("agents/loop.py", "may_call=step < self._max_steps", "may_call=True", "unit/agents"),
-    Mutation("agents/stored_turns.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
+    Mutation("agents/views.py", "theirs.get(result.call_id, False)", "False", "unit/agents"),
     Mutation("audit/chain.py", "elif line.prev != self._last:", "elif False:", "unit/audit/test_trail.py"),
     Mutation(
         "cli/retention.py",
@@ -72,7 +72,7 @@ MUTATIONS = [
         "False",
         "contract/stores/test_memory.py",
     ),
-    Mutation("dialects/edits.py", 'while f"{stem}_{number}" in taken:', "while False:", "unit/dialects"),
+    Mutation("dialects/call_ids.py", 'while f"{stem}_{number}" in taken:', "while False:", "unit/dialects"),
     Mutation(
         "dialects/tombstones.py",
         "tags=tags, speech=None, tokens={}",
@@ -164,7 +164,7 @@ MUTATIONS = [
         "False",
         "integration/server/test_idempotency.py",
     ),
-    Mutation("settings.py", "self.ttl_days > LONGEST_TTL.days", "False", "unit/test_settings.py"),
+    Mutation("settings/groups.py", "self.ttl_days > LONGEST_TTL.days", "False", "unit/test_settings.py"),
     Mutation(
         "spoken_answers.py",
         "word_end(spoken, heard) if heard < len(spoken) else heard",

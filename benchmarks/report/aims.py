@@ -203,6 +203,15 @@ def _cold(results: dict[str, Results]) -> Iterator[Aim]:
             found=span(one["open"]),
             met=one["open"] <= 0.05,
         )
+    first = results.get("cold", {}).get("first", {})
+    for step, what, most in (
+        ("import", "`import aforesaid`", 0.12),
+        ("turn", "the first stored turn of a process", 0.03),
+        ("window", "the first window of a process", 0.03),
+    ):
+        if step in first:
+            seconds = first[step]
+            yield Aim(what=f"W6: {what}", wanted=span(most), found=span(seconds), met=seconds <= most)
     weight = results.get("cold", {}).get("server", {}).get("idle")
     if weight:
         yield Aim(what="W6: an idle server", wanted="120 MB", found=size(weight), met=weight < 120e6)

@@ -193,6 +193,7 @@ def cold(results: Results) -> str:
             "### W6: cold open",
             table(head, rows),
             *_small(results),
+            *_first(results),
             *_server(results),
             "### W7: search",
             *_search(results),
@@ -208,6 +209,14 @@ def _small(results: Results) -> Iterator[str]:
                 f"{name} with 100 conversations: open {span(small['open'])}, first window "
                 f"{span(small['first_window'])}, {size(small['resident'])}."
             )
+
+
+def _first(results: Results) -> Iterator[str]:
+    if one := results.get("first"):
+        yield (
+            f"Aforesaid in a new process on a new store, median: import {span(one['import'])}, open "
+            f"{span(one['open'])}, first stored turn {span(one['turn'])}, first window {span(one['window'])}."
+        )
 
 
 def _server(results: Results) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
     labelled    the sets, as owners with conversations and questions
     asking      every question, through the public door, by each method
+    simple      FTS5, to compare with
+    minilm      another encoder, to compare with
+    floor       whether search can find nothing
     figures     recall, nDCG and hits, with an interval
     report      a table and a plot for docs/search-quality.md
 

@@ -8,39 +8,43 @@ from pathlib import Path
 from time import perf_counter
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 import aforesaid
 from aforesaid.contracts import Embedder
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.search.ranking import WEIGHTS, Weights
-from aforesaid.search.vectors import installed_encoder
+from aforesaid.search.passages import Passage
+from aforesaid.search.ranking import Weights
+from aforesaid.search.relevance import MIN_RELEVANCE
 from benchmarks.search_eval.figures import Figures, judged
 from benchmarks.search_eval.labelled import LabelledSet, Person, Question, Spot
-
-_NOTHING = Weights(words=0.0, meaning=0.0, speaker=0.0, date=0.0, conversation=0.0, previous=0.0, person=1.0)
+from benchmarks.search_eval.simple import SimpleIndex
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """A way to search."""
+    """A way to search with our ranking."""
 
     name: str
-    weights: Weights
-    encoder: bool = True
+    weights: Weights | None = None
+    """None for the default."""
+    by_meaning: bool = True
 
 
-METHODS = (
-    Method(name="words", weights=replace(_NOTHING, words=1.0), encoder=False),
-    Method(name="meaning", weights=replace(_NOTHING, meaning=1.0)),
-    Method(name="words, in context", weights=WEIGHTS, encoder=False),
-    Method(name="hybrid (the default)", weights=WEIGHTS),
+HYBRID = "hybrid (the default)"
+WORDS = (
+    Method(name="BM25", weights=Weights(words=1.0), by_meaning=False),
+    Method(name="words, in context", by_meaning=False),
 )
+MEANING = (Method(name="meaning", weights=Weights(meaning=1.0)), Method(name=HYBRID))
 
 
 class Answered(Struct, frozen=True, kw_only=True):
     person: str
     question: Question
     figures: Figures
+    best: float = 0.0
+    """The relevance of the first result."""
+    recall_above_floor: float = 0.0
+    """Recall@10 of the results that are relevant enough."""
 
 
 class Clock:
@@ -73,26 +77,40 @@ class Asking:
         if self._memory.search_resources.indexer is not None:
             await self._memory.search_resources.indexer.wait_until_idle()
 
-    async def answers(self, weights: Weights, people: Sequence[Person] | None = None) -> list[Answered]:
-        """Every question, or those of some people."""
+    async def answers(self, weights: Weights | None) -> list[Answered]:
+        """Return the answers to every question."""
         return [
-            Answered(
-                person=person.name, question=question, figures=await self._ask(person, question, weights)
-            )
-            for person in people or self._people
+            await self._ask(person, question, weights)
+            for person in self._people
             for question in person.questions
         ]
 
-    async def _ask(self, person: Person, question: Question, weights: Weights) -> Figures:
+    async def best_relevance(self, person: Person, question: Question) -> float:
+        """Return the relevance of the first result; 0 without results."""
+        found = await self._search(person, question, None)
+        return max((one.relevance for one in found), default=0.0)
+
+    async def _ask(self, person: Person, question: Question, weights: Weights | None) -> Answered:
+        started = perf_counter()
+        passages = await self._search(person, question, weights)
+        seconds = perf_counter() - started
+        numbers = self._sessions[person.name]
+        found = [Spot(numbers[one.conversation_id], one.sequence) for one in passages]
+        above = found[: sum(one.relevance >= MIN_RELEVANCE for one in passages)]
+        gold = frozenset(question.gold)
+        return Answered(
+            person=person.name,
+            question=question,
+            figures=judged(found, gold, seconds),
+            best=max((one.relevance for one in passages), default=0.0),
+            recall_above_floor=judged(above, gold, seconds).recall_10,
+        )
+
+    async def _search(self, person: Person, question: Question, weights: Weights | None) -> Sequence[Passage]:
         manager: ConversationManager = self._memory.of(person.name)
         manager.searcher.weights = weights
         self._clock.now = question.asked_at or datetime.now(UTC)
-        started = perf_counter()
-        findings = await manager.search(question.text, 10, timezone=UTC)
-        seconds = perf_counter() - started
-        numbers = self._sessions[person.name]
-        found = [Spot(numbers[one.conversation_id], one.sequence) for one in findings.passages]
-        return judged(found, frozenset(question.gold), seconds)
+        return (await manager.search(question.text, 10, timezone=UTC, min_relevance=0)).passages
 
 
 @asynccontextmanager
@@ -113,13 +131,14 @@ async def asking(labelled: LabelledSet, embedder: Embedder | None) -> AsyncItera
             yield ready
 
 
-async def answers_by_method(labelled: LabelledSet) -> dict[str, list[Answered]]:
-    """Every question by every method that this installation has."""
-    found: dict[str, list[Answered]] = {}
-    encoder = installed_encoder()
-    for embedder in (None, encoder) if encoder else (None,):
-        async with asking(labelled, embedder) as ready:
-            for method in METHODS:
-                if method.encoder == (embedder is not None):
-                    found[method.name] = await ready.answers(method.weights)
-    return {method.name: found[method.name] for method in METHODS if method.name in found}
+def simple_answers(labelled: LabelledSet, *, bonuses: bool) -> list[Answered]:
+    """Return the answers of FTS5."""
+    answers = []
+    for person in labelled.people:
+        index = SimpleIndex(person)
+        for question in person.questions:
+            started = perf_counter()
+            found = index.search(question.text, bonuses=bonuses)
+            figures = judged(found, frozenset(question.gold), perf_counter() - started)
+            answers.append(Answered(person=person.name, question=question, figures=figures))
+    return answers

@@ -21,13 +21,13 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 def judged(found: Sequence[object], gold: frozenset[object], seconds: float) -> Figures:
-    """Recall@k is the share of the gold turns among the first k."""
+    """Recall@k is the share of the gold turns among the first k. Without gold turns, all figures are 0."""
     hits = [one in gold for one in found[:10]]
     ideal = sum(1 / math.log2(rank + 2) for rank in range(min(10, len(gold))))
     return Figures(
-        recall_5=sum(hits[:5]) / len(gold),
-        recall_10=sum(hits) / len(gold),
-        ndcg_10=sum(hit / math.log2(rank + 2) for rank, hit in enumerate(hits)) / ideal,
+        recall_5=sum(hits[:5]) / (len(gold) or 1),
+        recall_10=sum(hits) / (len(gold) or 1),
+        ndcg_10=sum(hit / math.log2(rank + 2) for rank, hit in enumerate(hits)) / (ideal or 1),
         hit_5=float(any(hits[:5])),
         milliseconds=seconds * 1e3,
     )

@@ -29,6 +29,8 @@ class Question(Struct, frozen=True, kw_only=True):
     asked_at: datetime | None = None
     apart: bool = False
     """Whether it is reported, but no part of the overall figure."""
+    unanswerable: bool = False
+    """Whether it asks about something that was never said."""
 
 
 class Person(Struct, frozen=True, kw_only=True):
@@ -49,9 +51,10 @@ class LabelledSet(Struct, frozen=True, kw_only=True):
 
 
 def read_sets(folder: Path) -> list[LabelledSet]:
-    """The sets in a folder: files named locomo*.json and longmemeval*.json."""
+    """The sets in a folder: files named locomo*.json, longmemeval*.json and beam*.json."""
     sets = [LabelledSet(name="LoCoMo", people=_all(folder, "locomo*.json", locomo))]
     sets.append(LabelledSet(name="LongMemEval", people=_all(folder, "longmemeval*.json", longmemeval)))
+    sets.append(LabelledSet(name="BEAM", people=_all(folder, "beam*.json", beam)))
     return [one for one in sets if one.people]
 
 
@@ -106,6 +109,7 @@ def _locomo_question(qa: dict[str, Any], places: dict[str, Spot]) -> Question:
         category=LOCOMO_CATEGORIES[qa["category"]],
         gold=frozenset(places[name] for name in named if name in places),
         apart=qa["category"] == 5,
+        unanswerable=qa["category"] == 5,
     )
 
 
@@ -125,13 +129,16 @@ def longmemeval(document: list[dict[str, Any]]) -> Iterator[Person]:
                 numbers[name] = len(sessions)
                 sessions.append(_longmemeval_session(turns, _moment(date)))
             gold |= {Spot(numbers[name], at) for at, turn in enumerate(turns, 1) if turn.get("has_answer")}
-        if gold:
+        never = "_abs" in one["question_id"]
+        if gold or never:
             questions.append(
                 Question(
                     text=one["question"],
-                    category=one["question_type"],
+                    category="abstention" if never else one["question_type"],
                     gold=frozenset(gold),
                     asked_at=_moment(one["question_date"]),
+                    apart=never,
+                    unanswerable=never,
                 )
             )
     yield Person(name="longmemeval", sessions=sessions, questions=questions)
@@ -146,3 +153,41 @@ def _longmemeval_session(turns: list[dict[str, Any]], started: datetime) -> list
 
 def _moment(text: str) -> datetime:
     return datetime.strptime(re.sub(r" \(\w+\)", "", text), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+
+
+# BEAM: a user and an assistant that answers at length; each chat is one owner
+
+# Questions about a whole chat, for which most of its messages are gold.
+OVERVIEWS = ("summarization", "event_ordering")
+
+
+def beam(document: list[dict[str, Any]]) -> Iterator[Person]:
+    for chat in document:
+        places: dict[int, Spot] = {}
+        clock = datetime(2024, 1, 1, tzinfo=UTC)
+        sessions = []
+        for number, turns in enumerate(chat["sessions"]):
+            messages = []
+            for at, turn in enumerate(turns, 1):
+                clock = _beam_day(turn) or clock + BETWEEN_TURNS
+                places[turn["id"]] = Spot(number, at)
+                messages.append(Message(role=turn["role"], content=turn["content"], timestamp=clock))
+            sessions.append(messages)
+        questions = [_beam_question(one, places) for one in chat["questions"]]
+        yield Person(name=str(chat["chat"]), sessions=sessions, questions=questions)
+
+
+def _beam_day(turn: dict[str, Any]) -> datetime | None:
+    day = turn.get("day")
+    return datetime.strptime(day, "%B-%d-%Y").replace(tzinfo=UTC) if day else None
+
+
+def _beam_question(one: dict[str, Any], places: dict[int, Spot]) -> Question:
+    gold = frozenset(places[source] for source in one["source_ids"] if source in places)
+    return Question(
+        text=one["question"],
+        category=one["category"],
+        gold=gold,
+        apart=not gold or one["category"] in OVERVIEWS,
+        unanswerable=not one["source_ids"],
+    )

@@ -59,27 +59,27 @@ def _between(figures: Sequence[Figures], name: str) -> str:
 
 def _by_category(result: Result) -> str:
     first = next(iter(result.answers.values()))
-    categories = sorted({(one.question.apart, one.question.category) for one in first})
+    categories = sorted({(one.question.apart, one.question.category) for one in first if one.question.gold})
     lines = [
         f"| {result.name}: recall@10 / nDCG@10 | questions | {' | '.join(result.answers)} |",
         f"| --- | ---: |{' ---: |' * len(result.answers)}",
     ]
     for apart, category in categories:
         cells = [_category_cell(answers, category) for answers in result.answers.values()]
-        count = sum(one.question.category == category for one in first)
+        count = sum(one.question.category == category and bool(one.question.gold) for one in first)
         lines.append(f"| {category}{' (separate)' if apart else ''} | {count} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _category_cell(answers: Sequence[Answered], category: str) -> str:
-    figures = [one.figures for one in answers if one.question.category == category]
+    figures = [one.figures for one in answers if one.question.category == category and one.question.gold]
     return f"{mean(figures, 'recall_10'):.3f} / {mean(figures, 'ndcg_10'):.3f}"
 
 
 # The plot
 
-_WIDTH, _BAR, _GAP, _LEFT, _SPAN = 760, 16, 5, 190, 460
-_COLOURS = ("#9aa5b1", "#c8b48a", "#6f8fb0", "#2f6f4f")
+_WIDTH, _BAR, _GAP, _LEFT, _SPAN = 760, 16, 5, 200, 450
+_COLOURS = ("#9aa5b1", "#b7c0c9", "#c8b48a", "#6f8fb0", "#d9a05b", "#2f6f4f", "#7a5c9e")
 
 
 def plot(results: Sequence[Result]) -> str:

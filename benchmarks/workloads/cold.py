@@ -15,6 +15,7 @@ from tests.servers.ports import free_port
 
 import aforesaid
 from aforesaid.contracts import Reindexable, capability
+from benchmarks import first_turn
 from benchmarks.measuring import p50
 from benchmarks.peers.adapters.ours import OWNER
 from benchmarks.peers.driving import Race
@@ -41,7 +42,7 @@ def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]
             found[one.name], search, server = _ours(race, size, one)
         elif one.kind == "peer":
             found[one.name] = _peer(race, size, one)
-    return {"entrants": found, "search": search, "server": server}
+    return {"entrants": found, "search": search, "server": server, "first": first_turn.measure()}
 
 
 def _peer(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:

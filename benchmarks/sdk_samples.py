@@ -1,0 +1,161 @@
+"""Random values of the types that the providers' SDKs publish, found by introspection.
+
+A new block or item type of an SDK is covered as soon as the SDK is updated, without a change here.
+"""
+
+import types
+import typing
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Any, Literal, NotRequired, Required, get_args, get_origin
+
+import anthropic.types.beta as anthropic_types
+import boto3
+import openai.types.chat as chat_types
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
+from typing_extensions import is_typeddict
+
+# Nested types deeper than this are left empty: some refer to themselves.
+MAX_DEPTH = 5
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+# Values that no type describes.
+_VALUES = {
+    "media_type": "image/png",
+    "data": PIXEL,
+    "url": "https://example.com/picture.png",
+    "image_url": "https://example.com/picture.png",
+    "file_data": f"data:application/pdf;base64,{PIXEL}",
+}
+
+
+def members(union: Any) -> list[Any]:
+    """Return the types of a union, without annotations."""
+    origin = get_origin(union)
+    if origin in (typing.Annotated, Required, NotRequired):
+        return members(get_args(union)[0])
+    if origin is typing.Union or origin is types.UnionType:
+        return [each for part in get_args(union) for each in members(part)]
+    return [union]
+
+
+@cache
+def fields_of(typed: Any) -> dict[str, tuple[Any, bool]]:
+    """Return the fields of a typed dict: their types, and whether they are required."""
+    hints = typing.get_type_hints(typed, include_extras=True)
+    return {name: (hint, _is_required(hint)) for name, hint in hints.items()}
+
+
+def _is_required(hint: Any) -> bool:
+    # The SDKs postpone annotations, so that the types' own list of required fields is empty.
+    return get_origin(hint) is Required
+
+
+@cache
+def by_kind(union: Any) -> dict[str, Any]:
+    """Return the members of a union of typed dicts by the value of their field `type`."""
+    found: dict[str, Any] = {}
+    for member in members(union):
+        if is_typeddict(member) and "type" in fields_of(member):
+            kind = _literal(fields_of(member)["type"][0])
+            if kind is not None:
+                found.setdefault(kind, member)
+    return found
+
+
+def _literal(hint: Any) -> str | None:
+    values = [value for each in members(hint) if get_origin(each) is Literal for value in get_args(each)]
+    return str(values[0]) if values else None
+
+
+def sample(random: Random, hint: Any, name: str = "", depth: int = 0) -> Any:
+    """Return a random value of a type."""
+    # Where text is possible, a file object is not JSON.
+    options = [each for each in members(hint) if not _is_file(each)]
+    chosen = random.choice(options)
+    origin = get_origin(chosen)
+    if is_typeddict(chosen):
+        return _object(random, chosen, depth)
+    if origin is Literal:
+        return random.choice(get_args(chosen))
+    if origin in (list, tuple) or (origin is not None and "abc" in origin.__module__ and origin is not dict):
+        inner = get_args(chosen)
+        return [sample(random, inner[0], name, depth + 1)] if inner and depth < MAX_DEPTH else []
+    if chosen in (bool, int, float):
+        return chosen(1)
+    if chosen is type(None):
+        return None
+    if chosen is str:
+        return _VALUES.get(name, f"{name or 'text'} {random.randint(0, 99)}")
+    return {}
+
+
+def _is_file(hint: Any) -> bool:
+    return getattr(hint, "__module__", "") == "os" or get_origin(hint) is typing.IO
+
+
+def _object(random: Random, typed: Any, depth: int) -> dict[str, Any]:
+    return {
+        name: sample(random, hint, name, depth + 1)
+        for name, (hint, required) in fields_of(typed).items()
+        if required or (depth < 2 and random.random() < 0.15 and name not in ("cache_control", "caller"))
+    }
+
+
+# The published types
+
+
+def anthropic_blocks() -> dict[str, Any]:
+    return by_kind(anthropic_types.BetaContentBlockParam)
+
+
+def response_items() -> dict[str, Any]:
+    return by_kind(ResponseInputItemParam)
+
+
+def chat_parts() -> dict[str, Any]:
+    return by_kind(chat_types.ChatCompletionContentPartParam)
+
+
+@cache
+def _bedrock() -> Any:
+    session = boto3.session.Session(region_name="us-east-1")
+    client = session.client("bedrock-runtime", aws_access_key_id="none", aws_secret_access_key="none")
+    return client.meta.service_model
+
+
+def bedrock_blocks() -> dict[str, Any]:
+    return dict(_bedrock().shape_for("ContentBlock").members)
+
+
+def bedrock_sample(random: Random, shape: Any, name: str = "", depth: int = 0) -> Any:
+    """Return a random value of a shape of Bedrock's service description."""
+    kind = shape.type_name
+    if kind == "structure":
+        if getattr(shape, "is_document_type", False):
+            return {"q": 1}
+        chosen = set(shape.required_members)
+        if getattr(shape, "is_tagged_union", False):
+            chosen = {random.choice(sorted(shape.members))}
+        elif depth < MAX_DEPTH:
+            chosen |= {each for each in shape.members if random.random() < 0.2}
+        return {
+            each: bedrock_sample(random, shape.members[each], each, depth + 1)
+            for each in shape.members
+            if each in chosen
+        }
+    if kind == "list":
+        return [bedrock_sample(random, shape.member, name, depth + 1)] if depth < MAX_DEPTH else []
+    scalars: dict[str, Callable[[], Any]] = {
+        "blob": lambda: PIXEL,
+        "boolean": lambda: True,
+        "integer": lambda: 1,
+        "long": lambda: 1,
+        "float": lambda: 1.0,
+        "double": lambda: 1.0,
+        "map": dict,
+    }
+    if kind in scalars:
+        return scalars[kind]()
+    return random.choice(shape.enum) if getattr(shape, "enum", None) else f"{name} {random.randint(0, 99)}"
