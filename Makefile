@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-console test-matrix explore check chaos residue fuzz fuzz-live soak bench eval lock clean
+.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,7 +63,7 @@ docs: setup $(DOCS)/.ready ## Build the documentation site into build/site, and 
 docs-serve: $(DOCS)/.ready ## Show the documentation site, and renew it when a page changes
 	$(DOCS)/bin/zensical serve --config-file mkdocs.yml
 
-test: check ## Run all checks and tests that a change must pass (about 11 minutes on two idle cores)
+test: check ## Run all checks and tests that a change must pass (about 10 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
 
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
@@ -79,6 +79,9 @@ HA_PYTEST := .venv-ha/bin/python -m pytest -c tests/homeassistant/pytest.ini tes
 test-ha: setup ## Test the Home Assistant integration in the current core, in .venv-ha; the last line says if it could not run
 	@$(BIN)/python scripts/homeassistant_env.py $(HA_PYTEST)
 
+test-readme: setup ## Follow the README in new environments on Python 3.11, 3.12 and 3.13; the last lines say what could not run
+	@$(BIN)/python -m scripts.readme_check
+
 test-matrix: setup ## Run every test on every store it can use, and through a server (half an hour)
 	AFORESAID_TEST_MATRIX=1 $(PYTEST) --randomly-seed $(ORDER)
 
@@ -93,6 +96,10 @@ $(CONSOLE)/.ready: requirements/console.txt
 	$(PYTHON) -m venv $(CONSOLE)
 	$(CONSOLE)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/console.txt
 	@touch $@
+
+OPS_PYTEST := $(BIN)/python -m pytest -c tests/operations/pytest.ini tests/operations
+test-ops: setup ## Run recipes, proxies, alerts, restarts and backups with real programs; the last lines say what could not run
+	$(OPS_PYTEST) -n 2 --dist loadgroup
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -116,6 +123,10 @@ fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and ch
 
 soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
 	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
+
+REQUESTS ?= 1000000
+windows: setup ## Judge REQUESTS requests of random trajectories by the providers' rules (about an hour for a million)
+	$(BIN)/python -m benchmarks.trajectories $(REQUESTS)
 
 bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
 	$(BIN)/python -m benchmarks
