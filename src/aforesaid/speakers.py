@@ -26,7 +26,8 @@ async def speakers(store: ConversationStore, conversation_id: str, messages: Seq
 
     The record is read only for messages with an author.
     """
-    if all(message.author is None or message.role != "user" for message in messages):
+    # Every context passes here: a list costs one call, a generator one for each message.
+    if not [None for message in messages if message.author is not None and message.role == "user"]:
         return NO_NAMES
     record = await store.get(conversation_id)
     if record is None or len(people_in(record.participants)) < 2:

@@ -101,6 +101,10 @@ class UnstoredTurns:
         """The number of queued turns."""
         return sum(len(queue.turns) for queue in self._queues.values())
 
+    def __bool__(self) -> bool:
+        # Every turn asks, and nearly always there is none: a queue is removed with its last turn.
+        return bool(self._queues)
+
     def messages(self, owner: str, conversation_id: str) -> tuple[Message, ...]:
         """Return the queued messages of a conversation, in order."""
         queue = self._queues.get((owner, conversation_id))

@@ -296,10 +296,10 @@ class ConversationManager:
         # A text is a sequence too, and would become one message per letter.
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
-        key = conversation_key(conversation_id, owner=self.store.owner)
+        key = conversation_key(conversation_id, owner=self.scope.owner)
         conversation_id = key.id
         if self.unstored:
-            await self.unstored.flush(self.owner, conversation_id)  # nothing overtakes a queued turn
+            await self.unstored.flush(self.scope.owner, conversation_id)  # nothing overtakes a queued turn
         prepared = await self.intake.stored_form(conversation_id, messages)
         try:
             await self._participants.check_authors(conversation_id, prepared)

@@ -57,12 +57,12 @@ def is_uuid(name: str) -> bool:
 
 def parse_uuid(value: object, *, field: str) -> str:
     """Return the canonical form of a UUID. Raise `InvalidId`."""
+    if type(value) is str and _CANONICAL(value):  # nearly always
+        return value
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, str):
-        if _CANONICAL(value):  # nearly always; `UUID` also accepts braces, capitals and a URN
-            return value
-        try:
+        try:  # `UUID` also accepts braces, capitals and a URN
             return str(UUID(value))
         except ValueError:
             pass
@@ -84,6 +84,8 @@ def conversation_key(value: object, *, owner: str, field: str = "conversation_id
     """Return the id of a conversation: the given UUID, or the UUID of this owner's conversation with this
     name. Raise `InvalidId`.
     """
+    if type(value) is str and _CANONICAL(value):  # nearly always
+        return ConversationKey(value)
     given = parse_conversation(value, field=field)
     if _CANONICAL(given):
         return ConversationKey(given)

@@ -282,10 +282,11 @@ def count(counter: TokenCounter, message: Message) -> int:
 
 def characters_in(value: Any) -> int:
     """Return the approximate number of characters in a message or JSON value."""
+    if isinstance(value, Message):
+        plain = plain_text(value)
+        return len(plain) if plain is not None else characters_in(value.content) + characters_in(value.extra)
     if isinstance(value, str):
         return len(value)
-    if isinstance(value, Message):
-        return characters_in(value.content) + (characters_in(value.extra) if value.extra else 0)
     if isinstance(value, list | tuple):
         return sum(map(characters_in, value))
     return sum(map(characters_in, value.values())) if isinstance(value, dict) else 1

@@ -27,7 +27,7 @@ class Usual(Struct, frozen=True, kw_only=True):
 USUAL = {
     "turn": Usual(ratio=4.0, calls=214, instructions=284),
     "window": Usual(ratio=18.0, calls=946, instructions=327),
-    "same_window": Usual(ratio=4.0, calls=300, instructions=7),
+    "same_window": Usual(ratio=4.0, calls=254, instructions=7),
     "search": Usual(ratio=40.0, calls=3_700, instructions=6_140),
 }
 
