@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -19,6 +20,15 @@ def find_browser() -> str | None:
     if named:
         return named
     return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def until(page: Any, is_true: Callable[[], bool]) -> None:
+    """Let the page run until a condition outside of it is true, for at most a minute."""
+    for _ in range(1200):
+        if is_true():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("the condition did not become true within a minute")
 
 
 class Watcher:

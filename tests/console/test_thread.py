@@ -4,10 +4,12 @@ import base64
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import httpx
 from playwright.sync_api import expect
 
+from tests.console.browsing import until
 from tests.console.conftest import Opening, Starting
 from tests.console.serving import say, slow_assistant, turn
 
@@ -166,6 +168,31 @@ def test_an_unanswered_question_can_be_asked_again_or_discarded(opening: Opening
     expect(page.locator(".message.user", has_text="What is q2?")).to_have_count(1)
     expect(page.locator(".streaming")).to_have_count(0)
     assert api.get(path).json()["open_turns"] == []
+
+
+def test_a_late_list_of_open_turns_does_not_repeat_an_answered_question(
+    opening: Opening, starting: Starting, tmp_path: Path
+) -> None:
+    served = starting(slow_assistant)
+    page = opening(address=served.address, whose=None).page
+    page.get_by_role("button", name="Start a conversation").click()
+    page.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    page.keyboard.press("Enter")
+    expect(page.locator(".streaming")).to_contain_text("word 3")
+    held: list[tuple[Any, Any]] = []
+    page.route("**/open-turns", lambda route: held.append((route, route.fetch())))
+    page.reload()
+    expect(page.locator(".streaming")).to_contain_text("word")
+    until(page, lambda: bool(held))
+    (tmp_path / "finish").touch()
+    expect(page.locator(".messages .message.assistant:not(.streaming)")).to_contain_text("The end.")
+    [(route, response)] = held
+    assert len(response.json()["open_turns"]) == 1
+    with page.expect_response("**/open-turns"):
+        route.fulfill(response=response)
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(page.locator(".message.user", has_text="Tell me a long story")).to_have_count(1)
+    expect(page.locator(".unanswered")).to_have_count(0)
 
 
 def test_older_messages_load_without_a_jump(opening: Opening, api: httpx.Client) -> None:

@@ -120,6 +120,17 @@ export function settle(state, id) {
   return { ...state, pending: state.pending.filter((each) => each.id !== id) };
 }
 
+/**
+ * Show turns without an answer. The list may be older than the frames: a turn that was stored since is answered.
+ * @param {ThreadState} state
+ * @param {Record<string, any>[]} turns
+ * @returns {ThreadState}
+ */
+export function withOpenTurns(state, turns) {
+  const known = new Set([...state.pending.map((each) => each.id), ...state.entries.map((entry) => entry.message.message_id)]);
+  return { ...state, open: turns.filter((turn) => !known.has(turn.id)) };
+}
+
 /** @param {ThreadState} state @param {string} id @param {Partial<Pending>} change @returns {ThreadState} */
 function patch(state, id, change) {
   const known = state.pending.some((each) => each.id === id);

@@ -5,7 +5,7 @@ import { asProblem } from "./hooks.js";
 import { LiveThread } from "./live.js";
 import { cursorBefore } from "./positions.js";
 import { may } from "./session.js";
-import { EMPTY, asked, prepend, reduceFrame, settle } from "./thread_state.js";
+import { EMPTY, asked, prepend, reduceFrame, settle, withOpenTurns } from "./thread_state.js";
 
 const PAGE = 50;
 
@@ -90,7 +90,7 @@ async function afterReady(id, frame, step) {
 async function loadOpenTurns(id, step) {
   try {
     const found = await get(`${conversationPath(id)}/open-turns`);
-    step((before) => ({ ...before, open: found.open_turns.filter((/** @type {any} */ turn) => !before.pending.some((each) => each.id === turn.id)) }));
+    step((before) => withOpenTurns(before, found.open_turns));
   } catch (error) {
     console.info("open turns cannot be read", asProblem(error).message);
   }
