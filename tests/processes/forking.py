@@ -17,9 +17,11 @@ processes = get_context("forkserver")
 # A run has one such process, which the first test that needs it starts: it imports the modules of all tests.
 processes.set_forkserver_preload(
     [
+        "tests.acceptance.test_documented_numbers",
         "tests.processes.documentation",
         "tests.processes.erasing",
         "tests.processes.live_server",
+        "tests.integration.transfer.test_memory_use",
         "tests.integration.voice.story",
     ]
 )

@@ -1,12 +1,14 @@
 """What a store does for branches: lineages, sequences, families, and ancestors that outlive their end."""
 
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from aforesaid.contracts import Backend, Branchable, ConversationStore, capability
-from aforesaid.errors import ConversationNotFound, RevisionConflict
+from aforesaid.errors import ConversationNotFound, InvalidSetting, RevisionConflict
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Changes, Conversation, Query
 from aforesaid.model.ids import new_id
@@ -37,15 +39,28 @@ def branches_in(store: ConversationStore) -> Branchable:
 
 
 class BranchesContract(Contract):
-    """The capability `Branchable`. A store without it sets `branchable = False`."""
+    """The capability `Branchable`.
+
+    A store without it sets `branchable = False`. Its tests then show the refusal instead of the branches.
+    """
 
     branchable = True
 
-    @pytest.fixture(autouse=True)
-    def _only_with_branches(self, request: pytest.FixtureRequest, backend: Backend) -> None:
-        if not self.branchable and request.function.__name__.startswith("test_branches_"):
-            assert capability(backend.of("anyone"), Branchable) is None
-            pytest.skip("this store keeps no branches")
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not cls.branchable:
+            for name in [name for name in dir(cls) if name.startswith("test_branches_")]:
+                setattr(cls, name, None)
+
+    async def test_a_fork_is_refused_exactly_where_the_store_has_no_branches(
+        self, store: ConversationStore, conversation: Conversation
+    ) -> None:
+        assert (capability(store, Branchable) is not None) == self.branchable
+        refusal = nullcontext() if self.branchable else pytest.raises(InvalidSetting, match="no branches")
+        await store.append(conversation.id, [user("one")])
+        with refusal:
+            await ConversationManager(store).fork(conversation.id)
+        assert len((await store.find(Query())).conversations) == 1 + self.branchable
 
     @pytest.fixture
     async def parent(self, store: ConversationStore, conversation: Conversation) -> Conversation:
