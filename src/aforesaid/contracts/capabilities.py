@@ -101,6 +101,8 @@ class LogSnapshot(Struct, frozen=True, eq=False, kw_only=True):
     """The sealed head of the log; see `Sealable`."""
     lineage: Lineage = ()
     """The lineage of a branch, as in its record. The other fields are the conversation's own part."""
+    record: Conversation | None = None
+    """The record, as `get` returns it; None where only `get` can return it."""
     _cache: dict[Hashable, Any] = {}
 
     def cached(self, key: Hashable) -> Any:

@@ -12,7 +12,7 @@ from aforesaid.contracts import Backend
 from aforesaid.layers.resilient import resilient
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
-from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from aforesaid.testing.contract.replacing import ConcurrencyContract
 from tests.builders import LAYER_STORES
 from tests.encrypted_stores import inner_for
@@ -44,6 +44,17 @@ def fails_twice_of_three() -> Callable[[str], Fault]:
 
 class TestResilientStore(StoreContract):
     @pytest.fixture(params=LAYER_STORES)
+    async def backend(
+        self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
+    ) -> AsyncIterator[Backend]:
+        backend = around(inner_for(request.param, tmp_path, request, clock), tmp_path / "spool")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+
+class TestSnapshotsAroundAStore(SnapshotContract):
+    @pytest.fixture(params=["sqlite", "redis"])
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

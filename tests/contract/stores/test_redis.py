@@ -16,14 +16,14 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.urls import backend_for
-from aforesaid.testing import FixedClock, StoreContract, store_machine
+from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from tests.examples import examples
 from tests.servers.redis import client, running
 
 MICROSECOND = timedelta(microseconds=1)
 
 
-class TestRedisStore(StoreContract):
+class TestRedisStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_url: str) -> AsyncIterator[Backend]:
         backend = backend_for(redis_url, clock=clock)
@@ -32,7 +32,7 @@ class TestRedisStore(StoreContract):
         await backend.close()
 
 
-class TestRedisClusterStore(StoreContract):
+class TestRedisClusterStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_cluster_url: str) -> AsyncIterator[Backend]:
         backend = backend_for(redis_cluster_url, clock=clock)

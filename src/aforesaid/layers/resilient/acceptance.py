@@ -53,7 +53,7 @@ def with_ids(messages: Sequence[Message]) -> list[Message]:
 
 def without_generated_ids(entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries without generated message ids."""
-    return [_without_id(entry) if _has_generated_id(entry.message) else entry for entry in entries]
+    return [_without_id(entry) if has_generated_id(entry.message) else entry for entry in entries]
 
 
 def without_generated_ids_in(what: Appended, turn: Sequence[Message]) -> Appended:
@@ -62,17 +62,17 @@ def without_generated_ids_in(what: Appended, turn: Sequence[Message]) -> Appende
     A known entry with a generated id was stored by an attempt whose answer was lost: for the caller it is
     new.
     """
-    if not any(_has_generated_id(message) for message in turn):
+    if not any(has_generated_id(message) for message in turn):
         return what
-    fresh = [entry for entry in what.known if _has_generated_id(entry.message)]
+    fresh = [entry for entry in what.known if has_generated_id(entry.message)]
     return Appended(
         conversation=lambda: what.conversation,
         new=lambda: tuple(without_generated_ids((*fresh, *what.new))),
-        known=tuple(entry for entry in what.known if not _has_generated_id(entry.message)),
+        known=tuple(entry for entry in what.known if not has_generated_id(entry.message)),
     )
 
 
-def _has_generated_id(message: Message) -> bool:
+def has_generated_id(message: Message) -> bool:
     message_id = message.message_id
     return message_id is not None and message_id.startswith(MARK) and len(message_id) == _LENGTH
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid.contracts import Appended, Document, Entry, LogEnd, Place, Position
+from aforesaid.contracts import Appended, Document, Entry, LogEnd, LogSnapshot, Place, Position
 from aforesaid.errors import ConversationNotFound
 from aforesaid.layers.base import OVERHEAD, private_copies, size_of
 from aforesaid.model.conversations import Conversation, started
@@ -139,6 +139,9 @@ class _ConversationState:
         self.front = entries
 
 
+# The key under which a snapshot caches the state that contains it.
+_RECORDED = "recorded"
+
 # The subject of a call: a conversation or a document; None for all data of the owner.
 Subject = str | Place | None
 
@@ -258,6 +261,20 @@ class LastKnownState:
             elif len(entries) >= max(tails, default=0):
                 state.clear()
             state.add(private_copies(entries), _size(entries))
+
+    def snapshot(self, owner: str, snapshot: LogSnapshot, *, is_whole: bool) -> None:
+        """Record the record and both ends of the log. The same snapshot, read again, changes nothing."""
+        record = snapshot.record
+        if record is None:
+            return
+        state = self._states.use((owner, record.id))
+        if state is not None and snapshot.cached(_RECORDED) is state:
+            return
+        self.record(owner, record)
+        if snapshot.front:
+            self.front(owner, record.id, list(snapshot.front))
+        self.tail(owner, record.id, list(snapshot.tail), is_whole=is_whole)
+        snapshot.cache(_RECORDED, self._states[owner, record.id])
 
     def end(self, owner: str, conversation_id: str, end: LogEnd) -> None:
         """Record the end of the log."""

@@ -17,7 +17,9 @@ from aforesaid.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Listing,
     LogEnd,
+    LogSnapshot,
     Matches,
     Place,
     Position,
@@ -33,6 +35,7 @@ from aforesaid.errors import ConversationExists
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.resilient.acceptance import (
     Acceptance,
+    has_generated_id,
     with_ids,
     without_generated_ids,
     without_generated_ids_in,
@@ -48,9 +51,6 @@ from aforesaid.model.messages import Message
 class ResilientStore(StoreWrapper):
     """A store that retries calls, accepts turns during an outage, and then answers from the last known
     state."""
-
-    # A snapshot cannot come from the last known state, but a context must.
-    hides = (SnapshotReader,)
 
     def __init__(self, state: ResilientState, owner: str, inner: ConversationStore) -> None:
         super().__init__(inner)
@@ -285,6 +285,26 @@ class ResilientStore(StoreWrapper):
         )
         return None if found is None else without_generated_ids([found])[0]
 
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        """Read from the store, or raise: a context then reads the parts from the last known state."""
+        self._state.check_open()
+        if self.degraded:
+            raise self._state.unavailable()
+        reader = self.inner_capability(SnapshotReader)
+
+        def remember(snapshot: LogSnapshot) -> None:
+            if tail < LARGE:
+                self._last_known.snapshot(self._owner, snapshot, is_whole=len(snapshot.tail) < tail)
+
+        call = self._calls.remembering(
+            lambda: reader.read_snapshot(conversation_id, front=front, tail=tail, documents=documents),
+            remember,
+            conversation_id,
+        )
+        return _snapshot_without_generated_ids(await self._calls.read_from_store(call))
+
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
@@ -454,6 +474,24 @@ class ResilientStore(StoreWrapper):
     ) -> list[VectorMatch] | None:
         inner = self.inner_capability(VectorSearchable)
         return await self._calls.search(lambda: inner.nearest(model, vector, limit=limit, around=around))
+
+
+def _snapshot_without_generated_ids(snapshot: LogSnapshot) -> LogSnapshot:
+    known: LogSnapshot | None = snapshot.cached(_WITHOUT_IDS)
+    if known is None:
+        known = snapshot
+        if any(has_generated_id(entry.message) for entry in (*snapshot.front, *snapshot.tail)):
+            known = replace(
+                snapshot,
+                front=without_generated_ids(snapshot.front),
+                tail=without_generated_ids(snapshot.tail),
+                _cache={},
+            )
+        snapshot.cache(_WITHOUT_IDS, known)
+    return known
+
+
+_WITHOUT_IDS = "without generated ids"
 
 
 def _ignore(_: object) -> None:

@@ -28,6 +28,7 @@ from aforesaid.stores.redis.owner_connection import (
     owners_key,
     parse_prefix,
 )
+from aforesaid.stores.redis.snapshots import SnapshotMemory
 from aforesaid.stores.redis.store import RedisStore
 
 # Remove deleted text from the server's files, if the server allows it.
@@ -178,6 +179,7 @@ class RedisBackend(Backend):
         self._tls = tls or {}
         self._connections: Connections | None = None
         self._opening = PerLoop(asyncio.Lock)
+        self._snapshots = SnapshotMemory()
 
     # Opening
 
@@ -232,9 +234,10 @@ class RedisBackend(Backend):
 
     def of(self, owner: str) -> RedisStore:
         name = parse_name(owner, field="owner")
-        return RedisStore(
-            OwnerConnection(name, prefix=self.prefix, clock=self.clock, connections=lambda: self.connections)
+        connection = OwnerConnection(
+            name, prefix=self.prefix, clock=self.clock, connections=lambda: self.connections
         )
+        return RedisStore(connection, self._snapshots)
 
     async def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
         async for batch in self._owner_batches():

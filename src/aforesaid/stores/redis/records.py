@@ -58,13 +58,11 @@ class Documents:
     async def get(self, place: Place) -> Document | None:
         start = _bounds(place)
         _, members = await self._call("read_documents", b"[" + start, b"(" + start[:-1] + b"\1", 1)
-        return _document(members[0], place.conversation_id) if members else None
+        return document_of(members[0], place.conversation_id) if members else None
 
     async def page(self, listing: Listing) -> list[Document]:
-        kind = listing.kind.encode()
-        first = b"(%b\0%b\1" % (kind, listing.after.encode()) if listing.after else b"[%b\0" % kind
-        _, members = await self._call("read_documents", first, b"(%b\1" % kind, listing.limit)
-        return [_document(member, listing.conversation_id) for member in members]
+        _, members = await self._call("read_documents", *document_bounds(listing))
+        return [document_of(member, listing.conversation_id) for member in members]
 
     async def kinds(self) -> list[str]:
         _, kinds = await self._call("list_document_kinds")
@@ -101,7 +99,14 @@ def _text(expected: int | None) -> str:
     return "" if expected is None else str(expected)
 
 
-def _document(member: bytes, conversation_id: str | None) -> Document:
+def document_bounds(listing: Listing) -> tuple[bytes, bytes, int]:
+    """Return the start, the end and the number of the documents in a listing."""
+    kind = listing.kind.encode()
+    first = b"(%b\0%b\1" % (kind, listing.after.encode()) if listing.after else b"[%b\0" % kind
+    return first, b"(%b\1" % kind, listing.limit
+
+
+def document_of(member: bytes, conversation_id: str | None) -> Document:
     try:
         kind, key, rest = member.split(b"\0", 2)
         version, updated_at, data = rest.split(b":", 2)

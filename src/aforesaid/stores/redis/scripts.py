@@ -47,6 +47,7 @@ CONVERSATION_SCRIPTS = {
         "find_message",
         "hold",
         "read_log",
+        "read_snapshot",
         "replace",
         "reseal",
         "restore",

@@ -12,7 +12,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from aforesaid.contracts import Appended, Change, Document, Entry, Listing, LogEnd, Place, Position, Tally
+from aforesaid.contracts import (
+    Appended,
+    Change,
+    Document,
+    Entry,
+    Listing,
+    LogEnd,
+    LogSnapshot,
+    Place,
+    Position,
+    Tally,
+)
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, end_of, is_expired
 from aforesaid.model.ids import parse_name, parse_uuid
@@ -23,6 +34,7 @@ from aforesaid.stores.redis.conversation_index import ConversationIndex
 from aforesaid.stores.redis.log import Log
 from aforesaid.stores.redis.owner_connection import OwnerConnection
 from aforesaid.stores.redis.records import Documents, Records, Sessions, by_kind
+from aforesaid.stores.redis.snapshots import SnapshotMemory, read_snapshot
 
 # Watch changes: every script that changes a conversation publishes on its owner's channel.
 #
@@ -93,8 +105,9 @@ _PAYLOAD = re.compile(rb"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([0-9]{0,
 class RedisStore(DocumentChecks):
     """One owner's conversations on the server."""
 
-    def __init__(self, connection: OwnerConnection) -> None:
+    def __init__(self, connection: OwnerConnection, snapshots: SnapshotMemory) -> None:
         self._connection = connection
+        self._snapshots = snapshots
         self._keys = connection.keys
         self._index = ConversationIndex(connection)
         self._sessions = Sessions(connection)
@@ -127,7 +140,9 @@ class RedisStore(DocumentChecks):
         return await self._index.page(query, now=self.now())
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        return await self._records.delete(_parse_id(conversation_id), expected_revision=expected_revision)
+        gone = await self._records.delete(_parse_id(conversation_id), expected_revision=expected_revision)
+        self._snapshots.forget()
+        return gone
 
     # Sessions
 
@@ -166,13 +181,27 @@ class RedisStore(DocumentChecks):
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        return await self._log.extend("rewrite", _parse_id(conversation_id), messages, expected_revision)
+        done = await self._log.extend("rewrite", _parse_id(conversation_id), messages, expected_revision)
+        self._snapshots.forget()
+        return done
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         return await self._log.tail(_parse_id(conversation_id), limit, before)
 
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return await self._log.page(_parse_id(conversation_id), limit, offset)
+
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        return await read_snapshot(
+            self._connection,
+            self._snapshots,
+            _parse_id(conversation_id),
+            front=front,
+            tail=tail,
+            documents=documents,
+        )
 
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         conversation_id = _parse_id(conversation_id)
@@ -181,7 +210,9 @@ class RedisStore(DocumentChecks):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        return await self._log.replace(_parse_id(conversation_id), message, expected_revision)
+        replaced = await self._log.replace(_parse_id(conversation_id), message, expected_revision)
+        self._snapshots.forget()
+        return replaced
 
     async def restore(
         self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
@@ -261,6 +292,7 @@ class RedisStore(DocumentChecks):
                     removed += (await self._records.delete(one, expired_by=now)).conversations
         await self._sessions.purge()
         await self._index.unregister_if_empty()
+        self._snapshots.forget()
         return removed
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
@@ -277,7 +309,7 @@ class RedisStore(DocumentChecks):
     # Branches; see `contracts.Branchable`
 
     def including_expired(self) -> "RedisStore":
-        return RedisStore(frozen_in_time(self._connection))
+        return RedisStore(frozen_in_time(self._connection), self._snapshots)
 
     async def family(self, root_id: str) -> list[Conversation]:
         return await self._records.family(parse_uuid(root_id, field="root_id"))
@@ -302,6 +334,7 @@ class RedisStore(DocumentChecks):
         await self._sessions.clear()
         await self._connection.call("UNLINK", self._keys.branches)
         await self._index.unregister_if_empty()
+        self._snapshots.forget()
         return removed
 
     async def tally(self, conversation_id: str | None = None) -> Tally:

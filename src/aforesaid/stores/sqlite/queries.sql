@@ -21,11 +21,6 @@ WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 -- Return the key of a conversation, for access to its messages.
 SELECT pk FROM conversations WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
 
--- name: get_ends
--- Return the key of a conversation, its message count, its expiry, the head of its log and its lineage.
-SELECT pk, message_count, expires_at, head, lineage FROM conversations
-WHERE owner = ? AND id = ? AND (expires_at IS NULL OR expires_at > ?);
-
 -- name: get_session
 -- Return the record that a session is bound to.
 SELECT

@@ -1,16 +1,13 @@
 """Documents, and snapshots: everything a context needs, read in one transaction."""
 
-import threading
 from datetime import datetime
-from typing import NamedTuple
 
 import apsw
 
-from aforesaid._internal.bounded import BoundedDict
-from aforesaid.contracts import Document, Entry, Listing, LogSnapshot, Place
+from aforesaid.contracts import Document, Listing, LogSnapshot, Place
 from aforesaid.model.clock import from_micros, to_micros
-from aforesaid.model.lineages import decode_lineage
-from aforesaid.model.messages import is_immutable
+from aforesaid.stores import _snapshots
+from aforesaid.stores._snapshots import CachedSnapshot, RowDecoders, SnapshotQuery, SnapshotRows
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
@@ -80,74 +77,30 @@ class Documents:
         return (*self._mine(), place.kind, place.key)
 
 
-# Read and cache snapshots: everything a context needs, in one transaction on one reader thread.
+# Read snapshots: everything a context needs, in one transaction on one reader thread.
 #
-# A conversation in progress is read again in every turn, mostly unchanged. So snapshots are cached together
-# with the rows they were decoded from. A cached snapshot is returned only if SQLite reports no write by any
-# connection since, or if the rows, read again, are equal. So it is never stale.
+# A cached snapshot is returned without reading it again if SQLite reports no write by any connection since.
 
 
-# Approximate size of the cache. The least recently stored snapshots are dropped first.
-MAX_BYTES = 8 * 1024 * 1024
-# Approximate size of an entry without its text, including its row and its place in a window.
-ENTRY_BYTES = 1500
+def _text_size(row: Row) -> int:
+    return len(row[-1])
 
 
-class SnapshotQuery(NamedTuple):
-    """The parameters of a snapshot."""
-
-    owner: str
-    conversation_id: str
-    front: int
-    tail: int
-    documents: Listing
+_DECODERS = RowDecoders(
+    record=lambda _, row: rows.conversation(row), entry=rows.entry, document=document, size=_text_size
+)
 
 
-class _Rows(NamedTuple):
-    """Rows of one snapshot."""
-
-    message_count: int
-    expires_at: int | None
-    front: list[rows.Row]
-    tail: list[rows.Row]
-    documents: list[rows.Row]
-    head: str | None
-    lineage: str | None
-
-
-class _CachedSnapshot(NamedTuple):
-    """A cached snapshot with its rows."""
-
-    rows: _Rows
-    entries: dict[rows.Row, Entry]
-    """Entries with immutable messages."""
-    snapshot: LogSnapshot
-    is_immutable: bool
-    """Whether several callers may get the snapshot: all of its messages are immutable."""
-    size: int
-    versions: dict[int, int]
-    """Connection → file version in which it read these rows."""
-
-    def is_current(self, db: apsw.Connection, now: int) -> bool:
-        """Return whether the file is unchanged since this connection read it."""
-        expires_at = self.rows.expires_at
-        alive = expires_at is None or expires_at > now
-        return alive and self.is_immutable and self.versions.get(id(db)) == _version(db)
-
-
-class SnapshotCache:
+class SnapshotCache(_snapshots.SnapshotCache):
     """The cache of snapshots, shared by the reader threads."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self._cached: BoundedDict[SnapshotQuery, _CachedSnapshot] = BoundedDict(
-            max_bytes, size=lambda cached: cached.size
-        )
-        self._lock = threading.Lock()
+    def __init__(self, max_bytes: int = _snapshots.MAX_BYTES) -> None:
+        super().__init__(_DECODERS, max_bytes)
 
     def read_snapshot(self, db: apsw.Connection, query: SnapshotQuery, now: int) -> LogSnapshot | None:
         """Read a consistent snapshot of a conversation; None if it is missing."""
-        cached = self._cached.get(query)
-        if cached is not None and cached.is_current(db, now):
+        cached = self.get(query)
+        if cached is not None and _is_current(cached, db, now):
             return cached.snapshot
         # One transaction: all queries see the same state. The version is read inside it, so that a later
         # write is never taken for this version.
@@ -158,30 +111,16 @@ class SnapshotCache:
             db.execute("COMMIT")
         if found is None:
             return None
-        # Any write to the file ends the quick check above. Comparing rows is cheaper than decoding them.
-        if cached is None or cached.rows != found or not cached.is_immutable:
-            cached = self._build(query, found, {} if cached is None else cached.entries)
+        cached = self.decoded(query, found)
         cached.versions[id(db)] = version
         return cached.snapshot
 
-    def _build(self, query: SnapshotQuery, found: _Rows, known: dict[rows.Row, Entry]) -> _CachedSnapshot:
-        name = query.conversation_id
-        # Decode only new rows: most of a conversation is unchanged since the last snapshot.
-        entries = {row: known.get(row) or rows.entry(name, row) for row in (*found.front, *found.tail)}
-        snapshot = LogSnapshot(
-            message_count=found.message_count,
-            front=[entries[row] for row in found.front],
-            tail=[entries[row] for row in found.tail],
-            documents=[rows.document(query.documents, row) for row in found.documents],
-            head=found.head,
-            lineage=decode_lineage(found.lineage),
-        )
-        shared = {row: entry for row, entry in entries.items() if is_immutable(entry.message)}
-        size = sum([ENTRY_BYTES + 2 * len(row[-1]) for row in (*shared, *found.documents)])
-        cached = _CachedSnapshot(found, shared, snapshot, len(shared) == len(entries), size, {})
-        with self._lock:
-            self._cached[query] = cached
-        return cached
+
+def _is_current(cached: CachedSnapshot, db: apsw.Connection, now: int) -> bool:
+    """Return whether the file is unchanged since this connection read it."""
+    expires_at = cached.rows.record[rows.EXPIRES_AT]
+    alive = expires_at is None or expires_at > now
+    return alive and cached.is_immutable and cached.versions.get(id(db)) == _version(db)
 
 
 def _version(db: apsw.Connection) -> int:
@@ -189,12 +128,11 @@ def _version(db: apsw.Connection) -> int:
     return int(db.execute("PRAGMA data_version").get)
 
 
-def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
-    values = query.owner, query.conversation_id, now
-    row = db.execute(SQL["get_ends"], values).fetchone()
+def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> SnapshotRows | None:
+    row = db.execute(SQL["get_conversation"], (query.owner, query.conversation_id, now)).fetchone()
     if row is None:
         return None
-    key, count, expires_at, head, lineage = row
+    key = row[rows.KEY]
     last = db.execute(SQL["tail"], (key, query.tail)).fetchall()[::-1]
     # The tail is the whole log, so the front is part of it.
     if len(last) < query.tail:
@@ -203,4 +141,4 @@ def _read(db: apsw.Connection, query: SnapshotQuery, now: int) -> _Rows | None:
         first = db.execute(SQL["page"], (key, query.front, 0)).fetchall() if query.front else []
     listing = query.documents
     documents = Documents(db, query.owner, None).rows(listing) if listing.limit else []
-    return _Rows(count, expires_at, first, last, documents, head, lineage)
+    return SnapshotRows(row, row[rows.HEAD], first, last, documents)

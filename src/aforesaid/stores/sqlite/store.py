@@ -46,6 +46,7 @@ from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
 from aforesaid.stores._arguments import frozen_in_time, last_sequence
+from aforesaid.stores._snapshots import SnapshotQuery
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite import rows
 from aforesaid.stores.sqlite.connections import PACKAGE
@@ -54,7 +55,6 @@ from aforesaid.stores.sqlite.documents import StoredDocuments
 from aforesaid.stores.sqlite.logs import MAX_SHARED_TURN, Turn
 from aforesaid.stores.sqlite.rows import clear_batch, tally_of_conversation, tally_of_owner
 from aforesaid.stores.sqlite.search import index_again, matches, row_of, tag_of
-from aforesaid.stores.sqlite.snapshots import SnapshotQuery
 
 SQL = queries(PACKAGE)
 
