@@ -23,7 +23,7 @@ from aforesaid.cli.runtime import (
     run,
     store_url,
 )
-from aforesaid.contracts import Backend, FileBacked, Migratable, capability
+from aforesaid.contracts import Backend, FileBacked, Migratable, ServerBacked, capability
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
@@ -46,6 +46,8 @@ State = Literal["well", "warning", "problem"]
 
 # An earlier date means that the clock was reset.
 EARLIEST = datetime(2025, 1, 1, tzinfo=UTC)
+# The difference of two clocks that a short network delay does not explain.
+SERVER_SKEW = timedelta(seconds=2)
 OWNERS_SAMPLED = 20
 # The last messages of a sampled encrypted log that are verified.
 MESSAGES_SAMPLED = 200
@@ -89,6 +91,8 @@ async def _store(url: str, settings: Settings, clock: Clock) -> AsyncIterator[Fi
             await backend.open()
             try:
                 yield Finding(about="store", state="well", found=f"{where} answers")
+                for finding in await _server(backend, clock):
+                    yield finding
                 yield await _future_times(backend, clock())
                 for finding in await _encryption(backend, settings):
                     yield finding
@@ -126,6 +130,43 @@ async def _schema(backend: Backend) -> Finding:
         state="warning",
         found=f"version {version.found}; this release needs {version.needed}",
         advice="run `aforesaid migrate`; opening the store also migrates it",
+    )
+
+
+async def _server(backend: Backend, clock: Clock) -> list[Finding]:
+    """Check the clock and the extensions of a store's server."""
+    server = capability(backend, ServerBacked)
+    if server is None:
+        return []
+    return [await _server_clock(server, clock), await _extensions(server)]
+
+
+async def _server_clock(server: ServerBacked, clock: Clock) -> Finding:
+    before = clock()
+    there = await server.server_time()
+    # Half of the time that the question took is on the way back.
+    skew = there - (before + (clock() - before) / 2)
+    if abs(skew) <= SERVER_SKEW:
+        return Finding(about="clock (store)", state="well", found="agrees with this machine's")
+    direction = "ahead of" if skew > timedelta(0) else "behind"
+    return Finding(
+        about="clock (store)",
+        state="problem" if abs(skew) > CLOCK_SKEW else "warning",
+        found=f"the store's server is {abs(skew).total_seconds():,.1f} s {direction} this machine",
+        advice="synchronize both clocks (NTP): lifetimes, leases and the order of messages depend on them",
+    )
+
+
+async def _extensions(server: ServerBacked) -> Finding:
+    missing = await server.missing_extensions()
+    if not missing:
+        return Finding(about="extensions", state="well", found="none is missing")
+    return Finding(
+        about="extensions",
+        state="warning",
+        found=f"not used: {', '.join(missing)}; searches are slower without",
+        advice="install them on the server, run CREATE EXTENSION as a superuser, then open the store as the "
+        "role that owns its schema",
     )
 
 

@@ -309,6 +309,19 @@ class Bounded(Protocol):
     """The number of newest messages that a conversation keeps; None means all."""
 
 
+@runtime_checkable
+class ServerBacked(Protocol):
+    """A backend whose data is on a server of its own, with its own clock and extensions."""
+
+    async def server_time(self) -> datetime:
+        """Return the time on the server's clock."""
+        ...
+
+    async def missing_extensions(self) -> tuple[str, ...]:
+        """Return the optional extensions that the server does not offer to this role."""
+        ...
+
+
 class SchemaVersion(Struct, frozen=True, kw_only=True):
     """The migrations applied to a store and those of this release. `found` 0 means a store that does not
     exist yet.

@@ -159,7 +159,7 @@ async def test_each_message_has_one_line(path: Path) -> None:
     lines = path.read_text().splitlines()
     (first,) = [line for line in lines if "two\\nlines" in line]
     assert json.loads(first.strip().rstrip(","))["message"]["content"] == "two\nlines"
-    assert '  "version": 1,' in lines
+    assert '  "version": 2,' in lines
 
 
 async def test_half_pairs_and_nul_survive_a_restart(path: Path) -> None:
@@ -242,7 +242,7 @@ def nested(depth: int) -> Any:
         lambda text: b"",
         lambda text: text.replace(b'"channel": "', b'"channel": "smoke '),
         lambda text: text.replace(b'"sequence":2', b'"sequence":1'),
-        lambda text: text.replace(b'"version": 1', b'"version": "one"'),
+        lambda text: text.replace(b'"version": 2', b'"version": "one"'),
         lambda text: text.replace("🌙".encode(), b"\xff\xfe"),
         lambda text: text.replace(b'00Z",\n            "updated_at"', b'00",\n            "updated_at"'),
         lambda text: text.replace(b'"unread_count": 4', b'"unread_count": NaN'),
@@ -318,7 +318,7 @@ async def test_a_missing_file_with_a_backup_is_not_a_new_one(path: Path, backup:
     assert names_in(path.parent) == {backup.name}
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"version": 1}', '{"name": "app", "version": 1}'])
+@pytest.mark.parametrize("text", ["{}", "[]", "null", '{"version": 2}', '{"name": "app", "version": 1}'])
 async def test_a_file_of_another_program_is_left_alone(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(StoreForeign, match=str(path)):
@@ -328,7 +328,7 @@ async def test_a_file_of_another_program_is_left_alone(path: Path, text: str) ->
 
 
 async def test_a_file_of_a_newer_release_is_left_alone(path: Path) -> None:
-    newer = EXAMPLE.read_bytes().replace(b'"version": 1', b'"version": 2')
+    newer = EXAMPLE.read_bytes().replace(b'"version": 2', b'"version": 99')
     path.write_bytes(newer)
     with pytest.raises(StoreForeign, match="newer release"):
         await JsonFileBackend(path).open()

@@ -22,9 +22,11 @@ from aforesaid.model.messages import Message
 from aforesaid.settings import ResilienceConfig, Settings
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.stores.sqlite import SQLiteBackend
+from aforesaid.stores.urls import backend_for
 from aforesaid.telemetry import Telemetry
 from tests.faults import Failing
 from tests.integration.cli.conftest import Run
+from tests.servers.postgres import Databases
 
 AWAY = "redis://127.0.0.1:1/0"
 
@@ -168,3 +170,27 @@ async def test_an_encrypted_log_that_was_changed_is_a_problem(
     assert logs.state == "problem"
     assert record.id in logs.found
     assert "keys verify" in (logs.advice or "")
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(0, "well"), (30, "warning"), (600, "problem")])
+async def test_a_clock_that_differs_from_the_store_s_is_reported(
+    one_redis_url: str, tmp_path: Path, seconds: int, state: str
+) -> None:
+    backend = backend_for(one_redis_url)
+    await backend.open()  # an empty server has nothing to check
+    await backend.close()
+    behind = timedelta(seconds=seconds)
+    findings = await checkup(one_redis_url, with_spool(tmp_path), clock=lambda: datetime.now(UTC) - behind)
+    clock = of(findings, "clock (store)")
+    assert clock.state == state
+    assert ("ahead of this machine" in clock.found) == (seconds > 0)
+
+
+async def test_a_missing_extension_is_a_warning_with_advice(databases: Databases, tmp_path: Path) -> None:
+    url = databases.furnished()
+    findings = await checkup(url, with_spool(tmp_path))
+    assert of(findings, "clock (store)").state == "well"
+    extensions = of(findings, "extensions")
+    assert extensions.state == "warning"  # the packaged server of the tests has no pgvector
+    assert "vector" in extensions.found
+    assert "CREATE EXTENSION" in str(extensions.advice)

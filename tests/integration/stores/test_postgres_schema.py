@@ -430,7 +430,7 @@ def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None
 
 def test_every_query_names_the_owner() -> None:
     """Also where row-level security would do: who reads the query sees whose rows it touches."""
-    exempt = {"schema_objects", "schema_version", "set_owner", "purge_all_owners", "owners"}
+    exempt = {"schema_objects", "schema_version", "server_time", "set_owner", "purge_all_owners", "owners"}
     exempt |= {
         "listen",
         "announce_listener",

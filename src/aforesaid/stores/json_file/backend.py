@@ -24,7 +24,7 @@ from aforesaid._internal.files import (
     write_new,
 )
 from aforesaid._internal.tasks import to_the_end
-from aforesaid.contracts import JOURNAL, Backend
+from aforesaid.contracts import JOURNAL, Backend, SchemaVersion
 from aforesaid.errors import (
     AforesaidError,
     StoreClosed,
@@ -36,7 +36,14 @@ from aforesaid.errors import (
 from aforesaid.model.clock import Clock, parse_moment, system_clock
 from aforesaid.model.ids import parse_name
 from aforesaid.stores._worker import WAIT_SECONDS, Job, Jobs, WorkerThreads, batches, deliver
-from aforesaid.stores.json_file.document import OwnersData, check_depth, read_document, write_document
+from aforesaid.stores.json_file.document import (
+    VERSION,
+    OwnersData,
+    check_depth,
+    document_version,
+    read_document,
+    write_document,
+)
 from aforesaid.stores.owner_data import OwnerData
 from aforesaid.stores.owner_data_store import OwnerDataStore
 
@@ -110,6 +117,14 @@ class JsonFileBackend(Backend):
         await self.write(JOURNAL if owner is None else owner, OwnerData.invalidate_copies)
         return ()
 
+    async def schema_version(self) -> SchemaVersion:
+        return SchemaVersion(found=await asyncio.to_thread(self._found_version), needed=VERSION)
+
+    def _found_version(self) -> int:
+        with _translated(f"cannot read {self.path}"):
+            text = ReplacedFile(Path(self.path)).read()
+            return 0 if text is None else document_version(text, where=self.path)
+
     async def disk_usage(self) -> dict[str, int]:
         """Return the bytes of the document."""
         return {"document": await asyncio.to_thread(_size, Path(self.path))}
@@ -174,6 +189,8 @@ class JsonFileBackend(Backend):
         else:
             owners_data = self._read(text, file)
             file.tidy()
+            if document_version(text, where=self.path) < VERSION:
+                file.replace(write_document(owners_data))  # the backup is the document as it was
         return owners_data
 
     def _start(self, file: "ReplacedFile") -> dict[str, OwnerData]:

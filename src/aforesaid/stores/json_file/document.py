@@ -2,7 +2,7 @@
 
     {
       "format": "aforesaid.conversations",
-      "version": 1,
+      "version": 2,
       "owners": {
         "erin": {
           "sessions": {"kitchen": "01952f3e-…"},
@@ -48,7 +48,10 @@ from aforesaid.stores.encoded_logs import EncodedEntry, Log
 from aforesaid.stores.owner_data import OwnerData
 
 FORMAT = "aforesaid.conversations"
-VERSION = 1
+# 2: branches and participants. A document of version 1 has neither, and reads as it is; a release that knows
+# only version 1 refuses version 2, because it would show a branch without the messages of its ancestors.
+VERSION = 2
+_HEADER = b'{\n  "format": "%b",\n  "version": %d,\n  "owners": ' % (FORMAT.encode(), VERSION)
 
 OwnersData = Mapping[str, OwnerData]
 Pieces = Iterator[bytes]
@@ -112,7 +115,7 @@ def write_document(owners_data: OwnersData) -> bytes:
 
 
 def _document(owners_data: OwnersData) -> Pieces:
-    yield b'{\n  "format": "%b",\n  "version": %d,\n  "owners": ' % (FORMAT.encode(), VERSION)
+    yield _HEADER
     owners = (
         (b"    %b: " % _encoder.encode(owner), *_owner(owner_data))
         for owner, owner_data in sorted(owners_data.items())
@@ -190,10 +193,7 @@ def _block(items: Iterable[Iterable[bytes]], brackets: bytes, *, closing: bytes)
 
 def read_document(text: bytes, *, where: str) -> dict[str, OwnerData]:
     """Parse a document. Raise `StoreDamaged` or `StoreForeign`, with `where` at the start of the message."""
-    try:
-        tree = _parse(text)
-    except (ValueError, RecursionError) as error:
-        raise StoreDamaged(f"{where} is damaged: it is not JSON ({error})") from error
+    tree = _tree(text, where)
     _check_ours(tree, where)
     try:
         owners = msgspec.convert(tree, _Document, dec_hook=decode_record).owners
@@ -212,14 +212,32 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def document_version(text: bytes, *, where: str) -> int:
+    """Return the version of a document, also that of a newer release."""
+    # The documents that we wrote begin like this; parsing a large one takes long.
+    return VERSION if text.startswith(_HEADER) else _version(_tree(text, where), where)
+
+
+def _tree(text: bytes, where: str) -> Any:
+    try:
+        return _parse(text)
+    except (ValueError, RecursionError) as error:
+        raise StoreDamaged(f"{where} is damaged: it is not JSON ({error})") from error
+
+
 def _check_ours(tree: Any, where: str) -> None:
+    version = _version(tree, where)
+    if version > VERSION:
+        raise StoreForeign(f"{where} was written by a newer release of Aforesaid (version {version})")
+
+
+def _version(tree: Any, where: str) -> int:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise StoreForeign(f"{where} is JSON of another program (it does not say {FORMAT!r})")
     version = tree.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise StoreDamaged(f"{where} is damaged: its version is {shown(version)}")
-    if version > VERSION:
-        raise StoreForeign(f"{where} was written by a newer release of Aforesaid (version {version})")
+    return version
 
 
 def _owner_data(stored: _StoredOwner) -> OwnerData:

@@ -15,7 +15,7 @@ from aforesaid.stores.postgres.connections import (
 )
 from aforesaid.stores.postgres.database import Database
 from aforesaid.stores.postgres.rows import key_of, name_of
-from aforesaid.stores.postgres.schema import distribute, schema_version
+from aforesaid.stores.postgres.schema import distribute, schema_version, server_time
 from aforesaid.stores.postgres.store import PostgresStore
 
 # Remove deleted rows from the files of the tables.
@@ -84,6 +84,14 @@ class PostgresBackend(Database, Backend):
         with translated(self.server):
             async with await self._connect() as connection:
                 return await schema_version(connection, self.server)
+
+    async def server_time(self) -> datetime:
+        with translated(self.server):
+            async with await self._connect() as connection:
+                return await server_time(connection)
+
+    async def missing_extensions(self) -> tuple[str, ...]:
+        return self.abilities.missing
 
     async def distribute(self) -> None:
         """Distribute the tables over a Citus cluster, by owner; see `schema.distribute`."""

@@ -14,6 +14,10 @@ WHERE
 -- Return the number of the last migration.
 SELECT coalesce(max(m.version), 0) FROM aforesaid.migrations AS m;
 
+-- name: server_time
+-- Return the time on the server's clock.
+SELECT clock_timestamp();
+
 -- name: extensions_ready
 -- Return whether our objects that use an extension exist and this role may use them: for trigrams, for vectors.
 SELECT

@@ -1,6 +1,7 @@
 """Check and migrate the schema, use optional extensions, and distribute the tables with Citus."""
 
 import logging
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -68,6 +69,13 @@ async def schema_version(connection: Connection, server: str) -> SchemaVersion:
     return SchemaVersion(found=await _found(connection, server), needed=len(STEPS))
 
 
+async def server_time(connection: Connection) -> datetime:
+    """Return the time on the server's clock."""
+    ((now,),) = await _fetch(connection, "server_time")
+    assert isinstance(now, datetime)
+    return now
+
+
 async def _found(connection: Connection, server: str) -> int:
     """Return the version of the schema; 0 if it is missing."""
     taken = {name for (name,) in await _fetch(connection, "schema_objects")}
@@ -115,7 +123,13 @@ class Abilities(Struct, frozen=True, kw_only=True):
     trigrams: bool = False
     """Trigram indexes of subjects and client names, for roles without row-level security."""
     vectors: bool = False
-    """The server compares vectors; see `contracts.Nearest`."""
+    """The server compares vectors; see `contracts.VectorSearchable`."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The extensions that are not used."""
+        ready = {TRIGRAMS: self.trigrams, VECTORS: self.vectors}
+        return tuple(name for name, is_ready in ready.items() if not is_ready)
 
 
 class ExtensionState(Struct, frozen=True):

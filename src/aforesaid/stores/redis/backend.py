@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import partial
 
 from aforesaid._internal.tasks import PerLoop
-from aforesaid.contracts import Backend
+from aforesaid.contracts import Backend, SchemaVersion
 from aforesaid.errors import InvalidSetting, StoreClosed, StoreError, StoreForeign, StoreUnavailable, shown
-from aforesaid.model.clock import Clock, system_clock
+from aforesaid.model.clock import Clock, from_micros, system_clock
 from aforesaid.model.conversations import check_count
 from aforesaid.model.ids import parse_name
 from aforesaid.stores.redis.addresses import Client, Target, make_client, name_of, parse_target
@@ -28,6 +28,7 @@ from aforesaid.stores.redis.owner_connection import (
     owners_key,
     parse_prefix,
 )
+from aforesaid.stores.redis.scripts import RAISE_FORMAT
 from aforesaid.stores.redis.snapshots import SnapshotMemory
 from aforesaid.stores.redis.store import RedisStore
 
@@ -143,7 +144,9 @@ async def _poll(condition: Callable[[], Awaitable[bool]]) -> bool:
 
 
 # The version of the stored data. A server with a later version is refused.
-FORMAT = 1
+# 2: branches and participants. Data of version 1 has neither, and reads as it is; a release that knows only
+# version 1 refuses version 2, because it would show a branch without the messages of its ancestors.
+FORMAT = 2
 
 OWNERS_BATCH = 100
 OLDEST_SERVER = (7, 0)
@@ -204,20 +207,46 @@ class RedisBackend(Backend):
 
     async def _prepare(self, connections: Connections) -> None:
         await _check_server(connections)
-        await self._check_format(connections)
+        await self._migrate(connections)
         for settings in await connections.settings():
             _warn_about_persistence(connections.name, settings)
 
-    async def _check_format(self, connections: Connections) -> None:
-        key = format_key(self.prefix)
-        # `NX` first, then `GET`: of several processes that open an empty server, one writes the version.
-        await connections.call("SET", key, FORMAT, "NX")
-        found = await connections.call("GET", key)
-        if found is None or not found.isdigit() or int(found) > FORMAT:
-            raise StoreForeign(
-                f"{connections.name} has data of another program, or of a newer release of Aforesaid, "
-                f"under the prefix {self.prefix!r} (format {shown(found)}); it was left as it is"
-            )
+    async def _migrate(self, connections: Connections) -> None:
+        if await self._found_format(connections) < FORMAT:
+            await connections.run(RAISE_FORMAT, [format_key(self.prefix)], FORMAT)
+        # Read again: another process may have raised it further.
+        found = await self._found_format(connections)
+        if found > FORMAT:
+            raise self._foreign(connections, found)
+
+    async def _found_format(self, connections: Connections) -> int:
+        """Return the version of the data; 0 for an empty server."""
+        found = await connections.call("GET", format_key(self.prefix))
+        if found is None:
+            return 0
+        if not found.isdigit():
+            raise self._foreign(connections, found)
+        return int(found)
+
+    def _foreign(self, connections: Connections, found: object) -> StoreForeign:
+        return StoreForeign(
+            f"{connections.name} has data of another program, or of a newer release of Aforesaid, "
+            f"under the prefix {self.prefix!r} (format {shown(found)}); it was left as it is"
+        )
+
+    async def schema_version(self) -> SchemaVersion:
+        connections = self._connect()
+        try:
+            return SchemaVersion(found=await self._found_format(connections), needed=FORMAT)
+        finally:
+            await connections.close()
+
+    async def server_time(self) -> datetime:
+        seconds, micros = await self.connections.call("TIME")
+        return from_micros(int(seconds) * 1_000_000 + int(micros))
+
+    async def missing_extensions(self) -> tuple[str, ...]:
+        return ()
 
     async def close(self) -> None:
         connections, self._connections = self._connections, None

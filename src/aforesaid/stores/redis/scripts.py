@@ -101,3 +101,6 @@ OWNER_SCRIPTS = {
         "swap_session",
     )
 } | {"count_documents": _script(_text("counting") + _text("count_documents"))}
+
+# The script of the server's own key.
+RAISE_FORMAT = _script(_text("raise_format"))
