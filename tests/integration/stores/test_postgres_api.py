@@ -103,6 +103,18 @@ def test_the_columns_are_the_documented_ones(plain: Plain) -> None:
     assert [row["column_name"] for row in found] == COLUMNS
 
 
+@pytest.mark.requirement("004-063")
+@pytest.mark.parametrize(
+    "column", ["client_id", "status", "priority", "channel", "last_message_at", "created_at"]
+)
+def test_the_documented_columns_have_an_index(plain: Plain, column: str) -> None:
+    """Each begins with the owner, because row-level security adds the owner to every query."""
+    found = plain.all(
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'aforesaid' AND tablename = 'conversations'"
+    )
+    assert [row for row in found if f"(owner, {column}" in row["indexdef"]]
+
+
 def test_an_insert_that_says_nothing_gets_every_default(plain: Plain) -> None:
     row = plain.one("INSERT INTO api.conversations DEFAULT VALUES RETURNING *")
     assert list(row) == COLUMNS

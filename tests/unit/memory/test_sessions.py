@@ -182,6 +182,30 @@ async def test_sessions_that_nobody_ended_are_swept(erin: ConversationManager, c
     assert again.conversation_id == spoken.conversation_id
 
 
+@pytest.mark.requirement("004-046")
+async def test_begin_resumption_end_and_sweep_of_a_session_are_logged(
+    erin: ConversationManager, clock: FixedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="aforesaid.sessions")
+    sessions = SessionManager(erin)
+    session = await sessions.create_session("kitchen tablet")
+    await say(erin, session.conversation_id)
+    await sessions.create_session("kitchen tablet")
+    await sessions.end_session("kitchen tablet")
+    await sessions.create_session("hall")
+    clock.advance(timedelta(days=2))
+    await sessions.sweep()
+    logged = [record.getMessage() for record in caplog.records if record.name == "aforesaid.sessions"]
+    assert logged == [
+        "a session began",
+        "a session began",
+        "a session ended",
+        "a session began",
+        "an abandoned session was ended",
+    ]
+    assert "kitchen tablet" not in caplog.text
+
+
 async def test_beginning_a_session_sweeps_now_and_then(erin: ConversationManager, clock: FixedClock) -> None:
     sessions = SessionManager(erin)
     await sessions.create_session("left open")
