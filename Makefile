@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
+.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-scale test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -100,6 +100,11 @@ $(CONSOLE)/.ready: requirements/console.txt
 OPS_PYTEST := $(BIN)/python -m pytest -c tests/operations/pytest.ini tests/operations
 test-ops: setup ## Run recipes, proxies, alerts, restarts and backups with real programs; the last lines say what could not run
 	$(OPS_PYTEST) -n 2 --dist loadgroup
+
+# Fifty failovers of a synchronous standby: `make test-scale FAILOVERS=50`.
+FAILOVERS ?= 6
+test-scale: setup ## Run standbys, poolers, clusters and several servers under load while they fail; the last lines are a table
+	AFORESAID_FAILOVERS=$(FAILOVERS) $(BIN)/python -m pytest -c tests/scale/pytest.ini tests/scale
 
 check: setup ## Style, types, layers
 	$(BIN)/ruff check .

@@ -69,6 +69,13 @@ class Speakers:
         self._progress = asyncio.Event()
         self._over = False
 
+    def start(self) -> list[asyncio.Task[None]]:
+        return [
+            asyncio.create_task(self.speak(owner, f"session {number}"))
+            for owner in OWNERS
+            for number in range(CONVERSATIONS)
+        ]
+
     async def speak(self, owner: str, session: str) -> None:
         manager = self._memory.of(owner)
         conversation = await manager.get_or_create_conversation(session)
@@ -117,24 +124,20 @@ async def run(server: Server, folder: Path, *, outages: int, source: random.Rand
         layer = memory.layer(ResilientBackend)
         assert layer is not None
         speakers = Speakers(memory)
-        speaking = [
-            asyncio.create_task(speakers.speak(owner, f"session {number}"))
-            for owner in OWNERS
-            for number in range(CONVERSATIONS)
-        ]
+        speaking = speakers.start()
         await speakers.go_on_for(BETWEEN)
         for _ in range(outages):
             kind = source.choice(KINDS)
             speakers.figures.outages[kind] += 1
             await _outage(kind, server, proxy, lambda: speakers.go_on_for(DURING))
-            await _until_well(layer)
+            await until_well(layer)
             await speakers.go_on_for(BETWEEN)
         speakers.stop()
         await asyncio.gather(*speaking)
-        await _until_well(layer)
+        await until_well(layer)
         speakers.figures.set_aside = int(layer.set_aside.value)
     await proxy.stop()
-    await _judge(server, speakers)
+    await judge_all(server.url(server.port), speakers)
     return speakers.figures
 
 
@@ -156,15 +159,16 @@ async def _outage(kind: str, server: Server, proxy: Proxy, meanwhile: Callable[[
         proxy.become("pass")
 
 
-async def _until_well(layer: ResilientBackend) -> None:
+async def until_well(layer: ResilientBackend) -> None:
     """Until the store is asked again, and nothing waits for it."""
     async with asyncio.timeout(PATIENCE):
         while not layer.reachable or layer.queues:  # noqa: ASYNC110  the layer tells nobody that it is well
             await asyncio.sleep(0.01)
 
 
-async def _judge(server: Server, speakers: Speakers) -> None:
-    backend = backend_for(server.url(server.port))
+async def judge_all(url: str, speakers: Speakers) -> None:
+    """Read everything from the store itself, and compare."""
+    backend = backend_for(url)
     await backend.open()
     for (owner, conversation_id), describe in speakers.acknowledged.items():
         entries = await backend.of(owner).page(conversation_id, limit=10**6)

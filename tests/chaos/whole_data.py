@@ -32,7 +32,7 @@ from aforesaid.layers.encrypted import EncryptedBackend, rotation
 from aforesaid.layers.resilient import Resilience, ResilientBackend
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
-from tests.chaos.outages import _until_well
+from tests.chaos.outages import until_well
 from tests.chaos.proxy import Mode, Proxy
 from tests.chaos.servers import SERVERS, Server
 
@@ -131,7 +131,7 @@ class Run:
         """Run an action after the outage. A starved machine may miss a deadline: then the action is refused,
         which must change nothing, so it is tried again."""
         for _ in range(PATIENCE):
-            await _until_well(self._layer)
+            await until_well(self._layer)
             try:
                 await action()
             except StoreUnavailable as error:
@@ -213,7 +213,7 @@ class Run:
 
     async def _settle_archive(self, key: tuple[str, str]) -> None:
         """A lost answer leaves it open whether the conversation has left the store; both are in order."""
-        await _until_well(self._layer)
+        await until_well(self._layer)
         owner, conversation_id = key
         if await (await self.memory.of(owner).store.authoritative()).get(conversation_id) is None:
             self.archived[key] = self.live.pop(key)
@@ -225,7 +225,7 @@ class Run:
         try:
             await self.memory.of(owner).restore(conversation_id)
         except StoreUnavailable:
-            await _until_well(self._layer)
+            await until_well(self._layer)
             await self.memory.of(owner).restore(conversation_id)
         self.live[key] = self.archived.pop(key)
 
@@ -255,7 +255,7 @@ class Run:
 
     async def _settle_erasure(self, key: tuple[str, str]) -> None:
         """When the answer of the note was lost, the erasure may be noted: the sweep decides."""
-        await _until_well(self._layer)
+        await until_well(self._layer)
         if await self.memory.resume_erasures():
             del self.live[key]
 

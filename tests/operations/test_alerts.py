@@ -14,10 +14,10 @@ import pytest
 import yaml
 from websockets.sync.client import connect
 
-from tests.operations import programs
-from tests.operations.running import DEPLOY, LONGEST, Process, server
+from tests.servers import programs
 from tests.servers.ports import free_port
 from tests.servers.postgres import PostgresServer
+from tests.servers.running import DEPLOY, LONGEST, Process, server
 
 RULES = DEPLOY / "prometheus" / "alerts.yml"
 DASHBOARD = DEPLOY / "grafana" / "aforesaid.json"

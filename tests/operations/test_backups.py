@@ -10,9 +10,9 @@ import httpx
 import psycopg
 import pytest
 
-from tests.operations.running import LONGEST, ROOT, server
 from tests.servers import redis
 from tests.servers.postgres import PostgresServer
+from tests.servers.running import LONGEST, ROOT, server
 
 
 def aforesaid(*arguments: str, folder: Path) -> str:

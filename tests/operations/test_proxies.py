@@ -9,8 +9,8 @@ from signal import SIGTERM
 import httpx
 import pytest
 
-from tests.operations.running import PROXIES, Process, new_key, server
-from tests.operations.streams import watching
+from tests.servers.running import PROXIES, Process, new_key, server
+from tests.servers.streams import watching
 
 LAME_DUCK = "3"
 CLIENTS = 8

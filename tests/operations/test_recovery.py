@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.operations.running import LONGEST, server
 from tests.servers.postgres import PostgresServer
+from tests.servers.running import LONGEST, server
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,7 +51,9 @@ SETTINGS = (
 class PostgresServer:
     """One server. `start` it, use `url`, `stop` it; it also stops when this process ends in any way."""
 
-    def __init__(self, *, on_path: bool = False) -> None:
+    def __init__(self, *settings: str, on_path: bool = False) -> None:
+        """`settings` are those of postgresql.conf, `name=value`, beyond the usual ones."""
+        self._settings = (*SETTINGS, *settings)
         self._folder = Path(tempfile.mkdtemp(prefix="aforesaid-postgres-"))
         self._folder.chmod(0o755)  # the server's user has to get through
         self._on_path = on_path
@@ -71,18 +73,39 @@ class PostgresServer:
         data.mkdir(mode=0o700)
         secret = self._folder / "password"
         secret.write_text(self._password)
-        if os.geteuid() == 0:
-            os.chown(data, NOBODY, NOBODY)
-            os.chown(secret, NOBODY, NOBODY)
+        self._give(data, secret)
         self._initialise(programs, data, secret)
         self._launch(programs, data)
         self._wait()
         self._running_from = programs, data
 
+    def follow(self, primary: "PostgresServer") -> None:
+        """Start as a streaming standby of this server, from a new copy of its data."""
+        atexit.register(self.stop)
+        data = self._folder / "data"
+        if not hasattr(self, "_running_from"):
+            self._running_from = self._programs(), data
+        shutil.rmtree(data, ignore_errors=True)
+        self._password = primary._password
+        self._give(self._folder)
+        command = [self.program("pg_basebackup"), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        self._run([*command, "-d", primary.url])
+        self.resume()
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            assert connection.execute("SELECT pg_promote(true, 60)").fetchone() == (True,)
+
     def interrupt(self) -> None:
         """Stop the server and keep its data; `resume` starts it again on the same port."""
         assert self._process is not None
         self._process.send_signal(signal.SIGINT)
+        self._process.wait(timeout=30)
+
+    def reap(self) -> None:
+        """Wait for the end of a server that was killed."""
+        assert self._process is not None
         self._process.wait(timeout=30)
 
     def program(self, name: str) -> Path:
@@ -104,8 +127,25 @@ class PostgresServer:
             "--no-locale",
         ]
         command += ["--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync", "--set=scram_iterations=1"]
+        self._run(command)
+
+    def _give(self, *paths: Path) -> None:
+        """Give files to the server's user."""
+        for path in paths if os.geteuid() == 0 else ():
+            os.chown(path, NOBODY, NOBODY)
+
+    def _run(self, command: Sequence[str | Path]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, **self._as_user())
-        assert done.returncode == 0, f"initdb failed:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout}\n{done.stderr}"
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def _launch(self, programs: Path, data: Path) -> None:
         command: list[str | Path] = [
@@ -117,7 +157,7 @@ class PostgresServer:
             "-p",
             str(self._port),
         ]
-        for setting in SETTINGS:
+        for setting in self._settings:
             command += ["-c", setting]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(

@@ -1,5 +1,7 @@
 """The breaker and the retries, as the pure things they are."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,3 +98,22 @@ async def test_who_is_overloaded_is_not_asked_again() -> None:
     with pytest.raises(Overloaded):
         await with_retries(call, RetryPolicy(attempts=3), sleep=Seconds().sleep)
     assert calls == 1
+
+
+async def test_a_cancelled_call_is_not_retried_although_its_driver_reports_an_error() -> None:
+    attempts = 0
+
+    async def call() -> None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise StoreUnavailable("the connection is lost") from None
+
+    retrying = asyncio.create_task(with_retries(call, RetryPolicy(attempts=3), sleep=Seconds().sleep))
+    await asyncio.sleep(0)
+    retrying.cancel()
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(retrying, 60)
+    assert attempts == 1

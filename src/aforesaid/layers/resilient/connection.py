@@ -244,6 +244,13 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
             ceiling = min(ceiling * 2, self.longest_pause)
 
 
+def _is_cancelled() -> bool:
+    """Whether this task was cancelled. A driver may answer a cancellation with an error of its own; a retry
+    would then write a turn that was meanwhile spooled, after turns that follow it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def with_retries(
     call: Callable[[], Awaitable[T]],
     retry: RetryPolicy,
@@ -262,7 +269,7 @@ async def with_retries(
                 raise
             on_failure(error)
             pause = next(pauses, None)
-            if pause is None or not is_retryable(error):
+            if pause is None or not is_retryable(error) or _is_cancelled():
                 raise
         on_retry()
         await sleep(pause)

@@ -195,6 +195,7 @@ class Log:
             check_not_partly_stored(conversation_id, head, new=len(turn.new), known=len(turn.known))
             if messages and not turn.new:
                 record = await self._connection.require(conversation_id)
+                await self._connection.run_query("await_replication", {})
                 return Appended(conversation=record, new=(), known=turn.entries_known(()))
             appended = await self._write(conversation_id, messages, bodies, turn, expected_revision, head)
             if appended is not None:

@@ -163,6 +163,10 @@ SELECT
 FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.id = %(id)s::uuid AND (c.expires_at IS NULL OR c.expires_at > %(now)s);
 
+-- name: await_replication
+-- Wait for a synchronous standby as a write does: a commit whose own wait was cancelled is visible without it.
+SELECT pg_logical_emit_message(true, 'aforesaid', '');
+
 -- name: get_session
 -- Return the record that a session is bound to.
 SELECT

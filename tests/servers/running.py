@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.operations import programs
+from tests.servers import programs
 from tests.servers.ports import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -1,0 +1,15 @@
+"""The table of all scenarios, and what could not run, are the last lines."""
+
+import pytest
+
+from tests.scale.figures import table
+from tests.servers import needs
+
+pytest_runtest_setup = needs.pytest_runtest_setup
+_name_missing = needs.summary("caddy", "nginx", "haproxy", "pgbouncer", "redis-server")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for line in table():
+        terminalreporter.write_line(line)
+    _name_missing(terminalreporter)
