@@ -88,8 +88,8 @@ class PostgresServer:
         shutil.rmtree(data, ignore_errors=True)
         self._password = primary._password
         self._give(self._folder)
-        command = [self.program("pg_basebackup"), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync"]
-        self._run([*command, "-d", primary.url])
+        options = ("-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._run([self.program("pg_basebackup"), "-D", data, *options, "-d", primary.url])
         self.resume()
 
     def promote(self) -> None:
