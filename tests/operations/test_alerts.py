@@ -17,7 +17,8 @@ from websockets.sync.client import connect
 from tests.servers import programs
 from tests.servers.ports import free_port
 from tests.servers.postgres import PostgresServer
-from tests.servers.running import DEPLOY, LONGEST, Process, server
+from tests.servers.running import DEPLOY, Process, server
+from tests.servers.waiting import LONGEST
 
 RULES = DEPLOY / "prometheus" / "alerts.yml"
 DASHBOARD = DEPLOY / "grafana" / "aforesaid.json"

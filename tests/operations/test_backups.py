@@ -12,7 +12,8 @@ import pytest
 
 from tests.servers import redis
 from tests.servers.postgres import PostgresServer
-from tests.servers.running import LONGEST, ROOT, server
+from tests.servers.running import ROOT, server
+from tests.servers.waiting import LONGEST
 
 
 def aforesaid(*arguments: str, folder: Path) -> str:

@@ -2,18 +2,15 @@
 
 import asyncio
 import ssl
-from collections import Counter
 from pathlib import Path
-from signal import SIGTERM
 
-import httpx
 import pytest
 
+from tests.servers.load import Load, client, rolled
 from tests.servers.running import PROXIES, Process, new_key, server
 from tests.servers.streams import watching
 
 LAME_DUCK = "3"
-CLIENTS = 8
 
 
 def two_servers(folder: Path) -> tuple[list[Process], str]:
@@ -26,62 +23,6 @@ def two_servers(folder: Path) -> tuple[list[Process], str]:
         "AFORESAID_RATE_READ": "0",
     }
     return [server(folder, url, **settings) for _ in range(2)], key
-
-
-def client(address: str, key: str) -> httpx.AsyncClient:
-    headers = {"Authorization": f"Bearer {key}"}
-    return httpx.AsyncClient(base_url=address, headers=headers, timeout=60, verify=False)
-
-
-class Load:
-    """Clients that store turns and read contexts until they are stopped."""
-
-    def __init__(self, address: str, key: str) -> None:
-        self._address, self._key = address, key
-        self._stopping = asyncio.Event()
-        self.statuses: Counter[int | str] = Counter()
-        self.stored: list[str] = []
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(CLIENTS):
-                group.create_task(self._talk(number))
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def _talk(self, number: int) -> None:
-        async with client(self._address, self._key) as http:
-            said = 0
-            while not self._stopping.is_set():
-                said += 1
-                text = f"client {number} says {said}"
-                turn = {"session_id": f"load-{number}", "messages": [{"role": "user", "content": text}]}
-                answer = await self._send(http, "POST", "/v1/sessions/turns", json=turn)
-                if answer is not None and answer.status_code == 201:
-                    self.stored.append(text)
-                await self._send(http, "GET", "/v1/conversations")
-
-    async def _send(
-        self, http: httpx.AsyncClient, method: str, path: str, **body: object
-    ) -> httpx.Response | None:
-        try:
-            answer = await http.request(method, path, **body)  # type: ignore[arg-type]
-        except httpx.TransportError as error:
-            self.statuses[type(error).__name__] += 1
-            return None
-        self.statuses[answer.status_code] += 1
-        return answer
-
-
-async def rolled(servers: list[Process]) -> None:
-    """Restart one server after the other, as a deployment does."""
-    for each in servers:
-        each.send(SIGTERM)
-        assert await asyncio.to_thread(each.ended) == 0
-        await asyncio.to_thread(each.start)
-        # The proxy needs a moment to send requests to it again, before the next one goes.
-        await asyncio.sleep(3)
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
@@ -98,7 +39,7 @@ async def test_a_rolling_restart_fails_no_request_and_no_stream(tmp_path: Path, 
                 await rolled(servers)
                 load.stop()
                 await running
-                expected = [text for text in load.stored if text.startswith("client 0 ")]
+                expected = load.said_by(0)
                 await seen.until(expected)
             assert set(load.statuses) <= {200, 201}, load.statuses
             assert load.statuses[201] > 100

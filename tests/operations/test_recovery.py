@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from tests.servers.postgres import PostgresServer
-from tests.servers.running import LONGEST, server
+from tests.servers.running import server
+from tests.servers.waiting import LONGEST
 
 
 @pytest.fixture

@@ -4,6 +4,9 @@ import pytest
 
 from tests.scale.figures import table
 from tests.servers import needs
+from tests.servers.postgres import databases, postgres_admin_url
+
+__all__ = ["databases", "postgres_admin_url"]
 
 pytest_runtest_setup = needs.pytest_runtest_setup
 _name_missing = needs.summary("caddy", "nginx", "haproxy", "pgbouncer", "redis-server")

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,10 +23,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.servers.ports import free_port
+from tests.servers.waiting import until
 
 SLOTS = 16384
 MASTERS = 3
-PATIENCE = 120.0
 
 
 PACKAGED = "packaged"
@@ -164,7 +163,7 @@ def _form_cluster(nodes: list[Any]) -> None:
         settings: dict[str, Any] = node.connection_pool.connection_kwargs
         bus = node.config_get("cluster-port")["cluster-port"]
         nodes[0].execute_command("CLUSTER", "MEET", settings["host"], settings["port"], bus)
-    _until(lambda: all(_is_whole(node) for node in nodes), "the cluster did not form")
+    until(lambda: all(_is_whole(node) for node in nodes), "the cluster did not form")
 
 
 def _is_whole(node: Any) -> bool:
@@ -191,13 +190,4 @@ def _await_answer(port: int, process: "subprocess.Popen[bytes]", home: Path) -> 
         except redis.ConnectionError:
             return False
 
-    _until(answers, "the server did not answer")
-
-
-def _until(condition: Any, complaint: str) -> None:
-    """Wait, within bounds, for another process: there is no event to wait for."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(complaint)
-        time.sleep(0.02)
+    until(answers, "the server did not answer")

@@ -14,11 +14,10 @@ import httpx
 
 from tests.servers import programs
 from tests.servers.ports import free_port
+from tests.servers.waiting import LONGEST
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-# The machine may be busy: a longer wait costs nothing when all is well.
-LONGEST = 120.0
 
 
 class Process:
