@@ -162,6 +162,8 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             ],
         ),
         ("Frames", "cps", by("direction", "aforesaid_live_frames_total")),
+        ("Notifications", "cps", by("how", "aforesaid_notifications_total")),
+        ("Requests to webhooks", "cps", by("status", "aforesaid_webhook_attempts_total")),
         (
             "Frames that wait",
             "short",

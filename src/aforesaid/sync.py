@@ -177,8 +177,12 @@ class SyncManager:
     unread = _blocking(ConversationManager.unread)
     assign = _blocking(ConversationManager.assign)
     set_notification_rule = _blocking(ConversationManager.set_notification_rule)
+    notification_rule = _blocking(ConversationManager.notification_rule)
     notifications = _blocking(ConversationManager.notifications)
     take_notifications = _blocking(ConversationManager.take_notifications)
+    set_webhook = _blocking(ConversationManager.set_webhook)
+    webhooks = _blocking(ConversationManager.webhooks)
+    delete_webhook = _blocking(ConversationManager.delete_webhook)
     analytics = _blocking(ConversationManager.analytics)
     recompute_analytics = _blocking(ConversationManager.recompute_analytics)
 

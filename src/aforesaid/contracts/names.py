@@ -8,6 +8,7 @@ of names can disagree with the records. The record contains the name.
 import inspect
 from collections.abc import Callable, Collection
 from functools import wraps
+from operator import attrgetter
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -127,3 +128,17 @@ def _wrapped(
 
     setattr(call, ACCEPTS_NAMES, True)
     return call
+
+
+def accepting_names(*, untranslated: str) -> Callable[[type[T]], type[T]]:
+    """Make every method of a manager accept the name of a conversation.
+
+    `untranslated` lists the methods that create a missing one: they get the name.
+    """
+
+    def accepting(kind: type[T]) -> type[T]:
+        owner_of = attrgetter("store.owner")
+        names = untranslated.split()
+        return accept_names(kind, owner_of, untranslated=names, in_errors=True, on_name=learn_name)
+
+    return accepting

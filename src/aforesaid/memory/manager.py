@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
 from datetime import datetime, timedelta
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from aforesaid._internal.freshness import noting_freshness
 from aforesaid.analytics.service import OwnerAnalytics, mark_late
 from aforesaid.contexts import ContextLoader, calibrated
 from aforesaid.contracts import Appended, Change, ConversationStore, Entry, TokenCounter
-from aforesaid.contracts.names import accept_names, learn_name
+from aforesaid.contracts.names import accepting_names
 from aforesaid.contracts.plugins import HistoryStore
 from aforesaid.dialects import DialectName
 from aforesaid.errors import ConversationNotFound, InvalidInput, shown
@@ -59,20 +58,13 @@ if TYPE_CHECKING:
     from aforesaid.search.searcher import Searcher
 
 log = logging.getLogger("aforesaid.manager")
-M = TypeVar("M")
 _CREATING = "append add_message turn open_turn update_metadata associate_client put_document"
 _BY_NAME = f"{_CREATING} set_participant load_context load_request"
 
 
-def _accepting_names(kind: type[M]) -> type[M]:
-    """Make every method accept the name of a conversation. Methods that create a missing one get the name."""
-    owner_of = attrgetter("store.owner")
-    return accept_names(kind, owner_of, untranslated=_BY_NAME.split(), in_errors=True, on_name=learn_name)
-
-
 @validated
 @watched
-@_accepting_names
+@accepting_names(untranslated=_BY_NAME)
 class ConversationManager:
     """One owner's conversations: start, append, read, change, remove.
 
@@ -146,7 +138,7 @@ class ConversationManager:
         self._documents = ApplicationDocuments(store, self._records)
         self._participants = ParticipantLists(store, self._records)
         self._collaboration = Collaboration(store, self._records)
-        self._notifications = Notifications(store, self._records)
+        self._notifications = Notifications(scope, self._records)
         self._session_turns = SessionTurns(self, self._records, self._lifetimes)
         self._open_turns = OpenTurns(store, intake, self._records.for_writing)
         self._removal = Removal(
@@ -222,8 +214,12 @@ class ConversationManager:
     unread = delegate("_collaboration", Collaboration.unread)
     assign = delegate("_collaboration", Collaboration.assign)
     set_notification_rule = delegate("_notifications", Notifications.set_notification_rule)
+    notification_rule = delegate("_notifications", Notifications.notification_rule)
     notifications = delegate("_notifications", Notifications.notifications)
     take_notifications = delegate("_notifications", Notifications.take_notifications)
+    set_webhook = delegate("_notifications", Notifications.set_webhook)
+    webhooks = delegate("_notifications", Notifications.webhooks)
+    delete_webhook = delegate("_notifications", Notifications.delete_webhook)
 
     def as_participant(self, participant_id: str) -> Self:
         """Return this manager as one participant uses it: it has only the conversations in which they take

@@ -10,6 +10,7 @@ from aforesaid.model.participants import Participant, ParticipantKind, Participa
 from aforesaid.model.read_markers import ReadMarker
 
 if TYPE_CHECKING:
+    from aforesaid.model.webhooks import Webhook
     from aforesaid.retention.receipts import Receipt
 
 
@@ -67,6 +68,11 @@ class PeopleProtocol(BranchesProtocol, Protocol):
     ) -> None:
         """Set of which messages a participant is notified: `all`, `mentions` or `none`."""
 
+    async def notification_rule(
+        self, conversation_id: str, *, participant_id: str | None = None
+    ) -> NotificationRule:
+        """Return of which messages of a conversation a participant is notified."""
+
     async def notifications(
         self, *, participant_id: str | None = None, limit: int = 100
     ) -> list[Notification]:
@@ -76,6 +82,15 @@ class PeopleProtocol(BranchesProtocol, Protocol):
         self, *, participant_id: str | None = None, limit: int = 100
     ) -> list[Notification]:
         """Return the same notifications and mark them as delivered: of several callers, one gets each."""
+
+    async def set_webhook(self, participant_id: str, url: str, *, secret: str | None = None) -> "Webhook":
+        """Have a server send a participant's notifications to this address; return it with its secret."""
+
+    async def webhooks(self) -> "list[Webhook]":
+        """Return the webhooks without their secrets, sorted by participant."""
+
+    async def delete_webhook(self, participant_id: str) -> bool:
+        """Remove a participant's webhook. Return whether there was one."""
 
     async def erase_participant(self, participant_id: str) -> "Receipt":
         """Erase a person from all conversations of this owner: messages, name and read markers."""

@@ -1,5 +1,6 @@
 """Notifications of a participant: new messages of others, by a rule. They contain no words."""
 
+import hashlib
 from datetime import datetime
 from typing import Any, Literal, get_args
 
@@ -14,6 +15,8 @@ from aforesaid.model.participants import PARTICIPANT_STATE, Participant
 NotificationRule = Literal["all", "mentions", "none"]
 RULES: tuple[NotificationRule, ...] = get_args(NotificationRule)
 
+MOST_NOTIFICATIONS = 1_000
+
 # The kind of the documents with a participant's rule and the place up to which they were notified.
 NOTIFICATIONS = f"{PARTICIPANT_STATE}notifications"
 
@@ -23,6 +26,14 @@ class NotificationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     rule: NotificationRule = "all"
     delivered: int = 0
+    claim: str = ""
+    """The claim of a delivery in progress; empty for none."""
+    claimed_until: int = 0
+    """The end of the claim, in microseconds since 1970. Later, another delivery may begin."""
+    attempts: int = 0
+    """Failed deliveries since the last successful one."""
+    retry_at: int = 0
+    """The time before which a webhook is not tried again, in microseconds since 1970."""
 
 
 class Notification(ReadableAsDict, Struct, frozen=True, kw_only=True):
@@ -35,6 +46,12 @@ class Notification(ReadableAsDict, Struct, frozen=True, kw_only=True):
     author: str | None
     said_at: datetime | None
     mentioned: bool
+
+    @property
+    def id(self) -> str:
+        """The same for every delivery of this notification, so that a receiver recognizes a repetition."""
+        named = f"{self.conversation_id}\0{self.sequence}\0{self.participant_id}"
+        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as a JSON value."""

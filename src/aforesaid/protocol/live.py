@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from aforesaid.errors import AforesaidError, InvalidInput, shown
 from aforesaid.model.ids import parse_name
-from aforesaid.model.messages import Role
 from aforesaid.protocol.bodies import Channel, Dialect
 from aforesaid.protocol.documents import problem_of
-from aforesaid.protocol.people import PresentPerson
+from aforesaid.protocol.live_base import ClientFrame, Outgoing
+from aforesaid.protocol.live_branches import Branches, Compare, Fork, Link, Links, Merge, Unlink
+from aforesaid.protocol.live_people import Notified, Read, Typing
 
 # The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`.
 SUBPROTOCOL = "aforesaid.v1"
@@ -80,11 +81,7 @@ class Place(Struct, frozen=True, kw_only=True):
             raise InvalidInput(f"the numbers of a place must be 0 or more; got {shown(self)}", field="place")
 
 
-class _ClientFrame(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Base of client frames. Unknown fields are refused, so that misspelt names do not pass unnoticed."""
-
-
-class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
+class Hello(ClientFrame, frozen=True, kw_only=True, tag="hello"):
     """The first frame: authentication and choice of conversation."""
 
     key: str | None = None
@@ -107,6 +104,8 @@ class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
     """The name that other watchers get in `typing` and `presence`."""
     presence: bool = False
     """Whether to send `presence` frames, and to list this client in them."""
+    notifications: bool = False
+    """Whether to send `notifications` frames. Only a participant has notifications."""
 
     def __post_init__(self) -> None:
         check_history(self.history)
@@ -116,7 +115,7 @@ class Hello(_ClientFrame, frozen=True, kw_only=True, tag="hello"):
             raise InvalidInput(f"name must have at most {LONGEST_ID} characters", field="name")
 
 
-class Text(_ClientFrame, frozen=True, kw_only=True, tag="text"):
+class Text(ClientFrame, frozen=True, kw_only=True, tag="text"):
     """A user message."""
 
     id: str
@@ -133,7 +132,7 @@ class Text(_ClientFrame, frozen=True, kw_only=True, tag="text"):
             raise InvalidInput("text must not be empty", field="text", value=self.text)
 
 
-class Turn(_ClientFrame, frozen=True, kw_only=True, tag="turn"):
+class Turn(ClientFrame, frozen=True, kw_only=True, tag="turn"):
     """A complete turn that the client answered. It is stored as a unit and sent to watchers."""
 
     id: str
@@ -147,7 +146,7 @@ class Turn(_ClientFrame, frozen=True, kw_only=True, tag="turn"):
         check_id(self.id)
 
 
-class AudioStart(_ClientFrame, frozen=True, kw_only=True, tag="audio.start"):
+class AudioStart(ClientFrame, frozen=True, kw_only=True, tag="audio.start"):
     """Binary frames with audio follow."""
 
     id: str
@@ -161,19 +160,19 @@ class AudioStart(_ClientFrame, frozen=True, kw_only=True, tag="audio.start"):
         check_id(self.id)
 
 
-class AudioEnd(_ClientFrame, frozen=True, kw_only=True, tag="audio.end"):
+class AudioEnd(ClientFrame, frozen=True, kw_only=True, tag="audio.end"):
     """The audio is complete. The server transcribes, stores and answers it."""
 
     id: str
 
 
-class AudioCancel(_ClientFrame, frozen=True, kw_only=True, tag="audio.cancel"):
+class AudioCancel(ClientFrame, frozen=True, kw_only=True, tag="audio.cancel"):
     """Discard the audio."""
 
     id: str
 
 
-class Interrupt(_ClientFrame, frozen=True, kw_only=True, tag="interrupt"):
+class Interrupt(ClientFrame, frozen=True, kw_only=True, tag="interrupt"):
     """Stop answering. The part of the answer that was heard is stored."""
 
     id: str | None = None
@@ -190,22 +189,7 @@ class Interrupt(_ClientFrame, frozen=True, kw_only=True, tag="interrupt"):
             raise InvalidInput(f"heard must be 0 or more; got {self.heard}", field="heard", value=self.heard)
 
 
-class Typing(_ClientFrame, frozen=True, kw_only=True, tag="typing"):
-    """The user is typing, or has stopped."""
-
-    active: bool
-    conversation_id: str | None = None
-
-
-class Read(_ClientFrame, frozen=True, kw_only=True, tag="read"):
-    """The participant has read everything up to this message."""
-
-    message_id: str
-    conversation_id: str | None = None
-    private: bool = False
-
-
-class Watch(_ClientFrame, frozen=True, kw_only=True, tag="watch"):
+class Watch(ClientFrame, frozen=True, kw_only=True, tag="watch"):
     """Watch a conversation."""
 
     conversation_id: str
@@ -216,24 +200,24 @@ class Watch(_ClientFrame, frozen=True, kw_only=True, tag="watch"):
         check_history(self.history)
 
 
-class Unwatch(_ClientFrame, frozen=True, kw_only=True, tag="unwatch"):
+class Unwatch(ClientFrame, frozen=True, kw_only=True, tag="unwatch"):
     """Stop watching a conversation."""
 
     conversation_id: str
 
 
-class Bye(_ClientFrame, frozen=True, kw_only=True, tag="bye"):
+class Bye(ClientFrame, frozen=True, kw_only=True, tag="bye"):
     """End the session and close the connection. A session that was not ended can be resumed."""
 
 
-class Ping(_ClientFrame, frozen=True, kw_only=True, tag="ping"):
+class Ping(ClientFrame, frozen=True, kw_only=True, tag="ping"):
     """A request for a `pong`."""
 
     at: float | None = None
     """Returned in the `pong`."""
 
 
-class Pong(_ClientFrame, frozen=True, kw_only=True, tag="pong"):
+class Pong(ClientFrame, frozen=True, kw_only=True, tag="pong"):
     """The reply to a heartbeat."""
 
     at: float | None = None
@@ -251,6 +235,14 @@ Incoming = (
     | Watch
     | Unwatch
     | Read
+    | Notified
+    | Fork
+    | Branches
+    | Compare
+    | Merge
+    | Link
+    | Unlink
+    | Links
     | Bye
     | Ping
     | Pong
@@ -284,10 +276,6 @@ def check_id(value: str) -> None:
 
 
 # Server frames
-
-
-class Outgoing(Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """Base of server frames. Clients ignore unknown fields and types."""
 
 
 class Ready(Outgoing, frozen=True, kw_only=True, tag="ready"):
@@ -421,33 +409,6 @@ class Stored(Outgoing, frozen=True, kw_only=True, tag="stored"):
     """The message ids of a `turn`."""
     place: Place | None = None
     repeated: bool = False
-
-
-class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
-    """Another user is typing, or the assistant is answering another user."""
-
-    conversation_id: str
-    role: Role
-    active: bool
-    name: str = ""
-
-
-class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
-    """The clients that watch the conversation now and asked for presence, in all server processes."""
-
-    conversation_id: str
-    here: list[str]
-    """One name for each client, also for this one; empty for a client without a name."""
-    people: list[PresentPerson] = []
-    """The same clients with their state, and participants who have left with the time of their last visit."""
-
-
-class ReadNotice(Outgoing, frozen=True, kw_only=True, tag="read"):
-    """A participant has read everything up to this message."""
-
-    conversation_id: str
-    participant_id: str
-    message_id: str
 
 
 class Heartbeat(Outgoing, frozen=True, kw_only=True, tag="ping"):

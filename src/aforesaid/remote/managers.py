@@ -153,8 +153,12 @@ class ManagerMethods:
     set_notification_rule = CallMethod(
         OwnerCalls.set_notification_rule, ConversationManager.set_notification_rule
     )
+    notification_rule = CallMethod(OwnerCalls.notification_rule, ConversationManager.notification_rule)
     notifications = CallMethod(OwnerCalls.notifications, ConversationManager.notifications)
     take_notifications = CallMethod(OwnerCalls.take_notifications, ConversationManager.take_notifications)
+    set_webhook = CallMethod(OwnerCalls.set_webhook, ConversationManager.set_webhook)
+    webhooks = CallMethod(OwnerCalls.webhooks, ConversationManager.webhooks)
+    delete_webhook = CallMethod(OwnerCalls.delete_webhook, ConversationManager.delete_webhook)
     erase_participant = CallMethod(OwnerCalls.erase_participant, ConversationManager.erase_participant)
     analytics = CallMethod(OwnerCalls.analytics, ConversationManager.analytics)
     recompute_analytics = CallMethod(OwnerCalls.recompute_analytics, ConversationManager.recompute_analytics)

@@ -21,6 +21,7 @@ from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.errors import ConversationNotFound, RevisionConflict
 from aforesaid.model.conversations import Changes
 from aforesaid.model.participants import PARTICIPANT_STATE, parse_participant_id, participant_in
+from aforesaid.model.webhooks import WEBHOOKS
 from aforesaid.retention.receipts import Receipt, with_digest
 from aforesaid.stores.blobs import owner_key
 from aforesaid.transfer.owner_scope import OwnerScope
@@ -43,6 +44,8 @@ async def erase_person(scope: OwnerScope, participant_id: str, redact: Redact) -
     # Listed before anything changes: a change moves a conversation to the front of the listing.
     for record in [record async for record in all_records(whole.store)]:
         await erasure.erase_from(record.id)
+    if await scope.store.delete_document(WEBHOOKS, participant_id):
+        erasure.erased["other_documents"] += 1
     if scope.archives is not None:
         await _erase_from_archives(scope, erasure)
     await audit_action(scope.store, "erase", count=erasure.erased["messages"])

@@ -66,9 +66,11 @@ from aforesaid.server.routes import (
     retention,
     search,
     sessions,
+    webhooks,
 )
 from aforesaid.server.routes.operations import DeliversChanges
 from aforesaid.server.service import Assistant, Service, source_of
+from aforesaid.server.webhook_deliveries import WebhookDeliveries
 from aforesaid.settings import Settings
 from aforesaid.telemetry import telemetry
 from aforesaid.telemetry.exposition import SharedNumbers, folder_from_environment
@@ -80,6 +82,7 @@ ROUTES = (
     messages.routes,
     messages.open_turns,
     participants.routes,
+    webhooks.routes,
     contexts.routes,
     contexts.summaries,
     sessions.routes,
@@ -176,6 +179,7 @@ def create_app(
     if delivering is not None:
         telemetry.gauge("aforesaid_changes_polled", "", lambda: float(delivering.changes_are_polled))
     mcp = McpEndpoint(service)
+    deliveries = WebhookDeliveries(memory, service.webhook_hosts, live.presences)
     closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(
         route_handlers=[
@@ -185,7 +189,7 @@ def create_app(
         ],
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
-        lifespan=[_lifespan(live, metrics, closing, service.history), *lifespan],
+        lifespan=[_lifespan(live, metrics, closing, service.history, deliveries), *lifespan],
         exception_handlers=EXCEPTION_HANDLERS,
         # Routes of our own read bodies themselves; this limit is for added routes.
         request_max_body_size=service.body_limit,
@@ -238,7 +242,11 @@ class LeanLitestar(Litestar):
 
 
 def _lifespan(
-    live: Hub, metrics: SharedNumbers, closing: Sequence[Close], history: HealthHistory
+    live: Hub,
+    metrics: SharedNumbers,
+    closing: Sequence[Close],
+    history: HealthHistory,
+    deliveries: WebhookDeliveries,
 ) -> Lifespan:
     """Return a lifespan that shares metrics with the other workers, and at the end closes what we opened."""
 
@@ -250,6 +258,7 @@ def _lifespan(
             stack.push_async_callback(ended, writing)
             sampling = asyncio.create_task(history.keep_sampling(), name="aforesaid-health")
             stack.push_async_callback(ended, sampling)
+            stack.push_async_callback(ended, *deliveries.start())
             for close in closing:
                 stack.push_async_callback(close)
             stack.push_async_callback(live.close)

@@ -17,6 +17,7 @@ from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.health_series import HealthHistory
 from aforesaid.server.limits import Admission, ConcurrencyLimit, Limits
+from aforesaid.server.webhooks import WebhookHosts
 from aforesaid.settings import Settings
 from aforesaid.telemetry import describe
 from aforesaid.voice import VoiceAssistant
@@ -54,6 +55,7 @@ class Service:
         self.assistant = assistant
         self.history = history
         self.body_limit = settings.server.max_body_kb * 1024
+        self.webhook_hosts = WebhookHosts(settings.server.webhook_hosts)
         self._transcriber = transcriber
         # Set when the server will stop: it asks load balancers for no more requests, but serves them.
         self.draining = asyncio.Event()

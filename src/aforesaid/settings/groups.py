@@ -186,6 +186,8 @@ class ServerConfig(Group, frozen=True, kw_only=True):
     """Maximum WebSocket connections and event streams for each process and key."""
     live_heartbeat: int = 20
     """Idle seconds before the server pings a WebSocket client; 0 disables pings."""
+    webhook_hosts: str = ""
+    """Hosts of webhooks, as host or host:port, separated by commas; empty allows no webhooks."""
 
 
 class TelemetryConfig(Group, frozen=True, kw_only=True):

@@ -206,6 +206,10 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
             across="max",
         ),
     ),
+    "Notifications": (
+        _counter("aforesaid_notifications_total", "Delivered notifications, by frame or webhook", "how"),
+        _counter("aforesaid_webhook_attempts_total", "Requests to webhooks, by outcome", "status"),
+    ),
     "Process": (
         _gauge("aforesaid_build_info", "Always 1; the label is the release", "version", across="max"),
         _gauge("aforesaid_processes", "Server processes included in these metrics"),

@@ -150,6 +150,7 @@ class Receivers:
             "owner": "erin",
             "parameters": {"type": "object", "properties": {}},
             "participant_id": "ann",
+            "url": "https://hooks.example.com/notify",
             "path": str(self._folder / "trail"),
             "pending": [message],
             "provider": "anthropic",

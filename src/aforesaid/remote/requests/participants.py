@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aforesaid.memory.notifications import MOST_NOTIFICATIONS
 from aforesaid.memory.participants import History
 from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import parse_name
-from aforesaid.model.notifications import Notification, NotificationRule, parse_rule
+from aforesaid.model.notifications import MOST_NOTIFICATIONS, Notification, NotificationRule, parse_rule
 from aforesaid.model.participants import (
     Participant,
     ParticipantKind,
@@ -16,6 +15,7 @@ from aforesaid.model.participants import (
     parse_participant_id,
 )
 from aforesaid.model.read_markers import ReadMarker
+from aforesaid.model.webhooks import Webhook, parse_secret, parse_webhook_url
 from aforesaid.protocol import conversation_of
 from aforesaid.remote.calls import Call
 from aforesaid.remote.requests.base import Calls, at_revision, conversation
@@ -133,6 +133,18 @@ class ParticipantCalls(Calls):
             body={"rule": parse_rule(rule)} | _named(participant_id),
         )
 
+    def notification_rule(
+        self, conversation_id: str, *, participant_id: str | None = None
+    ) -> Call[NotificationRule]:
+        return self._call(
+            "GET",
+            "conversations",
+            conversation(conversation_id),
+            "notification-rule",
+            query=_named(participant_id),
+            read=lambda document: parse_rule(document["rule"]),
+        )
+
     def notifications(
         self, *, participant_id: str | None = None, limit: int = 100
     ) -> Call[list[Notification]]:
@@ -147,6 +159,25 @@ class ParticipantCalls(Calls):
         check_count(limit, field="limit", least=1, most=MOST_NOTIFICATIONS)
         body = {"limit": limit} | _named(participant_id)
         return self._call("POST", "notifications", "take", body=body, read=_notifications, repeatable=False)
+
+    def set_webhook(self, participant_id: str, url: str, *, secret: str | None = None) -> Call[Webhook]:
+        body = {"url": parse_webhook_url(url).geturl()}
+        if secret is not None:
+            body["secret"] = parse_secret(secret)
+        return self._call("PUT", "webhooks", parse_participant_id(participant_id), body=body, read=_webhook)
+
+    def webhooks(self) -> Call[list[Webhook]]:
+        return self._call(
+            "GET", "webhooks", read=lambda document: [_webhook(one) for one in document["webhooks"]]
+        )
+
+    def delete_webhook(self, participant_id: str) -> Call[bool]:
+        return self._call(
+            "DELETE",
+            "webhooks",
+            parse_participant_id(participant_id),
+            read=lambda document: bool(document["deleted"]),
+        )
 
     def erase_participant(self, participant_id: str) -> "Call[Receipt]":
         return self._call(
@@ -164,6 +195,10 @@ def _notifications(document: Any) -> list[Notification]:
 
 def _marker(document: Any) -> ReadMarker:
     return msgspec.convert(document, ReadMarker)
+
+
+def _webhook(document: Any) -> Webhook:
+    return msgspec.convert(document, Webhook)
 
 
 def _receipt(document: Any) -> "Receipt":

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Self
 
-from aforesaid.errors import ConversationNotFound, NotFound, TooManyRequests, shown
+from aforesaid.errors import ConversationNotFound, InvalidInput, NotFound, TooManyRequests, shown
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import SessionManager
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import conversation_key, new_id, parse_name
-from aforesaid.protocol import live
+from aforesaid.protocol import live, live_people
 from aforesaid.protocol.documents import conversation_document
 from aforesaid.protocol.live import Hello, Place
 from aforesaid.server.auth.keys import Caller
@@ -37,6 +37,7 @@ class ClientSession:
         name: str,
         participant: str | None = None,
         wants_presence: bool = False,
+        wants_notifications: bool = False,
     ) -> None:
         self.caller = caller
         self.owner = owner
@@ -48,11 +49,14 @@ class ClientSession:
         self.name = name
         self.participant = participant
         self.wants_presence = wants_presence
+        self.wants_notifications = wants_notifications
 
     @classmethod
     async def open(cls, hub: Hub, caller: Caller, owner: str, hello: Hello) -> Self:
         """Find or create the session and conversation of a hello. Raises `NotFound`, `NotAllowed`."""
         participant = caller.participant_for(hello.participant)
+        if hello.notifications and participant is None:
+            raise InvalidInput("only a participant has notifications", field="notifications")
         manager = hub.services.manager(caller, parse_name(owner, field="owner"), participant)
         session_id = hello.session_id or new_id()
         record = await _conversation(manager, caller, hello, session_id)
@@ -66,6 +70,7 @@ class ClientSession:
             name=hello.name,
             participant=participant,
             wants_presence=hello.presence,
+            wants_notifications=hello.notifications,
         )
 
     @property
@@ -184,14 +189,14 @@ class WatchList:
 
     # Typing
 
-    async def typing(self, session: ClientSession, frame: live.Typing) -> None:
+    async def typing(self, session: ClientSession, frame: live_people.Typing) -> None:
         session.caller.check("write")
         conversation_id = self.watched(session, frame.conversation_id)
         self._hub.presences.typing(session.owner, conversation_id, self._peer, active=frame.active)
 
     # Read markers
 
-    async def read(self, session: ClientSession, frame: live.Read) -> None:
+    async def read(self, session: ClientSession, frame: live_people.Read) -> None:
         conversation_id = self.watched(session, frame.conversation_id)
         marker = await session.manager.mark_read_up_to(
             conversation_id, frame.message_id, private=frame.private

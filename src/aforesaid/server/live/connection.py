@@ -18,12 +18,15 @@ from aforesaid.errors import (
     TooLarge,
     TooManyRequests,
 )
-from aforesaid.protocol import live
-from aforesaid.protocol.live import CloseCode, Outgoing, failure
+from aforesaid.protocol import live, live_branches, live_people
+from aforesaid.protocol.live import CloseCode, failure
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Monotonic, RateLimiter
+from aforesaid.server.live.branch_requests import BranchRequests
 from aforesaid.server.live.client_session import ClientSession, WatchList
 from aforesaid.server.live.hub import Hub
+from aforesaid.server.live.notices import NotifiedClient
 from aforesaid.server.live.outbox import ConnectionClosed, Outbox
 from aforesaid.server.live.presence import Self
 from aforesaid.server.live.turn_requests import TurnRequests
@@ -63,6 +66,7 @@ class Connection:
         self._outbox = Outbox(self._limits.replies_waiting, self._on_gone)
         self._watch_list = WatchList(hub, self._outbox, self)
         self._turns = TurnRequests(hub, self._outbox, self._watch_list, self)
+        self._branches = BranchRequests(hub, self._outbox)
         hub.add(self)
 
     # Server frames
@@ -97,6 +101,20 @@ class Connection:
     def typing_name(self) -> str:
         """The name in notices of typing."""
         return "" if self._client_session is None else self._client_session.name
+
+    @property
+    def notified(self) -> NotifiedClient | None:
+        """The client as a receiver of notifications; None unless it asked for them."""
+        session = self._client_session
+        if session is None or session.participant is None or not session.wants_notifications:
+            return None
+        return NotifiedClient(
+            owner=session.owner,
+            participant=session.participant,
+            store=session.manager.store,
+            watched=frozenset(self._outbox.watches),
+            last_active=self._last_active,
+        )
 
     def notify(self, frame: Outgoing) -> None:
         self._outbox.notify(frame)
@@ -223,6 +241,9 @@ class Connection:
         await session.end_session()
         self.end(CloseCode.NORMAL, "bye")
 
+    async def _notified(self, session: ClientSession, frame: live_people.Notified) -> None:
+        await self._hub.notices.confirm(self, frame.conversation_id, frame.claim)
+
     # Heartbeats and limits
 
     async def _ping(self, session: ClientSession, frame: live.Ping) -> None:
@@ -294,10 +315,18 @@ _ACTIONS: dict[type, Callable[[Connection], Action]] = {
     live.AudioEnd: lambda connection: connection._turns.audio_end,
     live.AudioCancel: lambda connection: connection._turns.audio_cancel,
     live.Interrupt: lambda connection: connection._turns.interrupt,
-    live.Typing: lambda connection: connection._watch_list.typing,
-    live.Read: lambda connection: connection._watch_list.read,
+    live_people.Typing: lambda connection: connection._watch_list.typing,
+    live_people.Read: lambda connection: connection._watch_list.read,
     live.Watch: lambda connection: connection._watch_list.watch,
     live.Unwatch: lambda connection: connection._watch_list.unwatch,
+    live_people.Notified: lambda connection: connection._notified,
+    live_branches.Fork: lambda connection: connection._branches.fork,
+    live_branches.Branches: lambda connection: connection._branches.branches,
+    live_branches.Compare: lambda connection: connection._branches.compare,
+    live_branches.Merge: lambda connection: connection._branches.merge,
+    live_branches.Link: lambda connection: connection._branches.link,
+    live_branches.Unlink: lambda connection: connection._branches.unlink,
+    live_branches.Links: lambda connection: connection._branches.links,
     live.Ping: lambda connection: connection._ping,
     live.Pong: lambda connection: connection._pong,
     live.Bye: lambda connection: connection._bye,

@@ -13,10 +13,12 @@ from aforesaid._internal.tasks import ended, start_background
 from aforesaid.errors import AccessError, AforesaidError
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.protocol.live import AudioStart, CloseCode, Outgoing
+from aforesaid.protocol.live import AudioStart, CloseCode
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import ConcurrencyLimit, Limits, LiveLimits
 from aforesaid.server.live.feeds import Feeds
+from aforesaid.server.live.notices import Notices, NotifiedClient
 from aforesaid.server.live.presence import Presences, Self
 from aforesaid.server.live.turns import Assistant, Turns
 from aforesaid.telemetry import Telemetry, describe, telemetry
@@ -50,6 +52,9 @@ class Peer(Protocol):
 
     @property
     def typing_name(self) -> str: ...
+
+    @property
+    def notified(self) -> NotifiedClient | None: ...
 
     def tick(self) -> None: ...
 
@@ -102,6 +107,7 @@ class Hub:
         self._empty = asyncio.Event()
         self._concurrency = concurrency or ConcurrencyLimit(self.limits.connections_per_key)
         self.presences = Presences()
+        self.notices = Notices(lambda: self._peers, self.presences)
         self._tasks: list[asyncio.Task[None]] = []
         self.is_draining = False
         self._register_gauges(metrics)
@@ -128,6 +134,7 @@ class Hub:
                 start_background(self._tick(), name="aforesaid-live-tick"),
                 start_background(self._recheck(), name="aforesaid-live-keys"),
                 start_background(self.presences.run(), name="aforesaid-live-presence"),
+                start_background(self.notices.run(), name="aforesaid-live-notifications"),
             ]
 
     def _close_oldest_unauthenticated(self) -> None:
@@ -151,6 +158,7 @@ class Hub:
         if peer not in self._peers:
             return
         self._peers.discard(peer)
+        self.notices.leave(peer)
         self._unauthenticated.pop(peer, None)
         if peer.caller is not None:
             self._concurrency.release(peer.caller.name)

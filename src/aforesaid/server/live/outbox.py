@@ -19,9 +19,9 @@ from aforesaid.protocol.live import (
     AnswerDone,
     AnswerFailed,
     CloseCode,
-    Outgoing,
     Stored,
 )
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.live.feeds import EncodedEntry
 from aforesaid.server.live.turns import Outcome, Turn, TurnKey
 from aforesaid.server.live.watches import Watch

@@ -21,7 +21,8 @@ from aforesaid.errors import AforesaidError
 from aforesaid.layers.participants import ParticipantStore
 from aforesaid.model.participants import PARTICIPANT_STATE
 from aforesaid.model.read_markers import ReadMarker
-from aforesaid.protocol.live import Outgoing, Presence, ReadNotice, TypingNotice
+from aforesaid.protocol.live_base import Outgoing
+from aforesaid.protocol.live_people import Presence, ReadNotice, TypingNotice
 from aforesaid.protocol.people import PresenceState, PresentPerson
 from aforesaid.telemetry import describe
 
@@ -249,6 +250,19 @@ class Presences:
         room = self._rooms.get((owner, conversation_id))
         if room is not None:
             room.announce()
+
+    async def is_here(self, store: ConversationStore, conversation_id: str, participant: str) -> bool:
+        """Return whether a participant watches the conversation, in any process, and is not away."""
+        room = self._rooms.get((store.owner, conversation_id))
+        shown = [] if room is None else [member.self_shown for member in room.seats]
+        if any(one is not None and one.participant == participant and not one.away for one in shown):
+            return True
+        if _shared_store(store) is None:
+            return False
+        now = store.now()
+        found = await store.documents(KIND, conversation_id=conversation_id, limit=MOST_CLIENTS)
+        others = filter(None, map(_shared, found))
+        return any(one.participant == participant and not one.away and one.until > now for one in others)
 
     def members(self, owner: str, conversation_id: str) -> int:
         room = self._rooms.get((owner, conversation_id))

@@ -13,7 +13,7 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.model.messages import Message
-from aforesaid.protocol import live
+from aforesaid.protocol import live, live_people
 from aforesaid.server.endpoints import parse_frame_turn
 from aforesaid.server.limits import LiveLimits
 from aforesaid.server.live.client_session import ClientSession, WatchList, parse_conversation_id
@@ -155,7 +155,7 @@ class TurnRequests:
     def _ask(self, session: ClientSession, turn: Turn, work: Work) -> None:
         """Start a turn with an answer, with typing notices for other watchers."""
         hub, place = self._hub, (session.owner, turn.conversation_id)
-        typing = partial(live.TypingNotice, conversation_id=turn.conversation_id, role="assistant")
+        typing = partial(live_people.TypingNotice, conversation_id=turn.conversation_id, role="assistant")
 
         async def work_with_notices(turn: Turn) -> Outcome:
             hub.presences.notify(*place, typing(active=True), exclude=self._peer)

@@ -15,7 +15,8 @@ from aforesaid.contracts import Entry
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.conversations import Conversation
 from aforesaid.protocol.documents import conversation_document
-from aforesaid.protocol.live import Changed, Gone, Lagging, Messages, Outgoing, Place, Reset, Updated
+from aforesaid.protocol.live import Changed, Gone, Lagging, Messages, Place, Reset, Updated
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.live.diff import place_of
 from aforesaid.server.live.feeds import FIRST_READ, MAX_READ, EncodedEntry, Feed, since
 

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from aforesaid.memory.notifications import MOST_NOTIFICATIONS
-from aforesaid.model.notifications import NotificationRule
+from aforesaid.model.notifications import MOST_NOTIFICATIONS, NotificationRule
 from aforesaid.model.participants import LONGEST_ID, Participant, ParticipantKind, ParticipantRole
 from aforesaid.model.read_markers import ReadMarker
 from aforesaid.protocol import conversation_document
@@ -200,6 +199,14 @@ async def set_notification_rule(call: Call[RuleBody, NoQuery]) -> Reply:
         call.conversation_id, body.rule, participant_id=body.participant_id
     )
     return json_response(body)
+
+
+@routes.get("/conversations/{conversation_id}/notification-rule", response=RuleBody, errors=(404,))
+async def get_notification_rule(call: Call[NoBody, UnreadQuery]) -> Reply:
+    """Return of which messages of the conversation a participant is notified."""
+    wanted = call.query.participant_id
+    rule = await call.manager.notification_rule(call.conversation_id, participant_id=wanted)
+    return json_response(RuleBody(rule=rule, participant_id=wanted))
 
 
 @routes.get("/notifications", response=NotificationsBody)

@@ -14,7 +14,8 @@ from aforesaid.dialects import meaning_of
 from aforesaid.errors import AccessError, NotAuthenticated, TranscriberUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.protocol.live import Outgoing, write_frame
+from aforesaid.protocol.live import write_frame
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.auth.keys import Caller
 from aforesaid.server.limits import Limits, LiveLimits
 from aforesaid.server.live.connection import Connection

@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from aforesaid.protocol.live import CLOSE_CODES, INCOMING_TYPES, Outgoing, read_frame
+from aforesaid.protocol.live import CLOSE_CODES, INCOMING_TYPES, read_frame
+from aforesaid.protocol.live_base import Outgoing
 from aforesaid.server.limits import LiveLimits
 from aforesaid.settings import ServerConfig
 

@@ -1,0 +1,89 @@
+"""WebSocket frames for several people: typing, presence, read markers, notifications."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from aforesaid.model.messages import Role
+from aforesaid.protocol.live_base import ClientFrame, Outgoing
+from aforesaid.protocol.people import PresentPerson
+
+
+class Typing(ClientFrame, frozen=True, kw_only=True, tag="typing"):
+    """The user is typing, or has stopped."""
+
+    active: bool
+    conversation_id: str | None = None
+
+
+class Read(ClientFrame, frozen=True, kw_only=True, tag="read"):
+    """The participant has read everything up to this message."""
+
+    message_id: str
+    conversation_id: str | None = None
+    private: bool = False
+
+
+class Notified(ClientFrame, frozen=True, kw_only=True, tag="notified"):
+    """The client has shown the notifications of a `notifications` frame. They are not sent again."""
+
+    conversation_id: str
+    claim: str
+
+
+# Server frames
+
+
+class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
+    """Another user is typing, or the assistant is answering another user."""
+
+    conversation_id: str
+    role: Role
+    active: bool
+    name: str = ""
+
+
+class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
+    """The clients that watch the conversation now and asked for presence, in all server processes."""
+
+    conversation_id: str
+    here: list[str]
+    """One name for each client, also for this one; empty for a client without a name."""
+    people: list[PresentPerson] = []
+    """The same clients with their state, and participants who have left with the time of their last visit."""
+
+
+class ReadNotice(Outgoing, frozen=True, kw_only=True, tag="read"):
+    """A participant has read everything up to this message."""
+
+    conversation_id: str
+    participant_id: str
+    message_id: str
+
+
+class NotificationItem(Struct, frozen=True, kw_only=True):
+    """A message of which the participant is notified. It contains no words."""
+
+    id: str
+    """The same in every repetition."""
+    message_id: str | None
+    author: str | None
+    said_at: datetime | None
+    mentioned: bool
+
+
+class NotificationsNotice(Outgoing, frozen=True, kw_only=True, tag="notifications"):
+    """Messages of others in a conversation that the participant does not watch.
+
+    Answer with `notified` and the same claim. Without an answer within 30 seconds they are sent again.
+    """
+
+    conversation_id: str
+    claim: str
+    notifications: list[NotificationItem]
+
+
+class NotificationsCleared(Outgoing, frozen=True, kw_only=True, tag="notifications.cleared"):
+    """The participant has read the messages of which this connection was notified, here or elsewhere."""
+
+    conversation_id: str
