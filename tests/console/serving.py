@@ -91,6 +91,13 @@ def say(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
+def store_call_centre(served: Served) -> str:
+    """Write four weeks of conversations into a server's store; return their owner."""
+    script = Path(__file__).with_name("call_centre.py")
+    subprocess.run([str(BIN / "python"), str(script), served.store], check=True, timeout=300)
+    return "practice"
+
+
 def slow_assistant(folder: Path) -> Served:
     """Return a server whose assistant answers word by word until it is allowed to end."""
     script = Path(__file__).with_name("slow_server.py")

@@ -23,7 +23,12 @@ def hostile(api: httpx.Client) -> dict[str, str]:
     )
     call = {"type": "tool_use", "id": "t", "name": SCRIPT, "input": {SCRIPT: LINE[:5000]}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": SCRIPT}
-    tools = (say("user", SCRIPT), say("assistant", [call]), say("user", [result]), say("assistant", SCRIPT))
+    tools = (
+        say("user", SCRIPT),
+        say("assistant", [call]),
+        say("user", [result]),
+        say("assistant", SCRIPT, agent_name=SCRIPT),
+    )
     turn(api, "one", *tools, dialect="anthropic")
     fields = {"subject": SCRIPT, "tags": [SCRIPT, RIGHT_TO_LEFT], "assigned_to": EMOJI, "notes": SCRIPT}
     assert api.patch(f"/v1/conversations/{one}", json=fields).is_success
@@ -47,6 +52,8 @@ def hostile(api: httpx.Client) -> dict[str, str]:
         ("/clients", "<script>"),
         ("/clients/{client}", "<script>"),
         ("/memory", "<script>"),
+        ("/insights?by=agent", "<script>"),
+        ("/insights?by=client", "<script>"),
         ("/privacy", "What is stored"),
         ("/health", "Everything works"),
     ],

@@ -51,8 +51,9 @@ def test_a_walk_with_the_keyboard_alone(opening: Opening, api: httpx.Client) -> 
     for key, title in (
         ("3", "Memory"),
         ("4", "Clients"),
-        ("5", "Privacy"),
-        ("6", "Health"),
+        ("5", "Insights"),
+        ("6", "Privacy"),
+        ("7", "Health"),
         ("1", "Conversations"),
     ):
         page.keyboard.press(key)
@@ -69,5 +70,13 @@ def test_tab_reaches_every_control_in_order_and_focus_is_visible(opening: Openin
         reached.append(focused(page))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", reached
     assert reached[0] == "Skip to the content"
-    assert reached[2:8] == ["Conversations", "Search", "Memory", "Clients", "Privacy", "Health"]
+    assert reached[2:9] == [
+        "Conversations",
+        "Search",
+        "Memory",
+        "Clients",
+        "Insights",
+        "Privacy",
+        "Health",
+    ]
     assert reached[-1] == "Add a note"

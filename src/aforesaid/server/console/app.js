@@ -18,6 +18,7 @@ const PAGES = {
   search: () => import("./pages/search.js"),
   clients: () => import("./pages/clients.js"),
   memory: () => import("./pages/memory.js"),
+  insights: () => import("./pages/insights.js"),
   privacy: () => import("./pages/privacy.js"),
   health: () => import("./pages/health.js"),
 };

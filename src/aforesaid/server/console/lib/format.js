@@ -57,6 +57,20 @@ export function latency(seconds) {
   return `${seconds.toFixed(seconds < 10 ? 2 : 0)} s`;
 }
 
+/** A time span of reports, given in milliseconds: two parts at most. @param {number} milliseconds */
+export function span(milliseconds) {
+  if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  if (milliseconds < 59_500) return `${Number((milliseconds / 1000).toFixed(milliseconds < 10_000 ? 1 : 0))} s`;
+  const minutes = Math.round(milliseconds / 60_000);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = milliseconds / 3_600_000;
+  if (hours < 24) return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
+  return `${Number((hours / 24).toFixed(1)).toLocaleString()} d`;
+}
+
+/** @param {number} share From 0 to 1. */
+export const percent = (share) => `${Math.round(share * 100)} %`;
+
 /** @param {number} bytes */
 export function size(bytes) {
   const units = ["B", "KB", "MB", "GB"];

@@ -1,6 +1,7 @@
 // What is stored about an owner, how long, and how to make it go away.
 import { html, useState } from "../lib/html.js";
 import { get, post, request } from "../lib/api.js";
+import { download } from "../lib/files.js";
 import { number, plural, shortDate, size } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
 import { linkTo } from "../lib/router.js";
@@ -116,13 +117,3 @@ function Archives({ onRestored }) {
       ${may("write") && html`<${Button} onClick=${() => restore(each.conversation_id)}>Restore<//>`}</li>`)}</ul>
   </section>`;
 }
-
-/** @param {Blob} blob @param {string} name */
-export function download(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-

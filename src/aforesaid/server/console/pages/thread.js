@@ -32,7 +32,7 @@ export default function Thread({ id, query }) {
   useJump(id, target, state, apply);
   useEffect(() => {
     const question = takeQuestion(id);
-    if (question) ask(question);
+    if (question) ask(question, undefined);
   }, [id]);
   useKeys({ r: () => document.getElementById("composer")?.focus() });
 

@@ -1,7 +1,7 @@
 // The receipt of an erasure: what was removed, in numbers, to keep.
 import { html, useEffect, useRef } from "../lib/html.js";
+import { download } from "../lib/files.js";
 import { capital, fullTime, number } from "../lib/format.js";
-import { download } from "../pages/privacy.js";
 import { Button } from "./ui.js";
 
 /** @param {{ receipt: any, onClose: () => void }} props */

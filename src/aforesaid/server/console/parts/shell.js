@@ -15,8 +15,9 @@ const PAGES = [
   ["search", "Search", "2"],
   ["memory", "Memory", "3"],
   ["clients", "Clients", "4"],
-  ["privacy", "Privacy", "5"],
-  ["health", "Health", "6"],
+  ["insights", "Insights", "5"],
+  ["privacy", "Privacy", "6"],
+  ["health", "Health", "7"],
 ];
 
 /** @param {{ page: string, children?: any }} props */
@@ -77,7 +78,7 @@ function focusSearch(page) {
 
 const KEYS = [
   ["/", "Search"], ["j, k", "Next, previous conversation"], ["Enter", "Open"], ["e", "Edit the selected conversation"],
-  ["n", "New conversation"], ["r", "Reply in a thread"], ["1 … 6", "Go to a page"], ["?", "This help"], ["Esc", "Close"],
+  ["n", "New conversation"], ["r", "Reply in a thread"], ["1 … 7", "Go to a page"], ["?", "This help"], ["Esc", "Close"],
 ];
 
 /** @param {{ onClose: () => void }} props */
