@@ -51,11 +51,9 @@ async def conversation(
     for turn in range(draw.randint(1, 3)):
         by_person = draw.random() < 0.25
         clock.time += timedelta(seconds=draw.choice((90, 240, 900) if by_person else (2, 3, 5, 8, 20)))
+        who = (PERSON, None) if by_person else (None, agent)
         answer = Message(
-            role="assistant",
-            content="An answer.",
-            timestamp=clock.time,
-            **({"author": PERSON} if by_person else {"agent_name": agent}),
+            role="assistant", content="An answer.", timestamp=clock.time, author=who[0], agent_name=who[1]
         )
         await manager.append(made, [answer] if not turn else [_asked(name, clock), answer])
         clock.time += timedelta(minutes=draw.randint(1, 9))
