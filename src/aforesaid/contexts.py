@@ -4,7 +4,7 @@ import logging
 from asyncio import gather
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -146,9 +146,20 @@ def default_policy(
 ) -> WindowPolicy:
     """Return the policy of the settings: a token budget for a request, otherwise a number of messages."""
     if not for_request:
-        return WindowPolicy(max_messages=config.context_window_size)
+        return _newest(config.context_window_size)
     budget = budget_for(model) if config.request_tokens is None else config.request_tokens
-    return WindowPolicy(max_tokens=budget or None, for_request=True)
+    return _budget(budget or None)
+
+
+# Every context without a policy of its own uses one of these. Checking the fields takes longer than a lookup.
+@lru_cache
+def _newest(messages: int) -> WindowPolicy:
+    return WindowPolicy(max_messages=messages)
+
+
+@lru_cache
+def _budget(tokens: int | None) -> WindowPolicy:
+    return WindowPolicy(max_tokens=tokens, for_request=True)
 
 
 class Counting(NamedTuple):

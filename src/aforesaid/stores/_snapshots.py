@@ -37,6 +37,8 @@ class SnapshotRows(NamedTuple):
     front: Sequence[Hashable]
     tail: Sequence[Hashable]
     documents: Sequence[Any]
+    version: bytes = b""
+    """The version of the conversation, where the store has one."""
 
 
 class RowDecoders(NamedTuple):

@@ -300,18 +300,24 @@ class BranchedStore(StoreWrapper):
         found = await self._in_prefix(conversation_id, lambda prefix: prefix.entry(message_id), None)
         return None if found is None else replace(found[1], conversation_id=conversation_id)
 
-    async def read_snapshot(
+    def read_snapshot(
         self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> Coroutine[Any, Any, LogSnapshot]:
+        # Not a coroutine of its own, like `append`: every window passes here.
+        reader = self.inner_capability(SnapshotReader)
+        if not may_be_branch(conversation_id):
+            return reader.read_snapshot(conversation_id, front=front, tail=tail, documents=documents)
+        return self._read_branch(reader, conversation_id, front, tail, documents)
+
+    setattr(read_snapshot, ACCEPTS_NAMES, True)
+
+    async def _read_branch(
+        self, reader: SnapshotReader, conversation_id: str, front: int, tail: int, documents: Listing
     ) -> LogSnapshot:
-        read = partial(
-            self.inner_capability(SnapshotReader).read_snapshot,
-            conversation_id,
-            front=front,
-            tail=tail,
-            documents=documents,
-        )
         for _ in range(ATTEMPTS):
-            snapshot = await read()
+            snapshot = await reader.read_snapshot(
+                conversation_id, front=front, tail=tail, documents=documents
+            )
             if not snapshot.lineage:
                 return snapshot
             known: LogSnapshot | None = snapshot.cached(_COMPOSED)
@@ -337,6 +343,7 @@ class BranchedStore(StoreWrapper):
             front=first,
             tail=entries,
             documents=snapshot.documents,
+            record=None if snapshot.record is None else _shown(snapshot.record),
         )
 
     async def _in_prefix(

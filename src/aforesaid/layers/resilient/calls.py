@@ -89,10 +89,12 @@ class OwnerCalls:
         *,
         retry: RetryPolicy | None = None,
         conversation_id: str | None = None,
+        is_prompt: bool = False,
     ) -> T:
         """Return the store's answer, or a degraded one if `is_known` holds for the last known state.
 
-        `conversation_id` is the subject of the read, if it has one.
+        `conversation_id` is the subject of the read, if it has one. For `is_prompt`, see
+        `StoreConnection.attempt`.
         """
         state = self._state
         state.check_open()
@@ -111,7 +113,8 @@ class OwnerCalls:
             queue is None or queue.is_unaffected(conversation_id) or not is_known(queue.view)
         ):
             try:
-                return await state.connection.attempt(call, retry or state.connection.read_retry)
+                retry = retry or state.connection.read_retry
+                return await state.connection.attempt(call, retry, is_prompt=is_prompt)
             except StoreUnavailable as error:
                 if state.fails_closed or not is_transient(error):
                     raise
@@ -135,9 +138,9 @@ class OwnerCalls:
             await settle(state, self._owner)
         return await state.connection.attempt(call, state.connection.long_read_retry)
 
-    async def read_from_store(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def read_from_store(self, call: Callable[[], Awaitable[T]], *, is_prompt: bool = False) -> T:
         """Read data that only the store has, or raise."""
-        return await self.answer(call, _not_known, lambda view: False)
+        return await self.answer(call, _not_known, lambda view: False, is_prompt=is_prompt)
 
     async def search(self, call: Callable[[], Awaitable[T]]) -> T:
         """Search the store's index. It lacks spooled turns, so an answer may be degraded."""

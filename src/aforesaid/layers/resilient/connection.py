@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from aforesaid._internal.arguments import CheckedFields
-from aforesaid._internal.tasks import within
+from aforesaid._internal.tasks import promptly_within, within
 from aforesaid.contracts import Backend
 from aforesaid.errors import (
     AforesaidError,
@@ -364,15 +364,23 @@ class StoreConnection:
 
     # Calls
 
-    async def attempt(self, call: Callable[[], Awaitable[T]], retry: RetryPolicy) -> T:
-        """Return the store's answer. A call that exceeds the deadline of its retry policy has failed."""
+    async def attempt(
+        self, call: Callable[[], Awaitable[T]], retry: RetryPolicy, *, is_prompt: bool = False
+    ) -> T:
+        """Return the store's answer. A call that exceeds the deadline of its retry policy has failed.
+
+        A call that ends as soon as it is cancelled is `is_prompt`: it needs no task of its own.
+        """
         attempts = with_retries(
             call, retry, sleep=self._sleep, on_failure=self._attempt_failed, on_retry=self._on_retry
         )
         try:
-            answer = await within(retry.deadline, attempts, left=self._abandoned)
+            if is_prompt:
+                answer = await promptly_within(retry.deadline, attempts)
+            else:
+                # It does not wait for a driver that is slow to cancel; the call ends by itself.
+                answer = await within(retry.deadline, attempts, left=self._abandoned)
         except TimeoutError as error:
-            # `within` does not wait for a driver that is slow to cancel; the call ends by itself.
             late = StoreUnavailable(f"{self._name} did not answer within {retry.deadline:g} s")
             self._trip(late)
             raise late from error

@@ -303,7 +303,7 @@ class ResilientStore(StoreWrapper):
             remember,
             conversation_id,
         )
-        return _snapshot_without_generated_ids(await self._calls.read_from_store(call))
+        return _snapshot_without_generated_ids(await self._calls.read_from_store(call, is_prompt=True))
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None

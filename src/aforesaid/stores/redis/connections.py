@@ -1,15 +1,15 @@
 """Send commands and scripts, subscribe to channels, and translate the driver's errors.
 
-Commands use the driver's pooled connections directly, without its client. So no command is ever repeated
-automatically, even if a given client is configured to retry.
+Commands use connections of the driver directly (`pipelines`), without its client. So no command is ever
+repeated automatically, even if a given client is configured to retry.
 """
 
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from hiredis import pack_command
 from msgspec import Struct
@@ -28,8 +28,10 @@ from aforesaid.errors import (
     StoreUnavailable,
 )
 from aforesaid.stores.redis.addresses import Client
+from aforesaid.stores.redis.pipelines import Pipeline, Pipelines
 from aforesaid.stores.redis.scripts import Script
 
+T = TypeVar("T")
 Command = Sequence[Any]
 
 # Commands that may wait for a slot; further ones are refused at once.
@@ -72,6 +74,7 @@ class Connections(ABC):
         self._loop = LoopWatch()
         self._loop.follow()
         self._free = asyncio.Semaphore(bounds.commands)
+        self._pipelines: dict[str, Pipelines] = {}
         self._loop_end = self._close_with_loop()
         self._waiting = 0
         self._closed = False
@@ -81,50 +84,71 @@ class Connections(ABC):
 
     async def call(self, *command: Any) -> Any:
         """Send a command; return its reply."""
-        async with self._exchange():
-            return await self._send(command)
+        return await self._exchange(self._send(command))
 
     async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
         """Run a script; return its reply. Send its text if the server does not have it yet."""
-        async with self._exchange():
-            try:
-                return await self._send(("EVALSHA", script.digest, len(keys), *keys, *values))
-            except driver.NoScriptError:  # the server has restarted, or another node has taken over
-                return await self._send(("EVAL", script.text, len(keys), *keys, *values))
+        return await self._exchange(self._run(script, (len(keys), *keys, *values)))
+
+    async def _run(self, script: Script, arguments: Command) -> Any:
+        try:
+            return await self._send(("EVALSHA", script.digest, *arguments))
+        except driver.NoScriptError:  # the server has restarted, or another node has taken over
+            return await self._send(("EVAL", script.text, *arguments))
 
     @abstractmethod
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Send independent commands; return their replies in order."""
 
-    @contextlib.asynccontextmanager
-    async def _exchange(self) -> AsyncIterator[None]:
+    async def _exchange(self, work: Coroutine[Any, Any, T]) -> T:
         """Take a slot, apply the timeout and translate the driver's errors."""
-        await self._follow_loop()
+        # Plain statements instead of context managers: every turn and window passes here.
+        self._follow_loop()
         free = self._free  # another loop may replace it before the command ends
-        await self._take_slot()
         try:
-            self._check_open()
-            with translated(self.name):
-                async with asyncio.timeout(self._bounds.seconds):
-                    yield
+            await self._take_slot()
+        except BaseException:
+            work.close()
+            raise
+        try:
+            if self._closed:
+                work.close()
+                self._check_open()
+            async with asyncio.timeout(self._bounds.seconds):
+                return await work
+        except TRANSLATED as error:
+            raise translation(error, self.name) from error
         finally:
             free.release()
 
-    async def _follow_loop(self) -> None:
+    async def _on_pipeline(
+        self, server: str, work: Callable[[Pipeline], Coroutine[Any, Any, T]], make: Callable[[], Any]
+    ) -> T:
+        """Work on a pipeline to the server; `make` creates a connection of the driver."""
+        pipelines = self._pipelines.get(server)
+        if pipelines is None:
+            pipelines = self._pipelines[server] = Pipelines(make)
+        try:
+            return await work(await pipelines.get())
+        except (driver.ConnectionError, OSError):
+            pipelines.retire()
+            raise
+
+    def _follow_loop(self) -> None:
         """After a change of the event loop, create a new client: connections belong to one loop."""
         if not self._loop.has_changed():
             return
         self._free = asyncio.Semaphore(self._bounds.commands)
         self._waiting = 0
         self._listeners = set()
+        self._pipelines = {}
         if self._make is not None:
             self._client = self._make()
-            self._loop_end = self._close_with_loop()
+        self._loop_end = self._close_with_loop()
 
-    def _close_with_loop(self) -> LoopEnd | None:
-        if self._make is None:
-            return None
-        return LoopEnd(partial(_close_after, self._client, self._free, self._bounds))
+    def _close_with_loop(self) -> LoopEnd:
+        client = None if self._make is None else self._client
+        return LoopEnd(partial(_close_after, client, self._pipelines, self._free, self._bounds))
 
     async def _take_slot(self) -> None:
         """Take a slot. Raise `Overloaded` when too many wait or the wait takes too long."""
@@ -149,7 +173,7 @@ class Connections(ABC):
     async def listening(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """Subscribe to a channel; yield an iterator over its messages."""
         self._check_open()
-        await self._follow_loop()
+        self._follow_loop()
         connection = self._listener()
         self._listeners.add(connection)
         try:
@@ -211,7 +235,7 @@ class Connections(ABC):
         if self._closed:
             return
         self._closed = True
-        await self._follow_loop()
+        self._follow_loop()
         try:
             await self._wait_until_idle()
         finally:
@@ -231,9 +255,10 @@ class Connections(ABC):
     async def _disconnect(self) -> None:
         for connection in list(self._listeners):
             await connection.disconnect(nowait=True)
-        if self._loop_end is not None:
-            await self._loop_end.release()
-            with translated(self.name):
+        await self._loop_end.release()
+        with translated(self.name):
+            await _close_pipelines(self._pipelines)
+            if self._make is not None:
                 await self._client.aclose()
 
     def _check_open(self) -> None:
@@ -257,37 +282,19 @@ class ServerConnections(Connections):
     _client: Redis
 
     async def _send(self, command: Command) -> Any:
-        async with self._connection() as connection:
-            await connection.send_packed_command(pack_command(tuple(command)))
-            return await connection.read_response(disable_decoding=True)
+        packed = pack_command(tuple(command))
+        return await self._on_pipeline("", lambda one: one.send(packed), self._connection)
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
-        async with self._exchange():
-            return await self._send_many(commands) if commands else []
+        return await self._exchange(self._send_many(commands)) if commands else []
 
     async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
-        async with self._connection() as connection:
-            await connection.send_packed_command([pack_command(tuple(command)) for command in commands])
-            replies = [await _reply_or_error(connection) for _ in commands]
-        for reply in replies:
-            if isinstance(reply, driver.ResponseError):
-                raise reply
-        return replies
+        packed = [pack_command(tuple(command)) for command in commands]
+        return await self._on_pipeline("", lambda one: one.send_many(packed), self._connection)
 
-    @contextlib.asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Any]:
+    def _connection(self) -> Any:
         pool: Any = self._client.connection_pool
-        connection = await pool.get_connection()
-        try:
-            yield connection
-        except (driver.ConnectionError, OSError):
-            # An outage ends all idle connections at once. The driver does not notice a reset of an idle one,
-            # so each of them would fail one command after the server is back.
-            await pool.disconnect(inuse_connections=False)
-            raise
-        finally:
-            # The driver disconnects a connection with an unread reply, as after a cancellation.
-            await pool.release(connection)
+        return pool.connection_class(**pool.connection_kwargs)
 
     def _listener(self) -> Any:
         pool: Any = self._client.connection_pool
@@ -297,8 +304,7 @@ class ServerConnections(Connections):
         return [self.call]
 
     async def settings(self) -> list[dict[str, str]]:
-        async with self._exchange():
-            return [await _settings(lambda *command: self._send(command))]
+        return [await self._exchange(_settings(lambda *command: self._send(command)))]
 
 
 class ClusterConnections(Connections):
@@ -338,24 +344,34 @@ class ClusterConnections(Connections):
         return [partial(self._at, node) for node in self._client.get_primaries()]
 
     async def _at(self, node: Any, *command: Any) -> Any:
-        async with self._exchange():
-            return await node.execute_command(*command, NEVER_DECODE=True)
+        return await self._exchange(node.execute_command(*command, NEVER_DECODE=True))
 
     async def settings(self) -> list[dict[str, str]]:
-        async with self._exchange():
-            await self._client.initialize()
-            return [await _settings(node.execute_command) for node in self._client.get_primaries()]
+        return await self._exchange(self._settings())
+
+    async def _settings(self) -> list[dict[str, str]]:
+        await self._client.initialize()
+        return [await _settings(node.execute_command) for node in self._client.get_primaries()]
 
 
-async def _close_after(client: Client, free: asyncio.Semaphore, bounds: Bounds) -> None:
-    """Close a client at the end of its event loop, after its cancelled commands. Ignore errors of the
-    server."""
+async def _close_after(
+    client: Client | None, pipelines: Mapping[str, Pipelines], free: asyncio.Semaphore, bounds: Bounds
+) -> None:
+    """Close the connections at the end of their event loop, after its cancelled commands. Ignore errors of
+    the server. A client of the caller stays open."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(bounds.seconds):
             for _ in range(bounds.commands):
                 await free.acquire()
     with contextlib.suppress(driver.RedisError, RuntimeError, OSError):
-        await client.aclose()
+        await _close_pipelines(pipelines)
+        if client is not None:
+            await client.aclose()
+
+
+async def _close_pipelines(pipelines: Mapping[str, Pipelines]) -> None:
+    for one in pipelines.values():
+        await one.close()
 
 
 SETTINGS = ("appendonly", "save", "maxmemory", "maxmemory-policy")
@@ -396,12 +412,8 @@ async def _next_push(connection: Any, *, seconds: float | None = None) -> Any:
     return await connection.read_response(disable_decoding=True, push_request=True, timeout=seconds)
 
 
-async def _reply_or_error(connection: Any) -> Any:
-    """Return a reply or the server's error: further replies follow."""
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except driver.ResponseError as error:
-        return error
+# Errors of the driver and of the operating system.
+TRANSLATED = (driver.RedisError, driver.RedisClusterException, OSError)
 
 
 @contextlib.contextmanager
@@ -409,12 +421,17 @@ def translated(name: str) -> Iterator[None]:
     """Translate the driver's errors; each message names the server."""
     try:
         yield
-    except (driver.RedisError, driver.RedisClusterException) as error:
-        raise _translate(error, name) from error
-    except TimeoutError as error:
-        raise StoreUnavailable(f"{name} did not answer in time") from error
-    except OSError as error:
-        raise StoreUnavailable(f"cannot reach {name}: {error}") from error
+    except TRANSLATED as error:
+        raise translation(error, name) from error
+
+
+def translation(error: Exception, name: str) -> AforesaidError:
+    """Return our error for an error of the driver or of the operating system."""
+    if isinstance(error, TimeoutError):  # an OSError
+        return StoreUnavailable(f"{name} did not answer in time")
+    if isinstance(error, OSError):
+        return StoreUnavailable(f"cannot reach {name}: {error}")
+    return _translate(error, name)
 
 
 def _translate(error: Exception, name: str) -> AforesaidError:

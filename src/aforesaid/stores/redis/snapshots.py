@@ -48,31 +48,38 @@ async def read_snapshot(
     check_count(tail, field="tail", least=0)
     query = SnapshotQuery(connection.owner, conversation_id, front, tail, documents)
     cache = memory.cache
-    return cache.decoded(query, await _rows(connection, query)).snapshot
+    cached = cache.get(query)
+    known = None if cached is None else cached.rows
+    return cache.decoded(query, await _rows(connection, query, known)).snapshot
 
 
-async def _rows(connection: OwnerConnection, query: SnapshotQuery) -> SnapshotRows:
-    now = values.moment_of(connection.now())
-    ends, listing = (now, query.front, query.tail), query.documents
+async def _rows(
+    connection: OwnerConnection, query: SnapshotQuery, known: SnapshotRows | None
+) -> SnapshotRows:
+    """Read the rows; those of an unchanged conversation are the known ones."""
+    now, listing = values.moment_of(connection.now()), query.documents
+    arguments = (now, query.front, query.tail, b"" if known is None else known.version)
     if not listing.limit:
-        reply = await connection.run("read_snapshot", query.conversation_id, *ends)
+        reply = await connection.run("read_snapshot", query.conversation_id, *arguments)
     elif not connection.clustered:
         bounds = document_bounds(listing)
         reply = await connection.run(
-            "read_snapshot", query.conversation_id, *ends, *bounds, also=(connection.keys.documents,)
+            "read_snapshot", query.conversation_id, *arguments, *bounds, also=(connection.keys.documents,)
         )
     else:
         reply, (_, found) = await asyncio.gather(
-            connection.run("read_snapshot", query.conversation_id, *ends),
+            connection.run("read_snapshot", query.conversation_id, *arguments),
             connection.run_on_documents("read_documents", now, *document_bounds(listing)),
         )
-        reply[-1] = found
-    return _snapshot_rows(query, reply)
+        reply[1] = found
+    if known is None or reply[0] == b"done":
+        return _snapshot_rows(query, reply)
+    return known if known.documents == reply[1] else known._replace(documents=reply[1])
 
 
 def _snapshot_rows(query: SnapshotQuery, reply: Sequence[Any]) -> SnapshotRows:
-    _, record, head, front, newest_first, documents = reply
+    _, documents, version, record, head, front, newest_first = reply
     tail = newest_first[::-1]
     if len(tail) < query.tail:
         front = tail[: query.front]
-    return SnapshotRows(record, head.decode() or None, front, tail, documents)
+    return SnapshotRows(record, head.decode() or None, front, tail, documents, version)

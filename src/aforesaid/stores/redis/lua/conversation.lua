@@ -59,6 +59,11 @@ local function expire_in(duration)
   end
 end
 
+-- Count a change of stored data that leaves the revision as it is, so that cached snapshots are read again.
+local function note_rewritten()
+  redis.call('HINCRBY', KEYS[1], 'rewritten', 1)
+end
+
 local function delete_keys()
   redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 end

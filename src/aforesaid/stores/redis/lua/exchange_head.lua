@@ -6,4 +6,5 @@ local now, seen, head = unpack(ARGV, 1, 3)
 if not unexpired_record(now) then return {'missing'} end
 if (redis.call('HGET', KEYS[1], 'head') or '') ~= seen then return {'done', 0} end
 redis.call('HSET', KEYS[1], 'head', head)
+note_rewritten()
 return {'done', 1}

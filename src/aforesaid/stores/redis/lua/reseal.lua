@@ -17,4 +17,5 @@ for _, message in ipairs(messages) do
     exchanged = exchanged + 1
   end
 end
+if exchanged > 0 then note_rewritten() end
 return {'done', exchanged}

@@ -62,6 +62,7 @@ for _, entry in ipairs(entries) do
   end
 end
 redis.call('HSET', KEYS[1], 'next_sequence', string.format('%.0f', next_sequence))
+note_rewritten()
 if head ~= '' then redis.call('HSET', KEYS[1], 'head', head) end
 expire_in(duration)
 if KEYS[6] then redis.call('ZADD', KEYS[6], activity, id) end
