@@ -19,7 +19,8 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.stores.postgres.search import Indexed, SearchIndex
+from aforesaid.stores.postgres.search import SearchIndex
+from aforesaid.stores.postgres.terms import Indexed
 from aforesaid.stores.postgres.store import PostgresStore
 from benchmarks.postgres import BARE_TABLE, Bench, server, timed
 

@@ -21,7 +21,7 @@ from aforesaid.model.messages import Message
 from aforesaid.model.participants import Participant, VisibleFrom
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.rows import Tags, key_of
-from aforesaid.stores.postgres.search import term_prefix
+from aforesaid.stores.postgres.terms import term_prefix
 from tests.servers.postgres import Databases
 
 SECRET = "the spare key is under the blue pot"

@@ -23,8 +23,9 @@ from aforesaid.search.analysis import indexed_terms
 from aforesaid.search.ranking import Scorer
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.rows import key_of
-from aforesaid.stores.postgres.search import COMMON, MAX_FACTOR, MAX_FREQUENCY, indexed, plan, term_prefix
+from aforesaid.stores.postgres.search import COMMON, MAX_FACTOR, plan
 from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.stores.postgres.terms import MAX_FREQUENCY, indexed, term_prefix
 from aforesaid.testing import FixedClock
 from tests.examples import examples
 from tests.servers.postgres import Databases

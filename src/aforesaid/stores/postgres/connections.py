@@ -13,7 +13,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import AsyncConnectionPool, PoolClosed, TooManyRequests
 
 from aforesaid.errors import (
     AforesaidError,
@@ -111,6 +111,11 @@ class TrackedPool(AsyncConnectionPool[Any]):
             reconnect_failed=self._announce_failure,
             **options,
         )
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether `getconn` returns at once."""
+        return bool(self._pool)
 
     def next_failure(self) -> "asyncio.Future[Any]":
         """Return a future that is done when an attempt to connect fails."""
@@ -214,14 +219,9 @@ async def borrow(pool: Pool) -> AsyncIterator[Connection]:
 
 async def _connection(pool: Pool) -> Connection:
     """Take a connection. Fail as soon as an attempt to connect fails: do not wait for the time limit."""
-    connection: Connection
-    if not isinstance(pool, TrackedPool):
-        connection = await pool.getconn()
-        return connection
-    try:
-        connection = await pool.getconn(timeout=0)
-    except PoolTimeout:
+    if isinstance(pool, TrackedPool) and not pool.has_idle:
         return await _awaited_connection(pool)
+    connection: Connection = await pool.getconn()
     return connection
 
 

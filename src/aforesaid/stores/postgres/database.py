@@ -42,6 +42,7 @@ from aforesaid.stores.postgres.connections import (
 )
 from aforesaid.stores.postgres.rows import Row, key_of
 from aforesaid.stores.postgres.schema import Abilities, find_abilities, prepare
+from aforesaid.stores.postgres.turns import TurnWriter
 from aforesaid.stores.postgres.watch import Delivery, Listener
 
 
@@ -66,6 +67,7 @@ class Database:
         self.server = server_name(self._conninfo or pool_conninfo(pool))
         self.listener = Listener(self._connect_to_listen, self._notify_listeners, self.server)
         self.abilities = Abilities()
+        self.turns = TurnWriter(self.run)
         self._pool: Pool | None = None
         self._loop = LoopWatch()
         self._loop_end: LoopEnd | None = None
@@ -137,7 +139,13 @@ class Database:
         return pool
 
     async def close(self) -> None:
-        pool, self._pool = self._pool, None
+        try:
+            await self.turns.finish()
+        finally:
+            pool, self._pool = self._pool, None
+            await self._close_all(pool)
+
+    async def _close_all(self, pool: Pool | None) -> None:
         try:
             await self.listener.close()
             await self._underway.here().finished()
@@ -183,6 +191,7 @@ class OwnerConnection:
         self._database = database
         self.name = name
         self.key = key_of(name)
+        self.turns = database.turns
 
     def now(self) -> datetime:
         return self._database.clock()

@@ -35,7 +35,9 @@ from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import Connection
 from aforesaid.stores.postgres.database import OwnerConnection, revision_conflict
 from aforesaid.stores.postgres.rows import key_of
-from aforesaid.stores.postgres.search import SearchIndex, counted_values, index_values
+from aforesaid.stores.postgres.search import SearchIndex
+from aforesaid.stores.postgres.terms import counted_values, index_values
+from aforesaid.stores.postgres.turns import Turn, array, message_key
 
 # Separate new from known messages of a turn, and encode both for SQL. Pure functions.
 
@@ -90,14 +92,18 @@ def repeats_an_id(messages: Iterable[Message]) -> bool:
     return len(set(ids)) < len(ids)
 
 
+def is_timed(messages: Iterable[Message]) -> bool:
+    """Return whether a message has a time of its own."""
+    return any(message.timestamp is not None for message in messages)
+
+
 def turn_values(messages: Sequence[Message], bodies: Sequence[str]) -> dict[str, Any]:
     """Return the messages for `write_turn`; times and keys only if there are any."""
     ids = ids_in(messages)
-    timed = any(message.timestamp is not None for message in messages)
     return {
-        "roles": _array(message.role for message in messages),
-        "times": [message.timestamp for message in messages] if timed else None,
-        "keys": [_key(message) for message in messages] if ids else None,
+        "roles": array(message.role for message in messages),
+        "times": [message.timestamp for message in messages] if is_timed(messages) else None,
+        "keys": [message_key(message) for message in messages] if ids else None,
         "bodies": list(bodies),
     }
 
@@ -107,8 +113,8 @@ def restored_values(entries: Sequence[Entry], bodies: Mapping[int, str]) -> dict
     return {
         "times": [entry.message.timestamp for entry in entries],
         "sequences": [entry.sequence for entry in entries],
-        "roles": _array(entry.message.role for entry in entries),
-        "keys": [_key(entry.message) for entry in entries],
+        "roles": array(entry.message.role for entry in entries),
+        "keys": [message_key(entry.message) for entry in entries],
         "revisions": [entry.revision for entry in entries],
         "stored": [entry.stored_at for entry in entries],
         "bodies": [bodies[entry.sequence] for entry in entries],
@@ -120,18 +126,9 @@ def known_values(turn: SplitTurn) -> dict[str, Any]:
     entries = {known.sequence: known for known in turn.known if isinstance(known, Entry)}
     # Only stored ones: an id that is repeated within the turn is not stored yet.
     return {
-        "known_keys": [_key(entry.message) for entry in entries.values()] or None,
+        "known_keys": [message_key(entry.message) for entry in entries.values()] or None,
         "known_sequences": list(entries) or None,
     }
-
-
-def _array(words: Iterable[str]) -> str:
-    """Encode words as an array literal, which is faster than a list in the driver."""
-    return f"{{{','.join(words)}}}"
-
-
-def _key(message: Message) -> str | None:
-    return None if message.message_id is None else key_of(message.message_id)
 
 
 def stored_entries(
@@ -238,18 +235,28 @@ class Log:
         now = self._connection.now()
         new = [messages[place] for place in turn.new]
         new_bodies = [bodies[place] for place in turn.new]
-        values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn)
         # Before a connection is taken: the terms of a long turn take milliseconds.
-        values |= index_values(await self._index.of(new, new_bodies, now))
-        values |= {
-            "name": self._connection.name,
-            "owner": self._connection.key,
-            "id": conversation_id,
-            "now": now,
-        }
+        index = await self._index.of(new, new_bodies, now)
         sealed, seen = split_head(head)
-        values |= {"expected": expected_revision, "rewrite": rewrite, "head": sealed, "seen": seen}
-        written = await self._write_turn(values)
+        written = None
+        if new and not (rewrite or turn.known or is_timed(new)):
+            usual = Turn(
+                self._connection.key,
+                conversation_id,
+                now,
+                expected_revision,
+                seen,
+                sealed,
+                new,
+                new_bodies,
+                index,
+            )
+            written = await self._write_with_others(usual)
+        if written is None:
+            values: dict[str, Any] = turn_values(new, new_bodies) | known_values(turn) | index_values(index)
+            values |= self._connection.named(conversation_id) | {"name": self._connection.name, "now": now}
+            values |= {"expected": expected_revision, "rewrite": rewrite, "head": sealed, "seen": seen}
+            written = await self._write_turn(values)
         if written.state == "missing":
             raise ConversationNotFound(conversation_id)
         if written.state == "moved":
@@ -262,6 +269,11 @@ class Log:
             return Appended(conversation=written.record, new=entries)
         stored = entries()
         return Appended(conversation=written.record, new=stored, known=turn.entries_known(stored))
+
+    async def _write_with_others(self, turn: Turn) -> _Written | None:
+        """Store a usual turn together with those that wait; None if it is not so usual."""
+        stored = await self._connection.turns.store(turn)
+        return None if stored is None else _Written("stored", stored.sequence, turn.now, stored.record)
 
     async def _write_turn(self, values: dict[str, Any]) -> _Written:
         ((state, sequence, stamp, *record),) = await self._connection.run_query("write_turn", values)

@@ -70,6 +70,25 @@ FROM aforesaid.turn(
     %(bodies)b::text[], string_to_array(%(vectors)s, ' | '), %(term_counts)s::integer[], %(head)s, %(seen)s
 ) AS done;
 
+-- name: append_turns
+-- Append turns of several owners and conversations: see the function.
+SELECT
+    done.place, (done.conversation).next_sequence,
+    (done.conversation).id::text, (done.conversation).channel, (done.conversation).status,
+    (done.conversation).priority, (done.conversation).client_id::text, (done.conversation).client_name,
+    (done.conversation).subject, (done.conversation).assigned_to, (done.conversation).tags,
+    (done.conversation).notes, (done.conversation).last_message_at, (done.conversation).last_message_from,
+    (done.conversation).unread_count, (done.conversation).message_count, (done.conversation).revision,
+    (done.conversation).ttl, (done.conversation).expires_at, (done.conversation).created_at,
+    (done.conversation).updated_at, (done.conversation).name, (done.conversation).participants::text,
+    (done.conversation).lineage
+FROM aforesaid.append_turns(
+    %(owners)s::text[], %(ids)s::uuid[], %(times)s::timestamptz[], %(expected)s::bigint[], %(seen)s::text[],
+    %(heads)s::text[], %(firsts)s::integer[], %(lasts)s::integer[], %(indexed)s::integer[], %(all_terms)s::integer[],
+    %(roles)s::text[], %(keys)s::text[], %(bodies)b::text[], string_to_array(%(vectors)s, ' | '),
+    %(term_counts)s::integer[]
+) AS done;
+
 -- name: log_end
 -- Return the end of a conversation's log.
 SELECT c.revision, c.next_sequence, c.last_message_at, c.head
