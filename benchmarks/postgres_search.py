@@ -20,8 +20,8 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.search import SearchIndex
-from aforesaid.stores.postgres.terms import Indexed
 from aforesaid.stores.postgres.store import PostgresStore
+from aforesaid.stores.postgres.terms import Indexed
 from benchmarks.postgres import BARE_TABLE, Bench, server, timed
 
 WORDS = ["".join(letters) for letters in product("bdfglmprst", "aeiou", "bdkmnprtvz", "aeiou", "knrtx")]

@@ -437,6 +437,7 @@ def test_every_query_names_the_owner() -> None:
         "notify_listeners",
         "open_writers",
         "use_one_snapshot",
+        "await_replication",
         "extension",
         "extensions_ready",
         "tables",
