@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import certifi
 import pytest
 from blockbuster import BlockBuster
+from litestar.utils.signature import ParsedSignature
 from msgspec.structs import replace
 
 # Imported before any event loop runs: importing reads files, which the guard below forbids.
@@ -135,6 +136,23 @@ def patient_contexts() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConversationConfig, "context_deadline", property(patient))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_signatures() -> Iterator[None]:
+    """Parse the signature of a route once: tests create hundreds of applications with the same routes."""
+    known: dict[CodeType, ParsedSignature] = {}
+    parse = ParsedSignature.from_fn
+
+    def from_fn(function: Any, namespace: dict[str, Any]) -> ParsedSignature:
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return parse(function, namespace)
+        return known.get(code) or known.setdefault(code, parse(function, namespace))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParsedSignature, "from_fn", from_fn)
         yield
 
 

@@ -1,4 +1,4 @@
-"""An agent for tests that need no provider: it says what it was told to, and remembers what it was asked."""
+"""An agent for tests that need no provider: it gives scripted answers and records its requests."""
 
 import asyncio
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class Silent(Scripted):
 
 
 class InTurn(Scripted):
-    """Answers when it is told to; what is asked first is answered first."""
+    """Answers on request, in the order of the questions."""
 
     def __init__(self, *lines: Line) -> None:
         super().__init__(*lines)

@@ -35,7 +35,7 @@ class WordEncoder:
 
 
 class HeldEncoder(WordEncoder):
-    """It says when it begins with its first texts of a certain word, and ends when it is told to."""
+    """It signals when it begins with its first texts with a certain word, and ends on request."""
 
     def __init__(self, word: str) -> None:
         super().__init__()

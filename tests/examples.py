@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import providers
 
 USUAL = 100
 """Examples of a property: the design documents require at least as many."""
@@ -28,6 +29,17 @@ def register_profiles() -> None:
     settings.register_profile("fast", base, max_examples=10)
     settings.register_profile("explore", base, max_examples=10 * USUAL, derandomize=False)
     settings.load_profile("aforesaid")
+    _draw_no_constants_of_our_code()
+
+
+def _draw_no_constants_of_our_code() -> None:
+    """Draw the same examples whatever is imported.
+
+    Hypothesis parses every imported module of ours, and sometimes draws a constant that it finds there. The
+    examples of a test would depend on which tests ran before it in the same process.
+    """
+    nothing = providers._local_constants
+    providers._get_local_constants = lambda: nothing
 
 
 def examples(count: int = USUAL) -> settings:
@@ -45,12 +57,27 @@ def for_all(
     Drawing an example takes longer than running it on an embedded store, so the first target draws them and
     the others of the process run the same ones. The tests of one property run in one process.
     """
+    return _with_examples(count, strategies, lambda target: target.is_remote)
 
+
+def also_for_all(
+    **strategies: st.SearchStrategy[Any],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Test a property once more, by another way in: with `USUAL` examples on SQLite, and few elsewhere.
+
+    A test with `for_all` shows the property on every store.
+    """
+    return _with_examples(USUAL, strategies, lambda target: not target.url.startswith("sqlite:"))
+
+
+def _with_examples(
+    count: int, strategies: dict[str, st.SearchStrategy[Any]], takes_few: Callable[[Any], bool]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         shared = _SharedExamples(test, strategies, count)
 
         def run(**fixtures: Any) -> None:
-            shared.run(fixtures, is_remote=fixtures["target"].is_remote)
+            shared.run(fixtures, few=takes_few(fixtures["target"]))
 
         run.__name__, run.__doc__, run.__module__ = test.__name__, test.__doc__, test.__module__
         run.__signature__ = inspect.signature(shared.drawing)  # type: ignore[attr-defined]
@@ -79,21 +106,21 @@ class _SharedExamples:
         self.drawing = examples(count)(given(**strategies)(recorded))
         self._drawing_few = examples(THROUGH_SERVER)(given(**strategies)(test))
 
-    def run(self, fixtures: dict[str, Any], *, is_remote: bool) -> None:
+    def run(self, fixtures: dict[str, Any], *, few: bool) -> None:
         if not self._is_complete:
-            self._draw(fixtures, is_remote=is_remote)
+            self._draw(fixtures, few=few)
             return
         # Examples grow in the course of a run, so a part of them is taken from everywhere.
-        step = max(len(self._drawn) // THROUGH_SERVER, 1) if is_remote else 1
+        step = max(len(self._drawn) // THROUGH_SERVER, 1) if few else 1
         for example in self._drawn[::step]:
             try:
                 self._test(**fixtures, **copy.deepcopy(example))
             except BaseException:
-                self._draw(fixtures, is_remote=False)  # reports the smallest example that fails
+                self._draw(fixtures, few=False)  # reports the smallest example that fails
                 raise
 
-    def _draw(self, fixtures: dict[str, Any], *, is_remote: bool) -> None:
-        if is_remote:
+    def _draw(self, fixtures: dict[str, Any], *, few: bool) -> None:
+        if few:
             self._drawing_few(**fixtures)
             return
         self._drawn.clear()

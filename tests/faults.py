@@ -1,4 +1,4 @@
-"""A backend that fails when it is told to, around one that does not: before it acts, after, or not at all.
+"""A backend that fails on request, around one that does not: before it acts, after it acts, or by hanging.
 
 Failing after acting is the nasty kind: the work is done, and the answer is lost.
 """

@@ -1,4 +1,4 @@
-"""What stores hold, behind their backs: read and changed as somebody with the file or server would do it."""
+"""Stored bodies, read and changed as a person with access to the file or server would."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whole logs as stores hold them, read and replaced as somebody with the file or server would do it."""
+"""Whole logs as stores hold them, read and replaced as a person with access to the file or server would."""
 
 import json
 from datetime import datetime

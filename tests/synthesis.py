@@ -13,7 +13,7 @@ from aforesaid.voice.sound import unpack_wav
 VOICE = "en-us+klatt3"
 """The voice that the embedded model understands best of those that come with espeak-ng."""
 SPEED = 140
-"""Words a minute: somebody who speaks to a machine."""
+"""Words a minute, as people speak to a machine."""
 
 _SYNCHRONOUS = 2
 _RATE_PARAMETER = 1

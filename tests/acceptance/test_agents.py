@@ -10,7 +10,7 @@ from aforesaid.errors import AgentUnavailable
 from aforesaid.memory.manager import ConversationManager
 from tests.builders import Target, spoken
 from tests.doubles import Scripted
-from tests.examples import for_all
+from tests.examples import also_for_all, for_all
 
 AGENTS = ("home", "music", "bills")
 words = st.text("abc ", min_size=1, max_size=8).filter(str.strip)
@@ -40,7 +40,7 @@ async def log_of(erin: ConversationManager) -> list[Any]:
 
 
 # Feature: conversation-context, Property 14: Context provision to agents
-@for_all(played=turns, question=words)
+@also_for_all(played=turns, question=words)
 def test_the_agent_that_answers_gets_history_and_question(
     target: Target, played: list[Any], question: str
 ) -> None:
@@ -56,7 +56,7 @@ def test_the_agent_that_answers_gets_history_and_question(
 
 
 # Feature: conversation-context, Property 31: Agent-specific context filtering
-@for_all(played=turns)
+@also_for_all(played=turns)
 def test_an_agent_with_its_own_view_gets_its_words_and_the_users(target: Target, played: list[Any]) -> None:
     async def scenario(erin: ConversationManager) -> None:
         team = AgentTeam(erin, "own")
@@ -72,7 +72,7 @@ def test_an_agent_with_its_own_view_gets_its_words_and_the_users(target: Target,
 
 
 # Feature: conversation-context, Property 32: Agent tracking in messages
-@for_all(played=turns)
+@also_for_all(played=turns)
 def test_answers_carry_the_agents_name_and_questions_carry_none(target: Target, played: list[Any]) -> None:
     async def scenario(erin: ConversationManager) -> None:
         answered = await AgentTeam(erin, "full").play(played)
@@ -104,7 +104,7 @@ def test_an_agent_sees_spoken_and_typed_messages_alike(target: Target, said: lis
 
 
 # Feature: conversation-context, Property 33: Dual context maintenance
-@for_all(played=turns, view=st.sampled_from(["own", "narrated", "full"]))
+@also_for_all(played=turns, view=st.sampled_from(["own", "narrated", "full"]))
 def test_whatever_an_agent_sees_the_whole_history_stays(target: Target, played: list[Any], view: str) -> None:
     async def scenario(erin: ConversationManager) -> None:
         answered = await AgentTeam(erin, view).play(played)

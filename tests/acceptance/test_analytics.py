@@ -24,7 +24,7 @@ def said(role: Role, hours_ago: float, **fields: str) -> Message:
 
 
 async def week(manager: ConversationManager) -> None:
-    """A question that a person answers after an hour, and one that nobody answers."""
+    """A question that a person answers after an hour, and one without an answer."""
     await manager.set_participant("answered", "sam", kind="person")
     await manager.append("answered", [said("user", 50), said("assistant", 49, author="sam")])
     await manager.append("answered", [said("user", 26), said("assistant", 24, agent_name="bot")])

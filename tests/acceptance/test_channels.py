@@ -10,7 +10,7 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.voice import VoiceAssistant
 from tests.builders import Target, contents, say, spoken
 from tests.doubles import Scripted
-from tests.examples import for_all
+from tests.examples import also_for_all, for_all
 
 
 # Feature: conversation-context, Property 1: Cross-channel message storage
@@ -43,7 +43,7 @@ def test_a_session_of_either_channel_gets_all_that_was_said(target: Target, said
 
 
 # Feature: conversation-context, Property 3: Equal treatment of messages
-@for_all(said=spoken)
+@also_for_all(said=spoken)
 def test_the_content_type_makes_no_difference_to_a_context(target: Target, said: list[Any]) -> None:
     async def contexts(erin: ConversationManager) -> list[list[Any]]:
         loaded = []

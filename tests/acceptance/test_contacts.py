@@ -1,4 +1,4 @@
-"""Clients: whoever is named is linked, listed with all of its conversations, each on its own."""
+"""Clients: a named client is linked and listed with all of its conversations, each on its own."""
 
 from hypothesis import strategies as st
 
@@ -6,7 +6,7 @@ from aforesaid.contacts import ClientAssociationService, Contact
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
 from tests.builders import Target, forget
-from tests.examples import for_all
+from tests.examples import also_for_all
 
 GIVEN = ("Robert", "Anna", "José", "Élodie", "Jürgen", "Siobhan", "Priya", "Willem")
 FAMILY = ("Oakley", "Müller", "Lefèvre", "Núñez", "van den Berg", "O'Brien", "Raman", "Abernathy")
@@ -32,7 +32,9 @@ async def add(erin: ConversationManager, names: list[tuple[str, str]]) -> list[C
 
 
 # Feature: conversation-context, Property 5: Client association storage
-@for_all(names=people, said=st.sampled_from(SAID), restart=st.integers(0, 9).map(lambda number: number == 5))
+@also_for_all(
+    names=people, said=st.sampled_from(SAID), restart=st.integers(0, 9).map(lambda number: number == 5)
+)
 def test_whoever_is_named_is_linked_and_stays_so(
     target: Target, names: list[tuple[str, str]], said: str, restart: bool
 ) -> None:
@@ -61,7 +63,7 @@ def test_whoever_is_named_is_linked_and_stays_so(
 
 
 # Feature: conversation-context, Property 15: Client query retrieval
-@for_all(names=people, named=st.lists(st.none() | st.integers(0, 2), max_size=4))
+@also_for_all(names=people, named=st.lists(st.none() | st.integers(0, 2), max_size=4))
 def test_all_conversations_that_name_a_client_are_found_by_it(
     target: Target, names: list[tuple[str, str]], named: list[int | None]
 ) -> None:
@@ -84,7 +86,7 @@ def test_all_conversations_that_name_a_client_are_found_by_it(
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
-@for_all(names=people, count=st.integers(2, 3))
+@also_for_all(names=people, count=st.integers(2, 3))
 def test_conversations_that_name_one_client_stay_separate(
     target: Target, names: list[tuple[str, str]], count: int
 ) -> None:

@@ -33,7 +33,7 @@ def test_a_linked_client_is_stored(target: Target, client_id: str, client_name: 
 # Feature: conversation-context, Property 15: Client query retrieval
 @for_all(
     clients=st.lists(client_ids, min_size=1, max_size=3, unique=True),
-    linked=st.lists(st.none() | st.integers(0, 2), max_size=8),
+    linked=st.lists(st.none() | st.integers(0, 2), max_size=5),
 )
 def test_all_conversations_of_a_client_are_found(
     target: Target, clients: list[str], linked: list[int | None]

@@ -41,6 +41,8 @@ PROPERTIES = {
     32: "Agent tracking in messages",
     33: "Dual context maintenance",
 }
+POSTGRES_ONLY = {7}
+ON_EVERY_STORE = re.compile(TAG.pattern + r"\n(?:#.*\n|@pytest.*\n)*@for_all\(")
 
 
 def test_every_property_has_its_test_and_every_tag_its_property() -> None:
@@ -51,3 +53,9 @@ def test_every_property_has_its_test_and_every_tag_its_property() -> None:
         if file != Path(__file__)
     }
     assert tags == set(PROPERTIES.items())
+
+
+def test_every_property_has_a_test_with_all_examples_on_every_store() -> None:
+    text = "\n".join(file.read_text("utf-8") for file in TESTS.rglob("test_*.py"))
+    shown = {int(number) for number, _ in ON_EVERY_STORE.findall(text)}
+    assert shown == PROPERTIES.keys() - POSTGRES_ONLY

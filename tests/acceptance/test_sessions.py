@@ -8,12 +8,14 @@ from aforesaid.memory.manager import ConversationManager
 from aforesaid.memory.sessions import RESERVED, SessionManager
 from aforesaid.model.ids import new_id
 from tests.builders import Target, forget, names, say, spoken
-from tests.examples import for_all
+from tests.examples import also_for_all, for_all
 
 
 # Feature: conversation-context, Property 4: Cross-session persistence
-@for_all(said=spoken)
-def test_a_new_session_finds_the_history_after_a_restart(target: Target, said: list[Any]) -> None:
+@for_all(said=spoken, restart=st.integers(0, 3).map(lambda number: number == 3))
+def test_a_new_session_finds_the_history_after_a_restart(
+    target: Target, said: list[Any], restart: bool
+) -> None:
     owner = f"owner-{new_id()}"
 
     async def first(erin: ConversationManager) -> str:
@@ -28,8 +30,10 @@ def test_a_new_session_finds_the_history_after_a_restart(target: Target, said: l
         assert [(m["role"], m["content"], m["content_type"]) for m in context] == said
 
     conversation_id = target.run_as(owner, first)
-    target.restart()
-    target.run_as(owner, second)
+    target.run_elsewhere(owner, second)
+    if restart:
+        target.restart()
+        target.run_as(owner, second)
     target.run_as(owner, forget)
 
 
@@ -87,7 +91,7 @@ channels = st.sampled_from(["voice", "text"])
 
 
 # Feature: conversation-context, Property 11: Session initialization with history
-@for_all(said=spoken, session=sessions_, channel=channels)
+@also_for_all(said=spoken, session=sessions_, channel=channels)
 def test_a_session_asked_into_a_conversation_begins_with_its_history(
     target: Target, said: list[Any], session: str, channel: Any
 ) -> None:
@@ -104,7 +108,7 @@ def test_a_session_asked_into_a_conversation_begins_with_its_history(
 
 
 # Feature: conversation-context, Property 13: Multi-session continuity
-@for_all(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
+@also_for_all(turns=st.lists(st.tuples(spoken, channels), min_size=2, max_size=4))
 def test_sessions_of_one_device_go_on_with_one_conversation(
     target: Target, turns: list[tuple[list[Any], Any]]
 ) -> None:
@@ -122,7 +126,9 @@ def test_sessions_of_one_device_go_on_with_one_conversation(
 
 
 # Feature: conversation-context, Property 24: Session-to-conversation mapping
-@for_all(sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3)))
+@also_for_all(
+    sessions=st.lists(sessions_, min_size=1, max_size=4, unique=True), ended=st.sets(st.integers(0, 3))
+)
 def test_an_active_session_has_its_conversation_and_an_ended_one_has_none(
     target: Target, sessions: list[str], ended: set[int]
 ) -> None:

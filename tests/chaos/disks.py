@@ -89,11 +89,11 @@ class Squeezed(Files):
         return self._noted(lambda tell: asyncio.run(self._locked_out(tell)))
 
     def lock_out(self) -> list[str]:
-        """Open and store as somebody who may not write here."""
+        """Open and store as a user without write access to the folder."""
 
         def work(tell: Callable[[str], None]) -> None:
             if os.geteuid() == 0:
-                with tempfile.TemporaryDirectory() as elsewhere:  # nobody may not even import later
+                with tempfile.TemporaryDirectory() as elsewhere:  # that user cannot import modules later
                     asyncio.run(Squeezed(self.kind, Path(elsewhere))._locked_out(lambda line: None))
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)

@@ -38,7 +38,7 @@ KINDS = ("sqlite", "file", "spool", "replay")
 over to a store."""
 CONVERSATIONS = 3
 TURNS = 12
-"""Turns in each conversation, for a process that nobody kills."""
+"""Turns in each conversation, for a process that is not killed."""
 LIVES = 12
 """Processes that work on the same files, one after the other."""
 
@@ -155,7 +155,7 @@ class Files:
 
 
 def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], int]:
-    """Run the work in a fork; returns the lines that it told, and how it ended."""
+    """Run the work in a fork; return the lines that it printed, and how it ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -175,7 +175,7 @@ def forked(work: Callable[[Callable[[str], None]], None]) -> tuple[list[str], in
     with os.fdopen(reading, "rb") as pipe:
         content = pipe.read()
     _, status = os.waitpid(child, 0)
-    # A line that the kill cut in two was never told.
+    # A line that the kill cut in two does not count.
     return [line.decode() for line in content.split(b"\n")[:-1]], status
 
 

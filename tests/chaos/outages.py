@@ -59,7 +59,7 @@ class Figures(Struct, kw_only=True):
 
 
 class Speakers:
-    """Who speaks, and what they were told is stored."""
+    """Who speaks, and which of their turns were acknowledged."""
 
     def __init__(self, memory: aforesaid.Memory) -> None:
         self._memory = memory
@@ -162,7 +162,7 @@ async def _outage(kind: str, server: Server, proxy: Proxy, meanwhile: Callable[[
 async def until_well(layer: ResilientBackend) -> None:
     """Until the store is asked again, and nothing waits for it."""
     async with asyncio.timeout(PATIENCE):
-        while not layer.reachable or layer.queues:  # noqa: ASYNC110  the layer tells nobody that it is well
+        while not layer.reachable or layer.queues:  # noqa: ASYNC110  the layer has no event for its recovery
             await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""A TCP proxy between a store and its server, which can be told to spoil the connection.
+"""A TCP proxy between a store and its server, which can disturb the connection on request.
 
 pass      everything goes through
 reset     what is connected is cut off with a reset; what connects now goes through

@@ -293,7 +293,7 @@ def _content(entry: Any) -> object:
 async def _probed(layer: ResilientBackend) -> None:
     """Wait until the store is asked again, but not for the backlog."""
     async with asyncio.timeout(60):
-        while not layer.reachable:  # noqa: ASYNC110  the layer tells nobody that it is well
+        while not layer.reachable:  # noqa: ASYNC110  the layer has no event for its recovery
             await asyncio.sleep(0.005)
 
 

@@ -1,4 +1,4 @@
-"""A process that counts into the shared folder, says so, and ends when it is told to; or is killed."""
+"""A process that counts into the shared folder, prints a line, and ends on request or is killed."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A process that stores turns until it is told to end: `python -m tests.processes.terminated URL FOLDER`.
+"""A process that stores turns until it gets a signal: `python -m tests.processes.terminated URL FOLDER`.
 
 Prints a line for every turn that was acknowledged, and `drained` when it has closed.
 """

@@ -72,7 +72,7 @@ class Served:
 
 
 class _Thread:
-    """The server's thread: opens the memory, serves until told to end, closes the memory."""
+    """The server's thread: opens the memory, serves until `stop`, closes the memory."""
 
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         self._url = url

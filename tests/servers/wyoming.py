@@ -15,7 +15,7 @@ class WyomingService:
     def __init__(self, answer: Callable[[bytes], str | bytes]) -> None:
         self._answer = answer
         self.events: list[Line] = []
-        """What it was told: header and data in one, and the payload."""
+        """What it received: header and data in one, and the payload."""
         self.url = ""
 
     @asynccontextmanager

@@ -264,7 +264,7 @@ async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: Cac
     await asyncio.sleep(0)
     assert await watched.said(record) == ["a", "b"]
     watched.calls()
-    watched.failing.tell("erin", change)  # told late of what is known already
+    watched.failing.tell("erin", change)  # a late announcement of a known change
     await asyncio.sleep(0)
     assert await watched.said(record) == ["a", "b"]
     assert watched.calls() == []

@@ -188,7 +188,7 @@ async def test_what_holds_a_place_cannot_be_restored_as_a_message(damaged: Damag
 
 
 async def test_the_damage_outlives_writes_beside_it(damaged: Damaged) -> None:
-    """What cannot be read is left as it is: somebody may yet be able to."""
+    """An unreadable message stays as it is: a later release may be able to read it."""
     await damaged.damage()
     await damaged.erin.add_message(damaged.id, "user", "later")
     found: dict[int, bytes] = {}

@@ -59,7 +59,7 @@ async def words(manager: ConversationManager, session: str = "s1") -> list[Any]:
 async def failing_memory(
     url: str = "memory://", **options: Any
 ) -> AsyncIterator[tuple[Failing, Memory, ConversationManager]]:
-    """A memory over a store that fails when it is told to."""
+    """A memory over a store that fails on request."""
     failing = Failing(backend_for(url))
     memory = Memory(
         failing,

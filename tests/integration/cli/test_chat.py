@@ -1,4 +1,4 @@
-"""An assistant in the terminal, and the notes of an owner, as somebody at the keyboard meets them."""
+"""An assistant in the terminal, and the notes of an owner, as a user at the keyboard sees them."""
 
 import json
 import os

@@ -134,7 +134,7 @@ class TestExportAndImport:
     def test_a_pipe_is_written_into_and_stays_one(self, run: Run, tmp_path: Path) -> None:
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
-        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # whoever opens it to write need not wait
+        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # a writer can open it without waiting
         try:
             run("export", "--output", "pipe")
             describe = os.read(reading, 1_000_000)

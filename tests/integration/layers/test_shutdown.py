@@ -1,4 +1,4 @@
-"""SIGTERM: a process that is told to end stores what it has acknowledged, and ends in order."""
+"""SIGTERM: a process stores what it has acknowledged, and exits cleanly."""
 
 import signal
 import subprocess

@@ -369,7 +369,7 @@ class TestBeingSentAgain:
     async def test_a_turn_whose_answer_was_lost_is_stored_once_and_told_as_new(
         self, memory: RemoteMemory, owner: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The first attempt arrives; nobody here learns of it."""
+        """The first attempt arrives, and its response is lost."""
         erin = memory.of(owner)
         kitchen = await erin.get_or_create_conversation("kitchen")
         lost = _losing_the_first_answer(memory, monkeypatch)

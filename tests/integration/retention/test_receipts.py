@@ -1,4 +1,4 @@
-"""A receipt counts every kind apart, on every store, sealed or not, also when somebody else finishes."""
+"""A receipt counts every kind apart, on every store, sealed or not, also when another process finishes."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -285,7 +285,7 @@ def test_a_receipt_that_was_changed_shows_it() -> None:
 
 
 class Forgetful:
-    """A backend whose journal is told of the beginning, and of what went before, but not of the store."""
+    """A backend whose journal records the start and the earlier steps, but not the step of the store."""
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner

@@ -16,6 +16,6 @@ async def server() -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[Running]:
-    """A server that lets nobody in without a key."""
+    """A server that refuses clients without a key."""
     async with serving(open_without_keys=False) as running:
         yield running

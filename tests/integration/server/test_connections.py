@@ -1,4 +1,4 @@
-"""Without a key nobody keeps a connection for long, nor many of them: real sockets, and few file handles."""
+"""Clients without a key keep few connections, and only briefly: real sockets, and few file handles."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A server without keys answers programs on this machine, and nobody who comes by way of something else."""
+"""A server without keys answers programs on this machine and refuses proxied and cross-site requests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -115,7 +115,7 @@ async def handshake(server: Serving, headers: dict[str, str]) -> int:
 
 
 async def test_a_key_works_through_a_proxy_at_once() -> None:
-    """The guard of a server that was started without keys must not refuse whoever has one by now."""
+    """The guard of a server that was started without keys must not refuse a client that has a key by now."""
     async with serving() as server:
         assert (await server.client.get("/v1/conversations")).status_code == 200
         key = await server.key("erin")

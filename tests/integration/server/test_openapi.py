@@ -32,7 +32,7 @@ def references(value: Any) -> set[str]:
 
 
 async def test_routes_of_ours_load_no_library_that_they_do_not_use() -> None:
-    """What somebody adds may speak of other kinds of values."""
+    """A later addition may use other kinds of values."""
 
     @get("/added")
     async def added() -> str:

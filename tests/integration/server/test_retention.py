@@ -70,7 +70,7 @@ async def test_an_export_goes_out_and_comes_in_as_somebody_elses(server: Running
 async def test_an_export_on_its_way_out_lies_nowhere(
     server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever becomes of the request, nobody's history is left in the folder for temporary files."""
+    """However the request ends, no owner's history remains in the temporary folder."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await describe(server, "the key is under the mat")
     async with server.client.stream("GET", "/v1/export") as answer:

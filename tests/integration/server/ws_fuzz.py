@@ -46,7 +46,7 @@ BROKEN = (
     b"\x89\xfe\x00\x7e\0\0\0\0",  # a ping that is too long
     b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\0\0\0\0",  # a frame of eight exabytes
     b"\x88\x81\0\0\0\0\x01",  # a close with half a code
-    b"\x88\x82\0\0\0\0\x00\x01",  # a close with a code that nobody may send
+    b"\x88\x82\0\0\0\0\x00\x01",  # a close with a reserved code
 )
 
 

@@ -1,4 +1,4 @@
-"""Overload: queues have an end; whoever waits too long is told so, and nobody else loses anything."""
+"""Overload: queues are bounded; a caller that waits too long gets an error, and others lose nothing."""
 
 import asyncio
 import threading

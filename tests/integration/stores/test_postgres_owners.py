@@ -1,4 +1,4 @@
-"""Owners in PostgreSQL: what row-level security lets through, whoever asks and however."""
+"""Owners in PostgreSQL: what row-level security permits, for every role and every kind of query."""
 
 import json
 import random
@@ -326,7 +326,7 @@ ASKED = [
     "SET aforesaid.terms = 'x'' | ''{mark}{word}'",
     "{explain} SELECT * FROM aforesaid.{part}",
 ]
-"""If anything leaked, answers would differ for a word that bob has said and one that nobody has."""
+"""If anything leaked, answers would differ for a word that bob has said and a word without any match."""
 EXPLAIN = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
 
 

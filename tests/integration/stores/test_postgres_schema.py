@@ -187,7 +187,7 @@ async def test_a_pool_that_was_handed_in_is_used_and_stays_open(postgres_url: st
         async with pool.connection() as connection:
             cursor = await connection.execute("SELECT count(*) AS n FROM aforesaid.messages")
             seen: Any = await cursor.fetchone()
-            assert seen == {"n": 0}  # nobody's name was left behind on it
+            assert seen == {"n": 0}  # no owner's name was left on the connection
         await backend.open()
         assert len(await store.tail(record.id, limit=99)) == 11
         await backend.close()
@@ -265,7 +265,7 @@ async def test_cancelling_leaves_a_pool_that_works(postgres_url: str) -> None:
 async def test_a_call_that_is_cancelled_while_the_server_works_leaves_no_broken_connection(
     postgres_url: str, caplog: pytest.LogCaptureFixture, times: int
 ) -> None:
-    """Cancelled more than once: by a deadline, and again by whoever waits for that."""
+    """Cancelled more than once: by a deadline, and again by the caller that waits for it."""
     backend = PostgresBackend(postgres_url, max_connections=1)
     await backend.open()
     store = backend.of(f"broken-off-{new_id()}")

@@ -324,7 +324,7 @@ class TestCrashes:
     async def test_resuming_once_more(
         self, backend: RedisBackend, store: RedisStore, step: int, late: bool
     ) -> None:
-        """Whoever did not get an answer asks again, and is in the conversation that was meant."""
+        """A caller without a response asks again, and gets the intended conversation."""
         record = started(new_id(), now=store.now())
         with CutLine(backend, after=step, late=late):
             await asyncio.gather(store.resume("chat", record), return_exceptions=True)
@@ -351,7 +351,7 @@ class TestCrashes:
 async def test_readers_that_clean_up_do_not_lose_what_is_being_made(
     backend: RedisBackend, store: RedisStore
 ) -> None:
-    """Listing and creating at once, many times: whoever was acknowledged is listed."""
+    """Listing and creating at once, many times: every acknowledged owner is listed."""
     done = asyncio.Event()
 
     async def keep_listing() -> None:
@@ -487,7 +487,7 @@ async def test_an_attempt_to_resume_that_arrives_late_leaves_the_next_one_its_co
 
 
 class InterruptedWriter:
-    """Lets somebody else do something after, or before, a writer's first command to a conversation."""
+    """Runs another client's action after, or before, a writer's first command to a conversation."""
 
     def __init__(
         self, backend: RedisBackend, conversation_id: str, doing: Any, *, before: bool = False

@@ -1,4 +1,4 @@
-"""Watching: what one process changes, another is told."""
+"""Watching: a process is notified of another process's changes."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -35,7 +35,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 def killed_while_writing(path: Path, session: str, name: str, moment: float) -> set[str]:
-    """The turns that a writer was told are stored before it was killed."""
+    """The turns that were acknowledged to a writer before it was killed."""
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path), session, name], stdout=subprocess.PIPE, text=True
     ) as writer:

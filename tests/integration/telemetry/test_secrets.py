@@ -1,4 +1,4 @@
-"""Nothing that anybody said, and nobody's name, gets into logs, metrics or spans: when all is well, and when
+"""No message and no owner's name gets into logs, metrics or spans: when all is well, and when
 anything goes wrong."""
 
 import asyncio
@@ -281,7 +281,7 @@ async def test_every_route_with_the_secret_everywhere(seen: Seen) -> None:
                 ({"Authorization": f"Bearer a.{SECRET}.c"}, b"{}"),
                 ({"X-Request-ID": f"{SECRET} x", "traceparent": SECRET}, b"{}"),
             ):  # fmt: skip
-                # Not read to the end: some answers go on for as long as somebody listens.
+                # Not read to the end: some responses continue for as long as a client listens.
                 sent = {"Content-Type": "application/json", **headers}
                 for url in (f"{path}?query={SECRET}&{SECRET}=1", path):
                     request = server.client.build_request(endpoint.method, url, content=body, headers=sent)

@@ -229,7 +229,7 @@ def _address(process: "subprocess.Popen[str]") -> str:
 
 
 def _listening(url: str) -> str:
-    """The address, when somebody answers there: workers start after it was said."""
+    """Return the address once a worker answers there: workers start after it is printed."""
     while True:
         with suppress(httpx.ConnectError):
             httpx.get(f"{url}/health", timeout=240)

@@ -109,7 +109,7 @@ async def test_what_processes_left_that_are_gone_becomes_one_file(folder: Path) 
 
 
 async def test_what_was_shown_once_is_never_taken_back(folder: Path) -> None:
-    """Whoever is asked first has written what it showed before the next one is asked."""
+    """The first process has written the numbers that it showed before the next process is asked."""
     one, other = Telemetry(), Telemetry()
     counter = one.counter("aforesaid_turns_total")
     asked_first, asked_next = SharedNumbers(folder, metrics=one), SharedNumbers(folder, metrics=other)

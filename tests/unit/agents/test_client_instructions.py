@@ -1,4 +1,4 @@
-"""Test what the agent is told about the client of a conversation: the exact words, and when."""
+"""The instructions about the client of a conversation: the exact words, and when an agent gets them."""
 
 import pytest
 from benchmarks.clients import contact

@@ -14,7 +14,7 @@ CODE = "The safe code is 7788"
 
 
 async def talk(erin: ConversationManager) -> SupervisorAgent:
-    """Two conversations in which an assistant repeats what it was told."""
+    """Two conversations in which an assistant repeats the user's words."""
     agent = Scripted(
         calling(("c1", "remember", {"text": CODE, "subject": "safe code"})),
         "I will remember that the safe code is 7788.",

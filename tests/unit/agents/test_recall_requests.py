@@ -1,4 +1,4 @@
-"""What somebody wants of the recall agent, from their words."""
+"""What a user wants of the recall agent, from their words."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The audit trail: written by many, changed by nobody without being found out."""
+"""The audit trail: many processes write it, and every later change is detected."""
 
 import asyncio
 import os
@@ -217,7 +217,7 @@ def torn(lines: Lines, at: int, within: int) -> Lines:
 
 
 def appended(lines: Lines, at: int, within: int) -> Lines:
-    """A line that fits the chain: its hashes are right, for whoever has no key."""
+    """A line that fits the chain: a reader without the key finds its hashes right."""
     import msgspec
 
     last = msgspec.json.decode(lines[-1])
@@ -226,7 +226,7 @@ def appended(lines: Lines, at: int, within: int) -> Lines:
 
 
 def rewritten(lines: Lines, at: int, within: int) -> Lines:
-    """Everything from one line on anew, with right hashes, for whoever has no key."""
+    """Rewrite everything from one line on: a reader without the key finds all hashes right."""
     import msgspec
 
     first = at % len(lines)

@@ -60,7 +60,7 @@ async def test_a_conversation_that_names_a_client_is_linked(
     answer = await manager.add_message(
         conversation.id, "user", "What is the status of Emily Johnson's invoice?"
     )
-    assert answer.client_id is None  # nobody waited for it
+    assert answer.client_id is None  # without waiting for it
     linked = await settled(manager, conversation)
     assert (linked.client_id, linked.client_name) == (johnson.id, "Emily Johnson")
     assert [one.id for one in (await manager.list(client_id=johnson.id)).conversations] == [conversation.id]
@@ -297,7 +297,7 @@ async def test_a_damaged_contact_is_set_aside_and_the_others_found(
 
 
 class _Broken(InMemoryBackend):
-    """Fails as soon as somebody asks for contacts."""
+    """Fails at the first read of contacts."""
 
     class Store:
         def __init__(self, inner: object) -> None:

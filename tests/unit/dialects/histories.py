@@ -326,7 +326,7 @@ RENDERERS: dict[str, Callable[[History], list[dict[str, Any]]]] = {
 
 @st.composite
 def decorated(draw: st.DrawFn, dialect: str) -> list[dict[str, Any]]:
-    """A history in this dialect, with fields at messages and blocks that nobody has heard of."""
+    """A history in this dialect, with unknown fields at messages and blocks."""
     messages = RENDERERS[dialect](draw(histories))
     return [_decorated_message(draw, message) for message in messages]
 

@@ -1,4 +1,4 @@
-"""A resilient layer around a store that fails when told to, with time in our hands."""
+"""A resilient layer around a store that fails on request, with a controlled clock."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.faults import Failing
 
 
 class Seconds:
-    """A monotonic clock that moves when somebody sleeps on it, or when it is told to."""
+    """A monotonic clock that moves when a caller sleeps on it, or on request."""
 
     def __init__(self) -> None:
         self.now = 100.0

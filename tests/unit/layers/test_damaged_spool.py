@@ -127,7 +127,7 @@ def test_repeated_and_reordered_frames_lose_nothing(order: list[int]) -> None:
 
 
 def test_two_files_joined_into_one_lose_nothing(tmp_path: Path) -> None:
-    """Both have operations 0 and 1, with other content; whose mark it is cannot be told."""
+    """Both have operations 0 and 1, with other content; the owner of the mark is unknown."""
     others = [payload.replace(b"room", b"attic") for payload in PAYLOADS]
     joined = b"".join(frame(OPERATION, number, payload) for number, payload in enumerate(others))
     (tmp_path / "left-00000001.spool").write_bytes(in_new_form() + joined)

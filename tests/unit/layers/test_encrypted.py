@@ -1,4 +1,4 @@
-"""What the encryption layer keeps from whoever has the files, and what it refuses to read back."""
+"""What the encryption layer hides from a reader of the files, and what it refuses to read back."""
 
 import base64
 import json

@@ -164,7 +164,7 @@ async def test_a_disk_error_under_the_json_file(tmp_path: Path, monkeypatch: pyt
 
 
 class _FailingVfs(apsw.VFS):
-    """Reads, and writes until it is told that the disk is broken."""
+    """Reads and writes until it is switched to a broken disk."""
 
     broken = False
 

@@ -141,7 +141,7 @@ async def test_a_wrong_key_is_not_ready_and_says_why(tmp_path: Path) -> None:
 
 
 async def test_nobodys_data_is_sealed_by_a_wrong_key(tmp_path: Path) -> None:
-    """A new owner would get a data key that nobody can open once the mistake is noticed."""
+    """A new owner would get a data key that cannot be opened once the mistake is corrected."""
     store, memory = await started_in_an_outage(tmp_path)
     with pytest.raises(KeyUnavailable):
         await talked(memory, "zoe")

@@ -801,7 +801,7 @@ async def test_closing_hands_over_what_a_well_store_can_have(setup: LayerSetup) 
 
 
 async def test_the_layer_recovers_by_itself(setup: LayerSetup) -> None:
-    """With its own keeper, on the real clock: nobody calls `recover`."""
+    """With its own keeper, on the real clock: no caller uses `recover`."""
     layer = resilient(setup.failing, folder=setup.folder, metrics=Telemetry())
     await layer.open()
     store = layer.of("erin")

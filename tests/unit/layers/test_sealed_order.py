@@ -1,4 +1,4 @@
-"""A sealed log proves its order: whoever writes to the store without a key changes nothing unseen."""
+"""A sealed log proves its order: every change by a writer without the key is detected."""
 
 import asyncio
 import json
@@ -313,7 +313,7 @@ ATTACKS: list[Attack] = [
 
 
 def with_times_in_bodies(before: RawLog, after: RawLog) -> RawLog:
-    """A JSON file keeps the time in the message only: whoever moves a row moves it there."""
+    """A JSON file keeps the time in the message only: an attacker moves a row by changing it there."""
     was = {row.sequence: row.at for row in before.rows}
     return after.with_rows(
         *(

@@ -1,4 +1,4 @@
-"""The spool's files: whole frames or none, whatever happens to them, and whoever left them behind."""
+"""The spool's files: whole frames or none, after any damage, also in files of dead processes."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Going through all records while somebody speaks: every one is told of, once."""
+"""Listing all records while others are written: each record is listed once."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -23,7 +23,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Busy(InMemoryStore):
-    """A store in which somebody speaks after each of the next looks, in the conversations that are named."""
+    """A store that appends to the named conversations after each of the next reads."""
 
     def __init__(self) -> None:
         self.clock = FixedClock()

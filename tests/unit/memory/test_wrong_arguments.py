@@ -71,7 +71,7 @@ RESULTS = {
     "Turn",
     "VoiceReply",
 }
-"""Values that calls return, which nobody makes."""
+"""Values that calls return, which callers do not construct."""
 
 OPTIONS = (
     *(ArchiveFolder, Audio, AudioFormat, AuditTrail, Cache, Encryption, FolderBlobs, RetryPolicy, Resilience),

@@ -67,7 +67,7 @@ def test_an_error_is_raised_again_as_the_same_kind_with_the_same_data(error: Afo
 
 @given(any_error())
 def test_words_about_the_inside_stay_inside(error: AforesaidError) -> None:
-    """Paths, hosts and a provider's words are for the server's log; everything else is told as it is."""
+    """Paths, hosts and provider texts are for the server's log; all else is in the response unchanged."""
     inside = isinstance(
         error, errors.StoreError | errors.AgentError | errors.EncoderFailed | errors.TranscriberError
     )

@@ -1,4 +1,4 @@
-"""URLs and keys: what is taken, what is refused, and that a key is shown to nobody."""
+"""URLs and keys: what is accepted, what is refused, and that a key is never shown."""
 
 import logging
 from typing import Any

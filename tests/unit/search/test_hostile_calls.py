@@ -1,4 +1,4 @@
-"""Whatever a model writes into a call of the tool: it is answered, and never with somebody else's words."""
+"""Any arguments of a tool call get a result, and never another owner's words."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ calls = st.fixed_dictionaries(
 
 @pytest.fixture(scope="module")
 def call() -> Iterator[Call]:
-    """Calls of the tool of one owner, beside whom somebody keeps a secret; with the encoder on board."""
+    """Calls of one owner's tool, in a store with another owner's secret; with the bundled encoder."""
     with asyncio.Runner() as runner:
         memory, tools = runner.run(_opened())
 

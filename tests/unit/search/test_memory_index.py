@@ -16,7 +16,7 @@ HOUR = timedelta(hours=1)
 
 
 class Interrupted(InMemoryStore):
-    """A store in which the next reading of a log comes after somebody else's turn."""
+    """A store that stores another turn before the next read of a log."""
 
     words: str | None = None
 

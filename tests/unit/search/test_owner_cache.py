@@ -1,4 +1,4 @@
-"""What is held in memory of each owner: as much as fits, for as long as somebody asks for it."""
+"""What is cached for each owner: as much as fits, for as long as it is used."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ class Copy(Struct, eq=False):
 
 
 class Time:
-    """Seconds that pass when they are told to."""
+    """Seconds that pass on request."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -80,7 +80,7 @@ async def indexed(backend: SQLiteBackend) -> int:
 async def at_rest(backend: SQLiteBackend, *, count: int) -> None:
     """Wait until so many messages went into the index by themselves."""
     async with asyncio.timeout(120):
-        while await indexed(backend) < count:  # noqa: ASYNC110  it happens in a thread, which tells nobody
+        while await indexed(backend) < count:  # noqa: ASYNC110  it happens in a thread without an event
             await asyncio.sleep(0.01)
 
 

@@ -108,7 +108,7 @@ class TestWhoIsToldWhen:
 async def _at_the_next_commit(
     backend: SQLiteBackend, work: Callable[[], Coroutine[Any, Any, Any]], act: Callable[[], object]
 ) -> list[asyncio.Task[Any]]:
-    """When the next commit is done, but nobody was told: put work into the queue, and act.
+    """After the next commit, before its callers are notified: put work into the queue, and act.
 
     The task of that work is in the list by then.
     """
@@ -321,7 +321,7 @@ class TestWhatIsRemembered:
         assert await there.get(conversation_id) == stored
 
     async def test_nothing_is_remembered_of_a_file_that_was_closed(self, tmp_path: Path) -> None:
-        """Another may have come in its place, with somebody else's conversation under the same key."""
+        """Another may have come in its place, with another owner's conversation under the same key."""
         here, there = (SQLiteBackend(str(tmp_path / name), search=False) for name in ("here", "there"))
         await here.open()
         await there.open()

@@ -242,7 +242,7 @@ async def test_it_says_what_was_heard_of_an_answer_that_was_cut_off(erin: Conver
 
 
 class Slow:
-    """Makes a summary when it is told to."""
+    """Makes a summary on request."""
 
     name = "slow"
 
@@ -276,7 +276,7 @@ async def test_a_message_that_is_redacted_meanwhile_is_in_no_summary(url: str) -
 
 
 class Stepwise:
-    """Makes a summary that says everything, each step of it when it is told to."""
+    """Makes a complete summary, each step on request."""
 
     name = "stepwise"
 

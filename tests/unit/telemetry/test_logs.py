@@ -81,7 +81,7 @@ def test_text_for_people_is_one_line_too() -> None:
 
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_fields_of_other_packages_stay_out(form: str) -> None:
-    """They may hold anything: what somebody said, or uvicorn's words with colours for a terminal."""
+    """They may contain anything: a user's words, or uvicorn's text with terminal colours."""
     stream = io.StringIO()
     with logging_to(stream, form=form):
         logging.getLogger("uvicorn.error").info(

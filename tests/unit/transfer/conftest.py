@@ -1,4 +1,4 @@
-"""Stores that nobody else has, of every kind: a copy takes everything that it finds."""
+"""Separate stores of every kind: a copy takes everything that it finds."""
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Blank messages: a request is valid and answers somebody, or there is none."""
+"""Blank messages: a request is valid and ends with a question, or there is none."""
 
 from random import Random
 from typing import Any

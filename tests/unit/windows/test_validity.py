@@ -33,7 +33,7 @@ def check_valid(context: Context, entries: Sequence[Entry], policy: WindowPolicy
 
 
 def is_heard(message: Message, policy: WindowPolicy) -> bool:
-    """Whether these are somebody's words, and pass the filters on their own."""
+    """Whether these are words of a user or an agent, and pass the filters on their own."""
     if message.role not in ("user", "assistant") or not meaning_of(message).text:
         return False
     own = {*message.tags, "input" if message.role == "user" else "output"}

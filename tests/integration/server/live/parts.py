@@ -1,4 +1,4 @@
-"""A room without sockets: an agent that does as it is told, a gate with some keys, a clock that stands."""
+"""A live hub without sockets: a scripted agent, a gate with some keys, a fixed clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -559,7 +559,7 @@ async def test_a_key_asks_so_many_questions_a_minute_typed_or_spoken() -> None:
 
 
 async def test_other_words_under_an_id_that_is_being_answered_are_refused() -> None:
-    """What is acknowledged is stored: nobody takes the answer to one question for that to another."""
+    """An acknowledged question is stored, and no answer is assigned to another question."""
     async with open_hub(transcribe=understood) as hub:
         client, other = hub.client(), hub.client()
         ready = await client.hello(session_id="kitchen")

@@ -82,7 +82,7 @@ async def test_a_message_redacted_before_its_turn_ends_arrives_redacted(hub: Hub
 
 
 async def test_a_message_redacted_in_the_gap_arrives_redacted_with_the_answer(hub: HubSetup) -> None:
-    """The turn is stored and redacted while nobody watches, and ends when the client is back."""
+    """The turn is stored and redacted while no client watches, and ends when the client is back."""
     may_end, is_stored = asyncio.Event(), asyncio.Event()
 
     async def between(name: str) -> None:

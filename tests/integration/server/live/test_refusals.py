@@ -1,4 +1,4 @@
-"""Whoever is refused is in the audit trail, by HTTP and by WebSocket alike."""
+"""The audit trail records every refusal, by HTTP and by WebSocket alike."""
 
 import json
 from collections.abc import AsyncIterator

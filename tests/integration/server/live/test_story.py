@@ -1,4 +1,4 @@
-"""A contractor asks by voice, goes on by text after a restart, and somebody watches: over real sockets."""
+"""A contractor asks by voice, continues by text after a restart, and another client watches: real sockets."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ async def hub(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[H
 
 
 async def seen_until(client: Client, last: str) -> list[str]:
-    """Everything that a watcher is told is said, until these words."""
+    """Collect all words that a watcher receives, until these words."""
     found: list[str] = []
     while last not in found:
         frame = await client.next()
