@@ -55,7 +55,7 @@ def test_all_conversations_of_a_client_are_found(
 
 
 # Feature: conversation-context, Property 16: Separate conversations per client
-@for_all(client_id=client_ids, count=st.integers(2, 6))
+@for_all(client_id=client_ids, count=st.integers(2, 3))
 def test_conversations_of_one_client_are_separate(target: Target, client_id: str, count: int) -> None:
     async def scenario(erin: ConversationManager) -> None:
         ids = []

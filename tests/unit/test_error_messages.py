@@ -39,6 +39,7 @@ def literal_text(argument: ast.expr) -> str:
     return str(argument.value) if isinstance(argument, ast.Constant) else ""
 
 
+@pytest.mark.slow
 def test_no_message_contains_python() -> None:
     found = list(messages())
     assert len(found) > 300

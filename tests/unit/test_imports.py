@@ -10,6 +10,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import aforesaid
 
 ROOT = Path(aforesaid.__file__).parent
@@ -72,6 +74,7 @@ def test_there_is_no_import_cycle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a cycle
 
 
+@pytest.mark.slow
 def test_own_modules_are_not_imported_by_name() -> None:
     """`import_module` would hide an import from the layers."""
     assert [name for name, module in found().items() if module.called & {"import_module", "__import__"}] == []

@@ -37,7 +37,7 @@ def jwk(alg: str, key: Any, **more: str) -> dict[str, Any]:
 
 
 def signed(alg: str = "RS256", *, key: Any = None, kid: str | None = None, **claims: Any) -> str:
-    known = {"iss": ISSUER, "aud": AUDIENCE, "sub": "erin", "exp": time.time() + 60}
+    known = {"iss": ISSUER, "aud": AUDIENCE, "sub": "erin", "exp": time.time() + 3600}
     given = {name: value for name, value in (known | claims).items() if value is not None}
     return jwt.encode(given, key or KEYS[alg], algorithm=alg, headers={"kid": kid or alg})
 
@@ -104,7 +104,7 @@ def _confused() -> str:
         return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=")
 
     head = packed({"alg": "HS256", "kid": "RS256", "typ": "JWT"})
-    body = packed({"iss": ISSUER, "aud": AUDIENCE, "sub": "erin", "exp": time.time() + 60})
+    body = packed({"iss": ISSUER, "aud": AUDIENCE, "sub": "erin", "exp": time.time() + 3600})
     signature = hmac.digest(_public_pem(), head + b"." + body, "sha256")
     return (head + b"." + body + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 

@@ -31,6 +31,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.addresses import make_client, parse_target
+from aforesaid.stores.redis.connections import Bounds
 from aforesaid.stores.urls import backend_for
 from tests.chaos.proxy import Proxy
 from tests.servers.ports import free_port
@@ -360,15 +361,16 @@ class TestLosses:
                 assert await asyncio.gather(*(store.get(new_id()) for _ in range(CONNECTIONS)))
             await proxy.stop()
 
-    async def test_a_server_that_hangs_is_given_up(self) -> None:
+    async def test_a_server_that_hangs_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with running() as port, client(port) as admin:
-            async with opened(f"redis://127.0.0.1:{port}", timeout=5) as backend:
+            async with opened(f"redis://127.0.0.1:{port}", timeout=3600) as backend:
                 store = backend.of("erin")
                 record = await store.create(started(new_id(), now=store.now()))
                 server = admin.info("server")["process_id"]
                 os.kill(server, signal.SIGSTOP)
                 try:
-                    with pytest.raises(StoreUnavailable, match="in time"):
+                    with monkeypatch.context() as hurried, pytest.raises(StoreUnavailable, match="in time"):
+                        hurried.setattr(backend.connections, "_bounds", Bounds(commands=9, seconds=0.1))
                         await store.append(record.id, TURN)
                 finally:
                     os.kill(server, signal.SIGCONT)

@@ -13,7 +13,7 @@ from aforesaid.model.conversations import Changes, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
-from aforesaid.stores.redis.connections import parse_info
+from aforesaid.stores.redis.connections import Bounds, parse_info
 from aforesaid.stores.redis.store import RedisStore
 from tests.servers.redis import running
 
@@ -133,10 +133,11 @@ async def test_a_server_that_no_longer_answers_ends_a_watch(monkeypatch: pytest.
     """Its connection stays open, as behind a firewall that drops packets."""
     monkeypatch.setattr("aforesaid.stores.redis.connections.HEARTBEAT_SECONDS", 0.01)
     with running() as port:
-        backend = RedisBackend(f"redis://127.0.0.1:{port}/0", timeout=5)
+        backend = RedisBackend(f"redis://127.0.0.1:{port}/0", timeout=3600)
         await backend.open()
         async with backend.of("watcher").watch() as changes:
             await backend.connections.call("CLIENT", "PAUSE", PATIENCE * 1000, "ALL")
+            monkeypatch.setattr(backend.connections, "_bounds", Bounds(commands=9, seconds=0.1))
             with pytest.raises(StoreUnavailable, match="did not answer in time"):
                 await asyncio.wait_for(anext(changes), PATIENCE)
         await backend.close()

@@ -123,6 +123,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_several_processes_write_one_chain_which_is_sound_at_every_moment(path: Path) -> None:
     write(path, 1)
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -241,6 +242,7 @@ def rewritten(lines: Lines, at: int, within: int) -> Lines:
 MUTATIONS = [flipped, dropped, swapped, repeated, cut, torn, appended, rewritten]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [None, KEY], ids=["unsigned", "signed"])
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 @examples(60)

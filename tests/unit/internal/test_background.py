@@ -37,7 +37,7 @@ class Notes:
 async def test_it_begins_when_the_moment_has_come() -> None:
     notes = Notes()
     notes.leave("a", at=0)
-    await asyncio.wait_for(notes.begun.wait(), 10)
+    await asyncio.wait_for(notes.begun.wait(), 240)
     await notes.background.done()
     assert notes.done == ["a"]
     assert notes.background.is_idle
@@ -55,7 +55,7 @@ async def test_a_moment_that_was_put_off_is_waited_for_again() -> None:
 
     notes.waiting.append("a")
     notes.background.begin_at(moment)
-    await asyncio.wait_for(notes.begun.wait(), 10)
+    await asyncio.wait_for(notes.begun.wait(), 240)
     assert asked == 3
 
 
@@ -63,7 +63,7 @@ async def test_who_waits_does_not_wait_for_the_moment() -> None:
     notes = Notes()
     notes.leave("a", at=math.inf)
     notes.leave("b", at=math.inf)
-    await asyncio.wait_for(notes.background.done(), 10)
+    await asyncio.wait_for(notes.background.done(), 240)
     assert notes.done == ["a", "b"]
 
 
@@ -79,8 +79,8 @@ async def test_a_rest_ends_when_somebody_waits() -> None:
 
     background = Background(work, lambda: bool(left), name="rests")
     background.begin_at(lambda: 0)
-    await asyncio.wait_for(resting.wait(), 10)
-    await asyncio.wait_for(background.done(), 10)
+    await asyncio.wait_for(resting.wait(), 240)
+    await asyncio.wait_for(background.done(), 240)
     assert not left
 
 
@@ -88,10 +88,10 @@ async def test_closing_ends_what_runs_and_begins_nothing_more() -> None:
     notes = Notes()
     notes.gate.clear()
     notes.leave("a", at=0)
-    await asyncio.wait_for(notes.begun.wait(), 10)
+    await asyncio.wait_for(notes.begun.wait(), 240)
     await notes.background.close()
     notes.leave("b", at=0)
-    await asyncio.wait_for(notes.background.done(), 10)  # not for ever, although something is left
+    await asyncio.wait_for(notes.background.done(), 240)  # not for ever, although something is left
     assert notes.waiting == ["a", "b"]
     assert notes.background.is_idle
 
@@ -151,4 +151,4 @@ async def test_closing_before_the_first_step_leaves_it_idle() -> None:
 async def test_a_rest_is_over_by_itself(seconds: float) -> None:
     notes = Notes()
     notes.background.here()
-    await asyncio.wait_for(notes.background.rest(seconds), 10)
+    await asyncio.wait_for(notes.background.rest(seconds), 240)

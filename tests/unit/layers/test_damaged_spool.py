@@ -57,6 +57,7 @@ def adopted(folder: Path) -> list[bytes]:
         files.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [in_new_form()], ids=["numbered"])
 def test_no_flipped_bit_makes_another_operation_disappear(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture

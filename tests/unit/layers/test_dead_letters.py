@@ -41,7 +41,7 @@ def test_what_is_set_aside_while_others_are_forgotten_is_kept(
 
     def replace_later(fresh: Path, old: Path) -> None:
         keeping.start()
-        assert waits_or_is_through.wait(10)
+        assert waits_or_is_through.wait(240)
         replace(fresh, old)
 
     monkeypatch.setattr(os, "replace", replace_later)
@@ -90,6 +90,7 @@ def letter_size(folder: Path, owner: str) -> int:
     return (folder / "measured" / dead_letters.NAME).stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("owner", ["erin", 'quo"ted \\ "owner":"bob"'])
 def test_a_letter_torn_at_any_byte_leaves_its_neighbours_whole_and_is_erased(
     tmp_path: Path, owner: str
@@ -114,6 +115,7 @@ def test_a_torn_letter_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert dead_letters.count_torn(tmp_path) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [True, False], ids=["truncates", "cannot truncate"])
 def test_a_disk_that_is_full_at_any_byte_loses_and_hides_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cuts: bool

@@ -174,6 +174,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return empty_url(request.param, tmp_path, request)
 
 
+@pytest.mark.slow
 async def test_doctor_knows_a_wrong_key_from_a_missing_one(url: str) -> None:
     right, wrong = generate_master_key(), generate_master_key()
     async with aforesaid.open(

@@ -719,11 +719,11 @@ async def test_a_write_that_is_cancelled_on_its_way_to_the_disk_keeps_its_place(
 
     def sync(_: int) -> None:
         syncing.set()
-        assert may_end.wait(10)
+        assert may_end.wait(240)
 
     monkeypatch.setattr(files, "_sync", sync)
     doomed = asyncio.create_task(store.update(record.id, Changes(status="resolved")))
-    assert await asyncio.to_thread(syncing.wait, 10)
+    assert await asyncio.to_thread(syncing.wait, 240)
     doomed.cancel()
     await asyncio.gather(doomed, return_exceptions=True)
     setup.failing.up()

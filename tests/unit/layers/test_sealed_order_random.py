@@ -157,6 +157,7 @@ def shown(entry: Entry) -> tuple[object, ...]:
     return entry.sequence, entry.revision, message.content, message.timestamp, message.message_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("store", LAYER_STORES)
 async def test_a_random_history_raises_no_alarm_and_hides_no_tampering(
@@ -233,6 +234,7 @@ def tampered(log: RawLog, chance: random.Random, snapshots: Sequence[RawLog]) ->
     return log.with_rows(*rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 async def test_turns_from_the_spool_raise_no_alarm(tmp_path: Path, seed: int) -> None:
     """Two processes write through outages; one of them keeps the other's conversation in mind."""

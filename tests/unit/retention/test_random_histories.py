@@ -12,6 +12,7 @@ def test_the_end_of_a_word_is_found_between_other_letters_and_bytes() -> None:
     assert words_in(b"yxcvbnml", words) == {"abcdyxcvbnml"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(20), 20, 64, 124])
 def test_no_removed_word_is_left_in_the_files_of_sqlite(seed: int) -> None:
     assert played(seed) is None

@@ -95,6 +95,7 @@ def index(path: Path, seed: int) -> Iterator[Index]:
         made.db.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_deleted_terms_leave_the_file(path: Path, seed: int) -> None:
     for made in index(path, seed):

@@ -172,7 +172,7 @@ async def test_a_moment_of_rest_that_fails_is_logged_and_comes_again(
 
     monkeypatch.setattr(search, "index_waiting", index_waiting_or_fail)
     await said(backend.of("erin"), *(f"door {number}" for number in range(INDEX_BATCH)))
-    assert await asyncio.to_thread(failed.wait, 30)
+    assert await asyncio.to_thread(failed.wait, 240)
     await said(backend.of("erin"), "the last door")
     await at_rest(backend, count=INDEX_BATCH)
     assert "disk is full" in caplog.text

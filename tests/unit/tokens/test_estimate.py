@@ -65,6 +65,7 @@ def test_without_tiktoken_an_estimate_is_rough_and_says_so(monkeypatch: pytest.M
     assert estimator.count_text(ENGLISH) == pytest.approx(exact, rel=0.35)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["a", " ", "\n", "é", "漢", "😀", "a1 漢\n"])
 def test_a_rough_count_of_a_megabyte_comes(unit: str) -> None:
     assert 1 <= RoughCounter().count_text(unit * 1_000_000) <= 8_000_000

@@ -181,6 +181,7 @@ def _blank_heavy(rng: random.Random) -> str:
 SIMPLE = ("a", " ", "\n", "é", "漢", "aB漢1 \n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", SIMPLE)
 def test_a_long_run(unit: str, reference: tiktoken.Encoding) -> None:
     assert_equal_on_a_run_of(unit, reference, size=2 * exact.LONG_RUN, seconds=4)
