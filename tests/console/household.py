@@ -26,7 +26,34 @@ def furnish(api: httpx.Client) -> dict[str, str]:
     for text, tags in _NOTES:
         body = {"text": text, "tags": tags, "conversation_id": made["Dinner with Ann"]}
         assert api.post("/v1/notes", json=body).is_success
+    _people(api, made["Roof repair"])
+    made["branch"] = _branch(api, made["Dinner with Ann"])
     return made
+
+
+def _people(api: httpx.Client, conversation: str) -> None:
+    """Add the people of the roof: one writes, one has read, one is a guest."""
+    path = f"/v1/conversations/{conversation}"
+    for name, fields in _PEOPLE.items():
+        assert api.put(f"{path}/participants/{name}", json=fields).is_success
+    wrote = say("user", "Wednesday the 18th would do. @Erin, is the scaffold there by then?", author="sam")
+    assert api.post(f"{path}/turns", json={"messages": [wrote]}).is_success
+    last = api.get(f"{path}/messages").json()["entries"][-1]["message"]["message_id"]
+    marker = {"participant_id": "erin", "message_id": last}
+    assert api.post(f"{path}/read-markers", json=marker).is_success
+
+
+def _branch(api: httpx.Client, conversation: str) -> str:
+    """Fork before the last answer, and answer differently."""
+    path = f"/v1/conversations/{conversation}"
+    entries = api.get(f"{path}/messages").json()["entries"]
+    at = {"message_id": entries[-2]["message"]["message_id"], "subject": "Something without meat"}
+    branch: str = api.post(f"{path}/branches", json=at).json()["id"]
+    asked = say("user", "Something without meat, then. No walnuts!")
+    answer = say("assistant", "A leek risotto, with lemon and thyme. 35 minutes.", agent_name="cook")
+    body = {"messages": [asked, answer]}
+    assert api.post(f"/v1/conversations/{branch}/turns", json=body).is_success
+    return branch
 
 
 def _spoken(lines: list[tuple[str, str]], days: float) -> list[dict[str, Any]]:
@@ -67,6 +94,12 @@ def _clients(api: httpx.Client) -> dict[str, dict[str, Any]]:
     )
     return {person["name"]: api.post("/v1/clients", json=person).json() for person in people}  # type: ignore[misc]
 
+
+_PEOPLE = {
+    "erin": {"name": "Erin", "role": "manager"},
+    "sam": {"name": "Sam Okafor", "role": "member"},
+    "miller": {"name": "Ann Miller", "role": "guest", "may_write": True},
+}
 
 _NOTES: tuple[tuple[str, list[str]], ...] = (
     ("I like leeks and cannot stand coriander", ["food"]),

@@ -18,6 +18,9 @@ PAGES = {
     "memory": ("/memory", "I like leeks"),
     "clients": ("/clients", "Miller Roofing"),
     "client": ("/clients/{client}", "ann@example.org"),
+    "participants": ("/thread/{roof}", "Read by"),
+    "notifications": ("/notifications?for=miller", "wrote in"),
+    "compare": ("/compare/{dinner}?with={branch}", "in both"),
     "insights": ("/insights", "Percentiles"),
     "privacy": ("/privacy", "What would go"),
     "health": ("/health", "Latency of requests"),
@@ -40,7 +43,13 @@ def places(server: Served) -> dict[str, str]:
         made = furnish(api)
         store_call_centre(server)
         client = api.post("/v1/clients/find", json={"query": "Ann Baker"}).json()["contacts"][0]["id"]
-    return {"dinner": made["Dinner with Ann"], "weather": made["Weather for Saturday"], "client": client}
+    return {
+        "dinner": made["Dinner with Ann"],
+        "weather": made["Weather for Saturday"],
+        "roof": made["Roof repair"],
+        "branch": made["branch"],
+        "client": client,
+    }
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -60,6 +69,8 @@ def test_a_page_is_accessible_and_fits(
     )
     page = console.page
     expect(page.get_by_text(text).first).to_be_visible()
+    if page_name == "participants" and width > 500:
+        page.get_by_role("region", name="Participants").scroll_into_view_if_needed()
     console.screenshot(f"{page_name}-{width}-{scheme}")
     overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert overflow <= 0, f"the page is {overflow} pixels too wide"

@@ -39,7 +39,11 @@ def hostile(api: httpx.Client) -> dict[str, str]:
         f"/v1/conversations/{one}/client", json={"client_id": client["id"], "client_name": client["name"]}
     )
     assert api.post("/v1/notes", json={"text": SCRIPT, "tags": [SCRIPT]}).is_success
-    return {"conversation": one, "client": client["id"]}
+    person = {"name": SCRIPT, "role": "manager"}
+    assert api.put(f"/v1/conversations/{one}/participants/eve", json=person).is_success
+    branch = api.post(f"/v1/conversations/{one}/branches", json={"subject": SCRIPT}).json()["id"]
+    turn(api, "one", say("user", SCRIPT))
+    return {"conversation": one, "client": client["id"], "branch": branch}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,8 @@ def hostile(api: httpx.Client) -> dict[str, str]:
         ("/clients", "<script>"),
         ("/clients/{client}", "<script>"),
         ("/memory", "<script>"),
+        ("/compare/{conversation}?with={branch}", "<script>"),
+        ("/notifications?for=eve", "<script>"),
         ("/insights?by=agent", "<script>"),
         ("/insights?by=client", "<script>"),
         ("/privacy", "What is stored"),

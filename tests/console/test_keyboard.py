@@ -51,9 +51,10 @@ def test_a_walk_with_the_keyboard_alone(opening: Opening, api: httpx.Client) -> 
     for key, title in (
         ("3", "Memory"),
         ("4", "Clients"),
-        ("5", "Insights"),
-        ("6", "Privacy"),
-        ("7", "Health"),
+        ("5", "Notifications"),
+        ("6", "Insights"),
+        ("7", "Privacy"),
+        ("8", "Health"),
         ("1", "Conversations"),
     ):
         page.keyboard.press(key)
@@ -70,11 +71,12 @@ def test_tab_reaches_every_control_in_order_and_focus_is_visible(opening: Openin
         reached.append(focused(page))
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", reached
     assert reached[0] == "Skip to the content"
-    assert reached[2:9] == [
+    assert reached[2:10] == [
         "Conversations",
         "Search",
         "Memory",
         "Clients",
+        "Notifications",
         "Insights",
         "Privacy",
         "Health",

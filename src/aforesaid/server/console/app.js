@@ -14,10 +14,12 @@ import { applyTheme } from "./lib/theme.js";
 const PAGES = {
   conversations: () => import("./pages/conversations.js"),
   thread: () => import("./pages/thread.js"),
+  compare: () => import("./pages/compare.js"),
   context: () => import("./pages/context.js"),
   search: () => import("./pages/search.js"),
   clients: () => import("./pages/clients.js"),
   memory: () => import("./pages/memory.js"),
+  notifications: () => import("./pages/notifications.js"),
   insights: () => import("./pages/insights.js"),
   privacy: () => import("./pages/privacy.js"),
   health: () => import("./pages/health.js"),

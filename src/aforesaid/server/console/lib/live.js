@@ -11,7 +11,7 @@ const FIRST_PAUSE = 500, LONGEST_PAUSE = 10_000;
 export class LiveThread {
   /**
    * @param {string} conversation
-   * @param {{ onFrame: (frame: Frame) => void, onState: (state: LinkState, reason?: string) => void, history: number, canWrite: boolean }} options
+   * @param {{ onFrame: (frame: Frame) => void, onState: (state: LinkState, reason?: string) => void, history: number, canWrite: boolean, acting: import("./people.js").Participant | null }} options
    */
   constructor(conversation, options) {
     this.conversation = conversation;
@@ -82,7 +82,9 @@ export class LiveThread {
       presence: true,
       name: session.access?.name === "local" ? "" : session.access?.name ?? "",
     });
-    if (this.options.canWrite) hello.session_id = tabId();
+    const { acting, canWrite } = this.options;
+    if (acting) Object.assign(hello, { participant: acting.id, name: acting.name || acting.id });
+    else if (canWrite) hello.session_id = tabId();
     if (this.place) hello.place = this.place;
     return hello;
   }

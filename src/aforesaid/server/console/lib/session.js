@@ -8,6 +8,7 @@ import { forgetDrafts } from "./drafts.js";
  * @property {"read" | "write" | "admin"} scope
  * @property {string[] | null} owners
  * @property {string | null} owner
+ * @property {string | null} participant
  * @property {boolean} without_key
  * @property {string} version
  * @property {boolean} voice

@@ -12,7 +12,8 @@ import { inOrder } from "./positions.js";
  * @property {boolean} hasOlder Whether the log has entries before the loaded ones.
  * @property {Pending[]} pending
  * @property {Typist[]} typing
- * @property {string[]} here Who watches the conversation.
+ * @property {import("../parts/people.js").Present[]} present Who watches the conversation, and who was here.
+ * @property {Record<string, string>} markers The last message that each participant has read.
  * @property {boolean} gone
  * @property {Record<string, any>[]} open Turns without an answer.
  */
@@ -21,7 +22,7 @@ import { inOrder } from "./positions.js";
 export const MOST = 1500;
 
 /** @type {ThreadState} */
-export const EMPTY = { record: null, entries: [], older: null, hasOlder: false, pending: [], typing: [], here: [], gone: false, open: [] };
+export const EMPTY = { record: null, entries: [], older: null, hasOlder: false, pending: [], typing: [], present: [], markers: {}, gone: false, open: [] };
 
 /**
  * @param {ThreadState} state
@@ -55,7 +56,8 @@ const FRAMES = {
     : settle(merge(state, frame.entries ?? []), frame.id)),
   "answer.failed": (state, frame) => patch(state, frame.id, { state: "failed", problem: frame.apology || frame.problem?.detail }),
   error: (state, frame) => (frame.id ? patch(state, frame.id, { state: "failed", problem: frame.problem?.detail }) : state),
-  presence: (state, frame) => ({ ...state, here: frame.here ?? [] }),
+  presence: (state, frame) => ({ ...state, present: frame.people ?? [] }),
+  read: (state, frame) => ({ ...state, markers: { ...state.markers, [frame.participant_id]: frame.message_id } }),
   typing: (state, frame) => {
     const others = state.typing.filter((each) => each.role !== frame.role || each.name !== (frame.name ?? ""));
     return { ...state, typing: frame.active ? [...others, { role: frame.role, name: frame.name ?? "" }] : others };

@@ -4,7 +4,7 @@ import { Problem, conversationPath, get, post } from "./api.js";
 import { asProblem } from "./hooks.js";
 import { LiveThread } from "./live.js";
 import { cursorBefore } from "./positions.js";
-import { may } from "./session.js";
+import { may, session } from "./session.js";
 import { EMPTY, asked, prepend, reduceFrame, settle, withOpenTurns } from "./thread_state.js";
 
 const PAGE = 50;
@@ -14,9 +14,10 @@ const PAGE = 50;
 
 /**
  * @param {string} id
+ * @param {import("./people.js").Participant | null} acting The participant as whom to write; null for the owner.
  * @param {(frame: Record<string, any>) => void} [onFrame] Sees every frame, for example to speak an answer.
  */
-export function useThread(id, onFrame) {
+export function useThread(id, acting, onFrame) {
   const [state, step] = useReducer((/** @type {ThreadState} */ before, /** @type {Step} */ change) => change(before), EMPTY);
   const [link, setLink] = useState("connecting");
   const [problem, setProblem] = useState(/** @type {Problem | null} */ (null));
@@ -30,6 +31,7 @@ export function useThread(id, onFrame) {
     const thread = new LiveThread(id, {
       history: PAGE,
       canWrite: may("write"),
+      acting,
       onState: (next, reason) => {
         setLink(next);
         if (reason === "access") setProblem(new Problem(401, { detail: "The key is no longer valid." }));
@@ -44,7 +46,8 @@ export function useThread(id, onFrame) {
     });
     live.current = thread;
     return () => thread.close();
-  }, [id]);
+  }, [id, acting?.id]);
+  useReading(live, acting, state, link);
 
   const ask = useCallback((/** @type {string} */ text, /** @type {string | undefined} */ again) => {
     const made = live.current?.ask(text, again);
@@ -78,8 +81,37 @@ export function useThread(id, onFrame) {
  * @param {(change: Step) => void} step
  */
 async function afterReady(id, frame, step) {
-  if (frame.conversation.unread_count && may("write")) await post(`${conversationPath(id)}/read`).catch(() => null);
+  // A participant has a read marker of their own; the count is the owner's.
+  if (frame.conversation.unread_count && may("write") && !session.access?.participant) await post(`${conversationPath(id)}/read`).catch(() => null);
   await loadOpenTurns(id, step);
+  if (frame.conversation.participants?.length) await loadMarkers(id, step);
+}
+
+/** @param {string} id @param {(change: Step) => void} step */
+async function loadMarkers(id, step) {
+  try {
+    const { markers } = await get(`${conversationPath(id)}/read-markers`);
+    const read = Object.fromEntries(markers.map((/** @type {any} */ each) => [each.participant_id, each.message_id]));
+    // Frames that came meanwhile are later.
+    step((before) => ({ ...before, markers: { ...read, ...before.markers } }));
+  } catch (error) {
+    console.info("read markers cannot be read", asProblem(error).message);
+  }
+}
+
+/**
+ * Record that the acting participant has read what the page shows.
+ * @param {{ current: LiveThread | null }} live
+ * @param {import("./people.js").Participant | null} acting
+ * @param {ThreadState} state
+ * @param {string} link
+ */
+function useReading(live, acting, state, link) {
+  const latest = [...state.entries].reverse().find((entry) => entry.message.message_id)?.message.message_id;
+  useEffect(() => {
+    if (!acting || !latest || link !== "live" || document.visibilityState !== "visible") return;
+    if (live.current?.send({ type: "read", message_id: latest })) live.current.options.onFrame({ type: "read", participant_id: acting.id, message_id: latest });
+  }, [acting?.id, latest, link]);
 }
 
 /**

@@ -5,16 +5,19 @@ import { previewOf, wordsOf } from "../lib/content.js";
 import { takeQuestion } from "../lib/drafts.js";
 import { plural, titleOf } from "../lib/format.js";
 import { asProblem, useKeys } from "../lib/hooks.js";
+import { actIn, actingIn, mayWriteAs } from "../lib/people.js";
 import { linkTo } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { asked, merge, prepend } from "../lib/thread_state.js";
 import { loadUpTo, useThread } from "../lib/use_thread.js";
 import { speak } from "../lib/voice.js";
+import { Assignment } from "../parts/assignment.js";
 import { EditQuestion } from "../parts/branches.js";
 import { Composer } from "../parts/composer.js";
 import { Confirm, toast } from "../parts/dialog.js";
 import { MessageItem } from "../parts/message.js";
 import { OpenTurns, PendingTurns, Typing } from "../parts/pending.js";
+import { Here, People, readersAt } from "../parts/people.js";
 import { ThreadSide } from "../parts/thread_side.js";
 import { Button, Chip, Empty, LinkButton, PageHead, ProblemNote } from "../parts/ui.js";
 
@@ -26,7 +29,8 @@ export default function Thread({ id, query }) {
   const [editing, setEditing] = useState(/** @type {any} */ (null));
   const [aloud, setAloud] = useState(() => localStorage.getItem("aforesaid.aloud") === "yes");
   const voice = useVoice(aloud);
-  const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, voice.onFrame);
+  const [acting, setActing] = useState(() => actingIn(id));
+  const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, acting, voice.onFrame);
   const log = useRef(/** @type {HTMLElement | null} */ (null));
   const keep = useScroll(log, state, target);
   useJump(id, target, state, apply);
@@ -35,6 +39,8 @@ export default function Thread({ id, query }) {
     if (question) ask(question, undefined);
   }, [id]);
   useKeys({ r: () => document.getElementById("composer")?.focus() });
+
+  const setRecord = (/** @type {any} */ record) => apply((before) => ({ ...before, record }));
 
   async function older() {
     keep();
@@ -60,11 +66,15 @@ export default function Thread({ id, query }) {
     return html`<${PageHead} title="Conversation" back=${linkTo("conversations")} /><${Empty} icon="conversations" title="This conversation is gone">
       <p>It was deleted, erased, archived, or it has expired.</p><a class="button" href=${linkTo("conversations")}>All conversations</a><//>`;
   }
+  /** @type {import("../lib/people.js").Participant[]} */
+  const people = state.record?.participants ?? [];
+  const me = acting && people.find((each) => each.id === acting.id);
+  const canWrite = may("write") && mayWriteAs(me || undefined);
   const isAnswering = voice.speaking || state.pending.some((each) => each.state !== "failed");
   return html`<div class=${`thread-page ${side ? "with-side" : ""}`}>
     <section class="thread">
       <${PageHead} title=${state.record ? titleOf(state.record) : "Conversation"} back=${linkTo("conversations")} lead=${state.record && plural(state.record.message_count, "message")}>
-        <${LinkState} state=${link} here=${state.here} />
+        <${LinkState} state=${link} present=${state.present} participants=${people} />
         <${LinkButton} href=${linkTo("context", id)} icon="context" kind="quiet">Context<//>
         <${Button} kind="quiet" icon="edit" aria-expanded=${side} onClick=${() => setSide(!side)}>Details<//>
       <//>
@@ -74,27 +84,29 @@ export default function Thread({ id, query }) {
         ${state.record && !state.entries.length && !state.pending.length && !state.open.length && html`<${Empty} icon="conversations" title="Say something">
           <p>Try “Remember that I like leeks.” Then open another conversation and ask “What do I like?”</p><//>`}
         <ol class="messages" aria-live="polite" aria-relevant="additions">
-          ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target}
+          ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target} participants=${people} readers=${readersAt(people, state.markers, entry.message)}
             onRedact=${setRedacting} onRemember=${remember} onEdit=${setEditing} />`)}
         </ol>
         <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
         <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => ask(each.question, each.id)} onDiscard=${discard} />
         <${Typing} typing=${state.typing} />
       </div>
-      <${Composer} id=${id} live=${live} onAsk=${ask} disabled=${!may("write")} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
+      <${Composer} id=${id} live=${live} onAsk=${ask} disabled=${!canWrite} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
         onSpoken=${(/** @type {string} */ turn) => apply((before) => asked(before, turn, "", true))}
         onAloud=${(/** @type {boolean} */ on) => { localStorage.setItem("aforesaid.aloud", on ? "yes" : "no"); setAloud(on); }} />
     </section>
     ${side && state.record && html`<${ThreadSide} record=${state.record} onClose=${() => setSide(false)}
-      onRecord=${(/** @type {any} */ record) => apply((before) => ({ ...before, record }))} />`}
+      onRecord=${setRecord}><${Assignment} record=${state.record} acting=${acting} onRecord=${setRecord} />
+      <${People} record=${state.record} present=${state.present} markers=${state.markers} entries=${state.entries} acting=${acting} onRecord=${setRecord}
+        onAct=${(/** @type {any} */ participant) => { actIn(id, participant); setActing(participant); }} /><//>`}
     ${editing && html`<${EditQuestion} id=${id} entry=${editing} onClose=${() => setEditing(null)} />`}
     ${redacting && html`<${Redact} id=${id} entry=${redacting} onClose=${() => setRedacting(null)} />`}
   </div>`;
 }
 
-/** @param {{ state: string, here: string[] }} props */
-function LinkState({ state, here }) {
-  if (state === "live") return html`<${Chip} kind="good" title=${here.length > 1 ? here.join(", ") : "Changes appear at once"}>${here.length > 1 ? `${here.length} here` : "live"}<//>`;
+/** @param {{ state: string, present: import("../parts/people.js").Present[], participants: import("../lib/people.js").Participant[] }} props */
+function LinkState({ state, present, participants }) {
+  if (state === "live") return html`<${Here} present=${present} participants=${participants} />`;
   return html`<span role="status"><${Chip} kind="warn">${state === "closed" ? "signed out" : "reconnecting…"}<//></span>`;
 }
 

@@ -28,7 +28,7 @@ function Level({ branches, all, current }) {
   if (!branches.length) return null;
   return html`<ul>${branches.map((each) => html`<li key=${each.conversation_id}>
     <a href=${linkTo("thread", each.conversation_id)} aria-current=${each.conversation_id === current ? "page" : undefined} dir="auto">${titleOf(each)}</a>
-    <span class="muted">${facts(each)}, <${Time} at=${each.last_activity} /></span>
+    <span class="muted">${facts(each)}, <${Time} at=${each.last_activity} />${each.conversation_id !== current && html` · <a class="inline" href=${linkTo("compare", current, { with: each.conversation_id })}>Compare<span class="visually-hidden"> with ${titleOf(each)}</span></a>`}</span>
     <${Level} branches=${all.filter((one) => one.parent_id === each.conversation_id)} all=${all} current=${current} />
   </li>`)}</ul>`;
 }

@@ -9,6 +9,7 @@ const PATHS = {
   memory: "M6 3h12v18l-6-4-6 4zM9 8h6M9 11.5h6",
   privacy: "M12 3l7.5 3v5.5c0 4.5-3 7.7-7.5 9.5-4.5-1.800-7.500-5-7.500-9.500V6zM9 12l2.200 2.200L15.200 10",
   health: "M3 12h4l2.500-6 4.500 12 2.500-6H21",
+  notifications: "M6 17V11a6 6 0 0 1 12 0v6l2 2H4zM10 21h4",
   insights: "M4 20V11M10 20V4M16 20v-6M4 20h17M21 20V8",
   context: "M4 5h16M4 10h10M4 15h16M4 20h7",
   plus: "M12 5v14M5 12h14",

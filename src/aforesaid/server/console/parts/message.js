@@ -2,6 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { partsOf } from "../lib/content.js";
 import { fullTime, timeOfDay } from "../lib/format.js";
+import { nameById } from "../lib/people.js";
 import { linkTo } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { Icon } from "./icons.js";
@@ -13,16 +14,16 @@ const LONG = 4000;
 /** @typedef {import("../lib/content.js").Part} Part */
 
 /**
- * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void, onEdit?: (entry: Record<string, any>) => void }} props
+ * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void, onEdit?: (entry: Record<string, any>) => void, participants?: import("../lib/people.js").Participant[], readers?: string[] }} props
  */
-export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember, onEdit }) {
+export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember, onEdit, participants = [], readers = [] }) {
   const { message } = entry;
   const parts = entry.unreadable ? [] : partsOf(message);
   const kind = kindOf(message, parts);
   const marks = message.tags ?? [];
   return html`<li class=${`message ${kind} ${isTarget ? "target" : ""}`} id=${`m${entry.sequence}`} data-sequence=${entry.sequence}>
     <div class="message-head">
-      <span class="speaker">${speakerOf(message, kind)}</span>
+      <span class="speaker">${speakerOf(message, kind, participants)}</span>
       ${message.content_type === "audio" && html`<${Chip} icon="voice" title="Spoken">spoken<//>`}
       ${marks.includes("redacted") && html`<${Chip} kind="warn">redacted<//>`}
       ${marks.includes("interrupted") && html`<${Chip} kind="warn">interrupted<//>`}
@@ -35,6 +36,7 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
       ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" />This message cannot be read: ${entry.unreadable}</p>`}
       ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} />`)}
     </div>
+    ${readers.length > 0 && html`<p class="read-by">Read by ${readers.join(", ")}</p>`}
   </li>`;
 }
 
@@ -93,8 +95,9 @@ function kindOf(message, parts) {
   return message.role;
 }
 
-/** @param {Record<string, any>} message @param {string} kind */
-export function speakerOf(message, kind) {
+/** @param {Record<string, any>} message @param {string} kind @param {import("../lib/people.js").Participant[]} participants */
+export function speakerOf(message, kind, participants = []) {
+  if (typeof message.author === "string") return nameById(participants, message.author).slice(0, 80);
   if (message.name && typeof message.name === "string") return message.name.slice(0, 80);
   if (kind === "assistant") return message.agent_name || "Assistant";
   return { user: "You", tool: "Tool", system: "System" }[kind] ?? kind;

@@ -10,9 +10,9 @@ import { Button, Field, ProblemNote, SelectField, TextField } from "./ui.js";
 /** @typedef {import("../lib/records.js").Conversation} Conversation */
 
 /**
- * @param {{ record: Conversation, onSaved: (record: Conversation) => void, onDone?: () => void }} props
+ * @param {{ record: Conversation, onSaved: (record: Conversation) => void, onDone?: () => void, withAssignee?: boolean }} props
  */
-export function RecordEditor({ record, onSaved, onDone }) {
+export function RecordEditor({ record, onSaved, onDone, withAssignee = true }) {
   const [seen, setSeen] = useState(record);
   const [draft, setDraft] = useState(() => draftOf(record));
   const [conflict, setConflict] = useState(/** @type {any} */ (null));
@@ -69,7 +69,7 @@ export function RecordEditor({ record, onSaved, onDone }) {
     <${SelectField} label="Status" value=${draft.status} options=${STATUSES} onChange=${set("status")} disabled=${readOnly} />
     <${SelectField} label="Priority" value=${draft.priority} options=${PRIORITIES} onChange=${set("priority")} disabled=${readOnly} />
     <${TextField} label="Tags" value=${draft.tags} onInput=${set("tags")} disabled=${readOnly} hint="Separated by commas" />
-    <${TextField} label="Assigned to" value=${draft.assigned_to} onInput=${set("assigned_to")} disabled=${readOnly} placeholder="Nobody yet" />
+    ${withAssignee && html`<${TextField} label="Assigned to" value=${draft.assigned_to} onInput=${set("assigned_to")} disabled=${readOnly} placeholder="No one yet" />`}
     <${Field} label="Notes" class="wide">${(/** @type {string} */ id) => html`<textarea id=${id} rows="2" value=${draft.notes} disabled=${readOnly}
       onInput=${(/** @type {any} */ event) => set("notes")(event.target.value)}></textarea>`}<//>
     ${conflict && html`<${Conflict} outcome=${conflict} mine=${changes} onTheirs=${() => take(conflict.theirs)}

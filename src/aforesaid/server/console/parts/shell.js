@@ -15,9 +15,10 @@ const PAGES = [
   ["search", "Search", "2"],
   ["memory", "Memory", "3"],
   ["clients", "Clients", "4"],
-  ["insights", "Insights", "5"],
-  ["privacy", "Privacy", "6"],
-  ["health", "Health", "7"],
+  ["notifications", "Notifications", "5"],
+  ["insights", "Insights", "6"],
+  ["privacy", "Privacy", "7"],
+  ["health", "Health", "8"],
 ];
 
 /** @param {{ page: string, children?: any }} props */
@@ -31,7 +32,7 @@ export function Shell({ page, children }) {
     "/": () => focusSearch(page),
     ...Object.fromEntries(PAGES.map(([name, , key]) => [key, () => go(name)])),
   });
-  const current = { thread: "conversations", context: "conversations" }[page] ?? page;
+  const current = { thread: "conversations", context: "conversations", compare: "conversations" }[page] ?? page;
   return html`<div class=${`shell ${menu ? "menu-open" : ""}`}>
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>Skip to the content</a>
     <header class="top"><${Button} kind="quiet" icon="menu" label="Menu" aria-expanded=${menu} onClick=${() => setMenu(!menu)} /><${Brand} /></header>
@@ -78,7 +79,7 @@ function focusSearch(page) {
 
 const KEYS = [
   ["/", "Search"], ["j, k", "Next, previous conversation"], ["Enter", "Open"], ["e", "Edit the selected conversation"],
-  ["n", "New conversation"], ["r", "Reply in a thread"], ["1 … 7", "Go to a page"], ["?", "This help"], ["Esc", "Close"],
+  ["n", "New conversation"], ["r", "Reply in a thread"], ["1 … 8", "Go to a page"], ["?", "This help"], ["Esc", "Close"],
 ];
 
 /** @param {{ onClose: () => void }} props */

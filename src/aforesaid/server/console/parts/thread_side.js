@@ -8,17 +8,19 @@ import { may, session } from "../lib/session.js";
 import { BranchTree } from "./branches.js";
 import { ClientPicker } from "./client_picker.js";
 import { Confirm, toast } from "./dialog.js";
+import { Links } from "./links.js";
 import { RecordEditor } from "./record_editor.js";
 import { Button, Time } from "./ui.js";
 
-/** @param {{ record: Record<string, any>, onRecord: (record: any) => void, onClose: () => void }} props */
-export function ThreadSide({ record, onRecord, onClose }) {
+/** @param {{ record: Record<string, any>, onRecord: (record: any) => void, onClose: () => void, children?: any }} props */
+export function ThreadSide({ record, onRecord, onClose, children }) {
   const lifetime = useLoad((signal) => get(`${conversationPath(record.id)}/lifetime`, {}, signal), [record.id, record.revision]);
   return html`<aside class="side" aria-label="Details">
     <header class="side-head"><h2>Details</h2><${Button} kind="quiet" icon="close" label="Close details" onClick=${onClose} /></header>
-    <${RecordEditor} record=${record} onSaved=${onRecord} />
+    <${RecordEditor} record=${record} onSaved=${onRecord} withAssignee=${false} />
+    ${children}
     <${ClientPicker} record=${record} onRecord=${onRecord} />
-    <${BranchTree} record=${record} />
+    ${!session.access?.participant && html`<${BranchTree} record=${record} /><${Links} record=${record} />`}
     <dl class="facts">
       <dt>Channel</dt><dd>${capital(record.channel)}</dd>
       <dt>Started</dt><dd><${Time} at=${record.created_at} /></dd>
