@@ -185,6 +185,10 @@ class SyncManager:
     delete_webhook = _blocking(ConversationManager.delete_webhook)
     analytics = _blocking(ConversationManager.analytics)
     recompute_analytics = _blocking(ConversationManager.recompute_analytics)
+    set_topic = _blocking(ConversationManager.set_topic)
+    delete_topic = _blocking(ConversationManager.delete_topic)
+    topics = _blocking(ConversationManager.topics)
+    topic_report = _blocking(ConversationManager.topic_report)
 
     add_message = _blocking(ConversationManager.add_message)
     append = _blocking(ConversationManager.append)

@@ -149,3 +149,43 @@ async def test_the_sweep_counts_before_it_purges(tmp_path: Path) -> None:
         counted: Analytics = await manager.analytics(FROM, fresh=False)
         assert counted.total.counts["opened"] == 2
         assert counted.groups == ()
+
+
+def test_topics_of_a_period_and_what_is_new(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await manager.set_topic("roofs", ["The roof leaks.", "Water comes through the roof."])
+        await manager.set_topic("bills", ["I have a question about my invoice."])
+        assert [one.name for one in await manager.topics()] == ["bills", "roofs"]
+        await manager.clients.add("Harold Finch")
+        for number in range(40):
+            old = [
+                Message(
+                    role="user",
+                    content="My invoice is wrong again, please send another one.",
+                    timestamp=NOW - timedelta(days=40),
+                )
+            ]
+            await manager.append(f"old-{number}", old)
+        for number in range(10):
+            words = "The roof leaks, and the boiler hums, said Finch."
+            new = [Message(role="user", content=words, timestamp=NOW - timedelta(hours=number))]
+            await manager.append(f"new-{number}", new)
+        await manager.append("rare", [said("user", 1)])
+        found = await manager.topic_report()
+        assert {one.name: one.conversations for one in found.topics} == {"roofs": 10, "bills": 0}
+        assert (found.conversations, found.other, found.left_out) == (11, 1, False)
+        terms = {one.term for one in found.new_terms}
+        assert "boiler" in terms
+        assert not terms & {"finch", "aubergine"}
+        for number in range(6):
+            await manager.erase(f"new-{number}")
+        after = await manager.topic_report()
+        assert {one.name: one.conversations for one in after.topics}["roofs"] == 4
+        assert after.new_terms == ()
+        assert await manager.delete_topic("roofs")
+        assert not await manager.delete_topic("roofs")
+        assert (await manager.topic_report(limit=2)).left_out
+        with pytest.raises(InvalidInput, match="examples"):
+            await manager.set_topic("x", [])
+
+    target.run(scenario)

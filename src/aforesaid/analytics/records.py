@@ -27,6 +27,8 @@ UNTIL = "analytics/until"
 """The time up to which the roll-ups contain everything."""
 ROLL_UPS = "analytics/roll-ups/"
 """The prefix of the kinds of roll-ups; a dimension follows. The key is the month and the value's digest."""
+TOPICS = "analytics/topics"
+"""Topics that the owner named; the key is the name's digest."""
 
 KEY = "all"
 

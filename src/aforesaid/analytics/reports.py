@@ -65,17 +65,22 @@ class Analytics(ReadableAsDict, Struct, frozen=True, kw_only=True):
 
     def to_csv(self) -> str:
         """Return a line per group; without groups one line. The first line has the names of the columns."""
-        import csv  # few programs write one
-        import io
-
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow([self.by or "period", *_columns()])
-        rows = self.groups if self.by is not None else (self.total,)
-        for numbers in rows:
+        rows: list[Iterable[object]] = [[self.by or "period", *_columns()]]
+        for numbers in self.groups if self.by is not None else (self.total,):
             name = f"{self.first_day}/{self.last_day}" if self.by is None else numbers.value or ""
-            writer.writerow([_safe(name), *_cells(numbers)])
-        return text.getvalue()
+            rows.append([name, *_cells(numbers)])
+        return csv_text(rows)
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Return the rows as CSV. A spreadsheet runs no value as a formula."""
+    import csv  # few programs write one
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows([[_safe(one) if isinstance(one, str) else one for one in row] for row in rows])
+    return text.getvalue()
 
 
 def _columns() -> list[str]:

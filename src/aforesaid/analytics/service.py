@@ -9,7 +9,7 @@ from aforesaid.analytics import BY, By
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import InvalidInput, NotAllowed
 from aforesaid.model.clock import parse_moment
-from aforesaid.model.conversations import check_channel
+from aforesaid.model.conversations import check_channel, check_count
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message, parse_text
 from aforesaid.model.participants import participant_of
@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from aforesaid.analytics.records import RollUp
     from aforesaid.analytics.reports import Analytics
     from aforesaid.analytics.rollups import Dimension
+    from aforesaid.analytics.topics import Topic, Topics
+    from aforesaid.contracts import Embedder
 
 # The period without `date_from`, and the longest one.
 USUAL = timedelta(days=30)
 LONGEST = timedelta(days=3660)
 # Messages that are older when they are stored were imported, or come from a queue.
 LATE = timedelta(minutes=5)
+
+# The most conversations of each period that a report about topics reads.
+MOST_READ = 10_000
 
 Filter = tuple["Dimension", str | None]
 
@@ -47,12 +52,31 @@ class AnalyticsProtocol(Protocol):
     async def recompute_analytics(self, *, keep_removed: bool = True) -> int:
         """Count every conversation again from its log; return how many."""
 
+    async def set_topic(self, name: str, examples: Sequence[str]) -> "Topic":
+        """Name a topic by example sentences. A known name gets the new examples."""
+
+    async def delete_topic(self, name: str) -> bool:
+        """Remove a topic. Return whether there was one."""
+
+    async def topics(self) -> "list[Topic]":
+        """Return the topics that were named, sorted by name."""
+
+    async def topic_report(
+        self,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        *,
+        limit: int = 1000,
+    ) -> "Topics":
+        """Return what the conversations of a period are about, by default of the last 30 days."""
+
 
 class OwnerAnalytics:
     """Reports about one owner's conversations."""
 
-    def __init__(self, store: ConversationStore) -> None:
+    def __init__(self, store: ConversationStore, embedder: "Embedder | None" = None) -> None:
         self._store = store
+        self._embedder = embedder
 
     async def analytics(
         self,
@@ -118,6 +142,57 @@ class OwnerAnalytics:
 
         self._refuse_participant()
         return await recompute(self._store, keep_removed=keep_removed)
+
+    async def set_topic(self, name: str, examples: Sequence[str]) -> "Topic":
+        """Name a topic by example sentences. A known name gets the new examples."""
+        from aforesaid.analytics.records import TOPICS, digest_of, encode
+        from aforesaid.analytics.topic_reading import stored_topics
+        from aforesaid.analytics.topics import MOST_TOPICS, parse_topic
+
+        self._refuse_participant()
+        topic = parse_topic(name, examples)
+        known = [one.name for one in await stored_topics(self._store)]
+        if topic.name not in known and len(known) >= MOST_TOPICS:
+            raise InvalidInput(f"name: there can be {MOST_TOPICS} topics", field="name")
+        await self._store.put_document(TOPICS, digest_of(topic.name), encode(topic))
+        return topic
+
+    async def delete_topic(self, name: str) -> bool:
+        """Remove a topic. Return whether there was one."""
+        from aforesaid.analytics.records import TOPICS, digest_of
+
+        self._refuse_participant()
+        return await self._store.delete_document(TOPICS, digest_of(name.strip()))
+
+    async def topics(self) -> "list[Topic]":
+        """Return the topics that were named, sorted by name."""
+        from aforesaid.analytics.topic_reading import stored_topics
+
+        self._refuse_participant()
+        return await stored_topics(self._store)
+
+    async def topic_report(
+        self,
+        date_from: datetime | str | None = None,
+        date_to: datetime | str | None = None,
+        *,
+        limit: int = 1000,
+    ) -> "Topics":
+        """Return what the conversations of a period are about, by default of the last 30 days.
+
+        - `topics`: conversations of each named topic, by the similarity of their questions to its examples.
+        - `new_terms`: terms that are more frequent than in the period of the same length before. Each occurs
+          in five conversations or more. Names of clients and participants are left out.
+
+        The latest `limit` conversations of each period are read. Nothing is stored, so the report after an
+        erasure does not contain what was erased.
+        """
+        from aforesaid.analytics.topic_reading import read_topics
+
+        self._refuse_participant()
+        check_count(limit, field="limit", least=1, most=MOST_READ)
+        days = _period(date_from, date_to, self._store.now())
+        return await read_topics(self._store, self._embedder, days, limit=limit)
 
     def _refuse_participant(self) -> None:
         if participant_of(self._store) is not None:

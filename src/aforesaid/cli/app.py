@@ -23,6 +23,7 @@ from aforesaid.cli.participants import participants
 from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
 from aforesaid.cli.search import reindex, search
 from aforesaid.cli.serve import serve
+from aforesaid.cli.topics import topics
 from aforesaid.cli.transfer import copy, export, import_
 
 app = typer.Typer(
@@ -66,6 +67,7 @@ for panel, commands in PANELS.items():
 app.add_typer(notes, rich_help_panel="Read")
 app.add_typer(clients, rich_help_panel="Read")
 app.add_typer(participants, rich_help_panel="Read")
+app.add_typer(topics, rich_help_panel="Read")
 app.add_typer(backup, rich_help_panel="Move")
 app.add_typer(keys, rich_help_panel="Operate")
 app.add_typer(audit, rich_help_panel="Operate")

@@ -146,7 +146,7 @@ class ConversationManager:
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
         self._branches = Branches(store, self._summaries)
-        self._analytics = OwnerAnalytics(store)
+        self._analytics = OwnerAnalytics(store, self.searcher.resources.embedder)
 
     @property
     def owner(self) -> str:
@@ -421,6 +421,10 @@ class ConversationManager:
     import_ = delegate("_copies", OwnerCopies.import_)
     analytics = delegate("_analytics", OwnerAnalytics.analytics)
     recompute_analytics = delegate("_analytics", OwnerAnalytics.recompute_analytics)
+    set_topic = delegate("_analytics", OwnerAnalytics.set_topic)
+    delete_topic = delegate("_analytics", OwnerAnalytics.delete_topic)
+    topics = delegate("_analytics", OwnerAnalytics.topics)
+    topic_report = delegate("_analytics", OwnerAnalytics.topic_report)
 
     async def load_context(
         self,

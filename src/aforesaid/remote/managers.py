@@ -162,6 +162,10 @@ class ManagerMethods:
     erase_participant = CallMethod(OwnerCalls.erase_participant, ConversationManager.erase_participant)
     analytics = CallMethod(OwnerCalls.analytics, ConversationManager.analytics)
     recompute_analytics = CallMethod(OwnerCalls.recompute_analytics, ConversationManager.recompute_analytics)
+    set_topic = CallMethod(OwnerCalls.set_topic, ConversationManager.set_topic)
+    delete_topic = CallMethod(OwnerCalls.delete_topic, ConversationManager.delete_topic)
+    topics = CallMethod(OwnerCalls.topics, ConversationManager.topics)
+    topic_report = CallMethod(OwnerCalls.topic_report, ConversationManager.topic_report)
 
     add_message = CallMethod(OwnerCalls.add_message, ConversationManager.add_message)
     _append = CallMethod(OwnerCalls.append, ConversationManager.append)

@@ -379,6 +379,7 @@ EXAMPLES: dict[str, Any] = {
     "link_client": {"client_id": "01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10", "client_name": "Ann Baker"},
     "fork_conversation": {"message_id": "01952f3e-7d2a-7c11-9a04-5b1f2c3d4e5f", "subject": "without chicken"},
     "merge_branch": {"branch_id": "01952f3e-7d2a-8c11-9a04-5b1f2c3d4e5f", "how": "append"},
+    "set_topic": {"examples": ["The roof leaks.", "Water comes through the ceiling."]},
     "recompute_analytics": {"keep_removed": True},
     "add_message": {"role": "user", "content": "and for dessert?", "content_type": "audio"},
     "add_turn": {"messages": _TURN},

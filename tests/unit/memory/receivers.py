@@ -151,6 +151,7 @@ class Receivers:
             "parameters": {"type": "object", "properties": {}},
             "participant_id": "ann",
             "url": "https://hooks.example.com/notify",
+            "examples": ["The roof leaks."],
             "path": str(self._folder / "trail"),
             "pending": [message],
             "provider": "anthropic",

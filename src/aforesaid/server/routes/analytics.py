@@ -7,6 +7,8 @@ from msgspec.structs import asdict
 
 from aforesaid.analytics import By
 from aforesaid.analytics.reports import Analytics
+from aforesaid.analytics.service import MOST_READ
+from aforesaid.analytics.topics import MOST_EXAMPLES, Topic, Topics
 from aforesaid.protocol.bodies import Moment, RequestModel, ResponseModel
 from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import Response, json_response
@@ -68,3 +70,53 @@ async def recompute_analytics(call: Call[RecomputeBody, NoQuery]) -> Reply:
     """Count every conversation again from its log."""
     counted = await call.manager.recompute_analytics(keep_removed=call.body.keep_removed)
     return json_response({"conversations": counted})
+
+
+class TopicsQuery(RequestModel, frozen=True, kw_only=True):
+    """The period, by default the last 30 days, and how many of its conversations are read."""
+
+    date_from: Moment | None = None
+    date_to: Moment | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST_READ)] = 1000
+
+
+class TopicChange(RequestModel, frozen=True, kw_only=True):
+    """Sentences as people say them in conversations about the topic."""
+
+    examples: Annotated[list[str], Meta(min_length=1, max_length=MOST_EXAMPLES)]
+
+
+class TopicsBody(ResponseModel, frozen=True, kw_only=True):
+    """The topics that the owner named, sorted by name."""
+
+    topics: list[Topic]
+
+
+class DeletedTopicBody(ResponseModel, frozen=True, kw_only=True):
+    """Whether there was one."""
+
+    deleted: bool
+
+
+@routes.get("/analytics/topics", response=Topics, route_class="search")
+async def get_topic_report(call: Call[NoBody, TopicsQuery]) -> Reply:
+    """Return what the conversations of a period are about: named topics, and terms that are new."""
+    return json_response((await call.manager.topic_report(**asdict(call.query))).to_dict())
+
+
+@routes.get("/topics", response=TopicsBody)
+async def list_topics(call: Call[NoBody, NoQuery]) -> Reply:
+    """List the topics that the owner named."""
+    return json_response({"topics": [one.to_dict() for one in await call.manager.topics()]})
+
+
+@routes.put("/topics/{name}", response=Topic, status=200)
+async def set_topic(call: Call[TopicChange, NoQuery]) -> Reply:
+    """Name a topic by example sentences. A known name gets the new examples."""
+    return json_response((await call.manager.set_topic(call.path["name"], call.body.examples)).to_dict())
+
+
+@routes.delete("/topics/{name}", response=DeletedTopicBody, status=200)
+async def delete_topic(call: Call[NoBody, NoQuery]) -> Reply:
+    """Remove a topic. A missing one is not an error."""
+    return json_response({"deleted": await call.manager.delete_topic(call.path["name"])})
