@@ -1,7 +1,7 @@
 """One owner's analytics: answer from roll-ups, keep them up to date."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,9 +74,11 @@ class AnalyticsProtocol(Protocol):
 class OwnerAnalytics:
     """Reports about one owner's conversations."""
 
-    def __init__(self, store: ConversationStore, embedder: "Embedder | None" = None) -> None:
+    def __init__(
+        self, store: ConversationStore, embedder: "Callable[[], Embedder | None] | None" = None
+    ) -> None:
         self._store = store
-        self._embedder = embedder
+        self._embedder = embedder or (lambda: None)
 
     async def analytics(
         self,
@@ -192,7 +194,7 @@ class OwnerAnalytics:
         self._refuse_participant()
         check_count(limit, field="limit", least=1, most=MOST_READ)
         days = _period(date_from, date_to, self._store.now())
-        return await read_topics(self._store, self._embedder, days, limit=limit)
+        return await read_topics(self._store, self._embedder(), days, limit=limit)
 
     def _refuse_participant(self) -> None:
         if participant_of(self._store) is not None:

@@ -146,7 +146,7 @@ class ConversationManager:
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
         self._branches = Branches(store, self._summaries)
-        self._analytics = OwnerAnalytics(store, self.searcher.resources.embedder)
+        self._analytics = OwnerAnalytics(store, lambda: self.searcher.resources.embedder)
 
     @property
     def owner(self) -> str:
