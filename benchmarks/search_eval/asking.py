@@ -10,11 +10,13 @@ from time import perf_counter
 from msgspec import Struct
 
 import aforesaid
-from aforesaid.contracts import Embedder
+from aforesaid.contracts import Embedder, Matches
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.search.passages import Passage
-from aforesaid.search.ranking import Weights
+from aforesaid.search.queries import analyze_question, lookup_terms
+from aforesaid.search.ranking import AnalyzedQuestion, Key, Similarities, Weights
 from aforesaid.search.relevance import MIN_RELEVANCE
+from aforesaid.search.searcher import BY_WORDS
 from benchmarks.search_eval.figures import Figures, judged
 from benchmarks.search_eval.labelled import LabelledSet, Person, Question, Spot
 from benchmarks.search_eval.simple import SimpleIndex
@@ -76,6 +78,24 @@ class Asking:
                 numbers[conversation.id] = number
         if self._memory.search_resources.indexer is not None:
             await self._memory.search_resources.indexer.wait_until_idle()
+
+    def questions(self) -> list[tuple[Person, Question]]:
+        return [(person, question) for person in self._people for question in person.questions]
+
+    def spot(self, person: Person, key: Key) -> Spot:
+        """Return the place of a message in the set."""
+        conversation_id, sequence = key
+        return Spot(self._sessions[person.name][conversation_id], sequence)
+
+    async def candidates(
+        self, person: Person, question: Question
+    ) -> tuple[AnalyzedQuestion, Matches, Similarities | None]:
+        """Return what a question is ranked by."""
+        searcher = self._memory.of(person.name).searcher
+        now = question.asked_at or datetime.now(UTC)
+        analyzed = analyze_question(question.text, now=now, zone=UTC)
+        matches = await searcher.matches(lookup_terms(analyzed), limit=BY_WORDS)
+        return analyzed, matches, await searcher.similarities(question.text)
 
     async def answers(self, weights: Weights | None) -> list[Answered]:
         """Return the answers to every question."""

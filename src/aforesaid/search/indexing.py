@@ -25,6 +25,7 @@ from aforesaid.errors import Conflict, NotFound, StoreError
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import ROLES
 from aforesaid.search.analysis import indexed_terms
+from aforesaid.search.cues import flags_of
 from aforesaid.search.memory_index import all_entries
 from aforesaid.search.vectors import (
     BLOCK,
@@ -233,6 +234,7 @@ def encode_block(entries: Sequence[Entry], embedder: Embedder, *, begun: int) ->
         micros=[entry.position.micros for entry, _ in with_text],
         roles=[ROLES.index(entry.message.role) for entry, _ in with_text],
         lengths=[len(indexed_terms(entry.message)) for entry, _ in with_text],
+        flags=[flags_of(text, entry.message.role) for entry, text in with_text],
         skipped=[entry.sequence for entry, text in zip(entries, texts, strict=True) if not text],
         matrix=_float16_bytes(embedder.embed([text for _, text in with_text])) if with_text else b"",
     )
@@ -251,6 +253,7 @@ def _merge_blocks(block: Block, more: Block) -> Block:
         micros=[*block.micros, *more.micros],
         roles=[*block.roles, *more.roles],
         lengths=[*block.lengths, *more.lengths],
+        flags=[*block.flags_by_row, *more.flags_by_row],
         skipped=[*block.skipped, *more.skipped],
         matrix=block.matrix + more.matrix,
     )

@@ -77,6 +77,12 @@ class VisibleSimilarities:
     def cosines(self, messages: Sequence[Key]) -> Sequence[float | None]:
         return self._whole.cosines(messages)
 
+    def likeness(self, best: Sequence[Key], messages: Sequence[Key]) -> Sequence[float | None]:
+        return self._whole.likeness(best, messages)
+
+    def flags(self, messages: Sequence[Key]) -> Sequence[int]:
+        return self._whole.flags(messages)
+
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         both = [one for one in self._visible if one in conversations]
         return [

@@ -13,6 +13,7 @@ from aforesaid.model.clock import parse_moment, to_micros
 from aforesaid.model.conversations import Channel, Conversation, Query, Status, check_channel, check_count
 from aforesaid.model.messages import ROLES, Message, Role, parse_tags, parse_text
 from aforesaid.search.analysis import speaker_term, terms_of
+from aforesaid.search.cues import cues_of
 from aforesaid.search.dates import Period, find_periods
 from aforesaid.search.ranking import AnalyzedQuestion
 
@@ -170,7 +171,7 @@ def analyze_question(question: str, *, now: datetime, zone: tzinfo) -> AnalyzedQ
     """Extract terms and periods from the question."""
     terms = tuple(dict.fromkeys(terms_of(question)))[:MOST_TERMS]
     periods = find_periods(question, now=now.astimezone(zone)).periods
-    return AnalyzedQuestion(terms=terms, periods=periods, zone=zone)
+    return AnalyzedQuestion(terms=terms, periods=periods, cues=cues_of(question), zone=zone)
 
 
 def sole_period(question: str, *, now: datetime, zone: tzinfo) -> Period | None:

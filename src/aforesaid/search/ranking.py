@@ -8,9 +8,13 @@ A message's score is a weighted sum of these parts, each between 0 and about 1:
     speaker       whether the question names the speaker
     date          whether the message lies in a period that the question names
     person        whether a person said it
-    conversation  how well the best messages of its conversation match
+    assistant     whether the question asks for the assistant's words, and this is one of its messages
+    conversation  how well its conversation matches: the terms in it, and its best messages
     previous      how well the message before it matches, if that is short
-    next          how well the message after it matches
+    around        the share of the question's terms in the message and its two neighbours
+    feedback      similarity to the three best messages
+    number        whether the question asks for a number or a time, and the message contains a number
+    wish          whether the question asks for advice, and a person states a wish in the message
 
 A message without a vector is scored by its words alone. `docs/search-quality.md` contains the measurements
 behind every constant.
@@ -28,6 +32,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import from_micros
 from aforesaid.model.messages import Role
+from aforesaid.search.cues import NUMBER, WISH, Cues
 from aforesaid.search.dates import Period
 
 # BM25's k1. In a turn of a dozen words, a repeated word adds little.
@@ -45,12 +50,16 @@ class Weights(Struct, frozen=True, kw_only=True):
     speaker: float = 0.0
     date: float = 0.0
     person: float = 0.0
+    assistant: float = 0.0
+    conversation_terms: float = 0.0
     conversation_words: float = 0.0
     conversation_meaning: float = 0.0
     previous_words: float = 0.0
     previous_meaning: float = 0.0
-    next_words: float = 0.0
-    next_meaning: float = 0.0
+    around: float = 0.0
+    feedback: float = 0.0
+    number: float = 0.0
+    wish: float = 0.0
     brief: int = 10
     """Number of terms at which the previous message's length has halved its influence."""
     best_of: int = 3
@@ -59,29 +68,34 @@ class Weights(Struct, frozen=True, kw_only=True):
 
 # Trained on three labelled sets together, see `docs/search-quality.md`.
 WEIGHTS = Weights(
-    words=0.58,
-    coverage=0.3,
-    meaning=0.7,
+    words=0.52,
+    coverage=0.22,
+    meaning=0.84,
     speaker=0.5,
     date=0.4,
-    person=0.58,
-    conversation_words=0.33,
-    conversation_meaning=0.11,
-    previous_words=0.45,
-    previous_meaning=0.46,
-    next_words=0.07,
-    next_meaning=0.07,
+    person=0.97,
+    assistant=0.92,
+    conversation_terms=0.6,
+    conversation_meaning=0.25,
+    previous_words=0.49,
+    previous_meaning=0.53,
+    around=0.52,
+    feedback=0.5,
+    number=0.24,
+    wish=0.53,
 )
 # For searches without vectors.
 WORDS_WEIGHTS = Weights(
-    words=0.86,
-    coverage=0.22,
+    words=0.97,
+    coverage=0.11,
     speaker=0.5,
     date=0.4,
-    person=0.64,
-    conversation_words=0.47,
-    previous_words=0.62,
-    next_words=0.17,
+    person=1.1,
+    assistant=0.64,
+    conversation_terms=0.39,
+    conversation_words=0.42,
+    previous_words=0.67,
+    around=0.51,
 )
 
 
@@ -117,6 +131,14 @@ class Similarities(Protocol):
         """Return the plain cosines of messages by key, which do not depend on the owner's other messages."""
         ...
 
+    def likeness(self, best: Sequence[Key], messages: Sequence[Key]) -> Sequence[float | None]:
+        """Return the similarities of messages to the centroid of the best; None where it is unknown."""
+        ...
+
+    def flags(self, messages: Sequence[Key]) -> Sequence[int]:
+        """Return the flags of messages (see `cues`), 0 where they are unknown."""
+        ...
+
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         """Return every message of these conversations with a known similarity."""
         ...
@@ -128,6 +150,7 @@ class AnalyzedQuestion(Struct, frozen=True, kw_only=True):
     terms: tuple[str, ...]
     """Distinct terms. They are the first half of the terms looked up in the index; speaker terms follow."""
     periods: tuple[Period, ...] = ()
+    cues: Cues = Cues()
     zone: tzinfo
 
 
@@ -140,9 +163,13 @@ class Parts(Struct, frozen=True, kw_only=True):
     speaker: float = 0.0
     date: float = 0.0
     person: float = 0.0
+    assistant: float = 0.0
     conversation: float = 0.0
     previous: float = 0.0
-    next: float = 0.0
+    around: float = 0.0
+    feedback: float = 0.0
+    number: float = 0.0
+    wish: float = 0.0
     asks: float = 0.0
     """Negative if the message only asks the same."""
     matched: dict[str, float] = {}
@@ -150,7 +177,10 @@ class Parts(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
 
 
-SCORED = ("words", "coverage", "meaning", "speaker", "date", "person", "conversation", "previous", "next")
+SCORED = (
+    *("words", "coverage", "meaning", "speaker", "date", "person", "assistant", "conversation", "previous"),
+    *("around", "feedback", "number", "wish"),
+)
 PARTS = (*SCORED, "asks")
 """The parts that add up to a score."""
 
@@ -165,6 +195,9 @@ class Ranked(Struct, kw_only=True, gc=False):
     match: Match | None = None
     bm25: float = 0.0
     similarity: float | None = None
+    terms: int = 0
+    """The question's terms in the message, one bit each."""
+    flags: int = 0
     relative_words: float = 0.0
     """BM25 relative to the best message."""
     nearness: float = 0.0
@@ -175,9 +208,13 @@ class Ranked(Struct, kw_only=True, gc=False):
     speaker: float = 0.0
     date: float = 0.0
     person: float = 0.0
+    assistant: float = 0.0
     conversation: float = 0.0
     previous: float = 0.0
-    next: float = 0.0
+    around: float = 0.0
+    feedback: float = 0.0
+    number: float = 0.0
+    wish: float = 0.0
     score: float = 0.0
 
     @property
@@ -225,10 +262,16 @@ def rank(
     near = () if similar is None else similar.nearest if among is None else similar.within(among)
     found = _candidates(question, matches, near)
     if similar is not None:
-        for one, similarity in zip(found.values(), similar.of(list(found)), strict=True):
-            one.similarity = similarity
-    _score_alone(found.values(), question, matches, _nearness(similar), weights)
-    _score_in_context(found, weights)
+        keys = list(found)
+        for one, similarity, flags in zip(found.values(), similar.of(keys), similar.flags(keys), strict=True):
+            one.similarity, one.flags = similarity, flags
+    coverage = Coverage.of_known(matches, len(question.terms))
+    _score_alone(found.values(), question, _nearness(similar), coverage, weights)
+    _score_in_context(found, coverage, weights)
+    if similar is not None and weights.feedback:
+        _score_by_feedback(found, similar, weights)
+    for one in found.values():
+        one.score = sum([getattr(one, name) for name in SCORED])
     ordered = sorted(found.values(), key=_order)
     return Ranking(
         question=question,
@@ -306,54 +349,82 @@ def rarity(frequency: int, messages: int) -> float:
 def _score_alone(
     candidates: Collection[Ranked],
     question: AnalyzedQuestion,
-    matches: Matches,
     nearness: Callable[[float], float],
+    coverage: "Coverage",
     weights: Weights,
 ) -> None:
+    """Score each candidate by its own words, meaning, speaker, time and role."""
     best = max((one.bm25 for one in candidates), default=0.0) or 1.0
-    terms = len(question.terms)
-    coverage = Coverage.of_known(matches, terms)
+    terms, cues = len(question.terms), question.cues
     for one in candidates:
         one.relative_words = words = one.bm25 / best
         # A message without a vector is scored by its words.
         one.nearness = words if one.similarity is None else nearness(one.similarity)
+        one.terms = bits_of(one.match, terms)
         one.words = weights.words * words
-        one.coverage = weights.coverage * coverage(one.match)
+        one.coverage = weights.coverage * coverage.of_bits(one.terms)
         one.meaning = weights.meaning * one.nearness
         one.speaker = weights.speaker if is_named_speaker(one.match, terms) else 0.0
         one.date = weights.date if question.periods and _is_in_period(one.position, question) else 0.0
-        one.person = weights.person if one.role in ("user", None) else 0.0
+        is_person = one.role in ("user", None)
+        one.person = weights.person if is_person else 0.0
+        one.assistant = weights.assistant if cues.assistant and not is_person else 0.0
+        one.number = weights.number if cues.quantity and one.flags & NUMBER else 0.0
+        one.wish = weights.wish if cues.request and one.flags & WISH else 0.0
 
 
-def _score_in_context(found: Mapping[Key, Ranked], weights: Weights) -> None:
-    """Add what the conversation and the neighbouring messages contribute, and sum up."""
-    by_words = _by_conversation(found.values(), "relative_words", weights.best_of, from_zero=True)
-    by_meaning = _by_conversation(found.values(), "nearness", weights.best_of, from_zero=False)
+def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights: Weights) -> None:
+    """Add what the conversation and the neighbouring messages contribute."""
+    terms: dict[str, int] = {}
+    for one in found.values():
+        terms[one.conversation_id] = terms.get(one.conversation_id, 0) | one.terms
+    together = {
+        conversation_id: weights.conversation_terms * coverage.of_bits(bits)
+        for conversation_id, bits in terms.items()
+    }
+    for field, weight in (
+        ("relative_words", weights.conversation_words),
+        ("nearness", weights.conversation_meaning),
+    ):
+        if weight:
+            best = _by_conversation(found.values(), field, weights.best_of, from_zero=field != "nearness")
+            together = {key: value + weight * best[key] for key, value in together.items()}
     for (conversation_id, sequence), one in found.items():
-        one.conversation = (
-            weights.conversation_words * by_words[conversation_id]
-            + weights.conversation_meaning * by_meaning[conversation_id]
-        )
+        one.conversation = together[conversation_id]
         before, after = (found.get((conversation_id, sequence + step)) for step in (-1, 1))
+        bits = one.terms | (after.terms if after is not None else 0)
         if before is not None:
+            bits |= before.terms
             # Large if it is short, like a question that this message answers.
             brevity = weights.brief / (weights.brief + before.length)
             one.previous = brevity * (
                 weights.previous_words * before.relative_words + weights.previous_meaning * before.nearness
             )
-        if after is not None:
-            one.next = weights.next_words * after.relative_words + weights.next_meaning * after.nearness
-        one.score = (
-            one.words
-            + one.coverage
-            + one.meaning
-            + one.speaker
-            + one.date
-            + one.person
-            + one.conversation
-            + one.previous
-            + one.next
-        )
+        one.around = weights.around * coverage.of_bits(bits)
+
+
+# Messages whose centroid the others are compared with.
+_FEEDBACK_FROM = 3
+_PERSON_SHARE = 0.5
+
+
+def _score_by_feedback(found: Mapping[Key, Ranked], similar: Similarities, weights: Weights) -> None:
+    """Add the similarity to the best messages, from 0 for the least to 1 for the most similar candidate."""
+    keys = list(found)
+    best = nlargest(_FEEDBACK_FROM, keys, key=lambda key: _alone(found[key]))
+    values = similar.likeness(best, keys)
+    known = [value for value in values if value is not None]
+    lowest = min(known, default=0.0)
+    span = max(known, default=0.0) - lowest
+    for one, value in zip(found.values(), values, strict=True):
+        alike = one.nearness if value is None else (value - lowest) / span if span > 0 else 1.0
+        one.feedback = weights.feedback * alike
+
+
+def _alone(one: Ranked) -> tuple[float, Position, str]:
+    is_person = one.role in ("user", None)
+    score = one.relative_words + one.nearness + _PERSON_SHARE * is_person
+    return round(score, 9), one.position, one.conversation_id
 
 
 class Coverage:
@@ -362,16 +433,27 @@ class Coverage:
     def __init__(self, weights: Sequence[float]) -> None:
         total = sum(weights) or 1.0
         self._weights = [weight / total for weight in weights]
+        self._shares: dict[int, float] = {}  # candidates share few combinations of terms
 
     @classmethod
     def of_known(cls, matches: Matches, terms: int) -> "Coverage":
         """Weigh the terms that the owner's messages contain by their rarity; ignore the others."""
         return cls([rarity(n, matches.messages) if n else 0.0 for n in matches.frequencies[:terms]])
 
-    def __call__(self, match: Match | None) -> float:
-        if match is None:
-            return 0.0
-        return sum([w for w, count in zip(self._weights, match.counts, strict=False) if count])
+    def of_bits(self, bits: int) -> float:
+        """Return the share of the terms whose bits are set."""
+        share = self._shares.get(bits)
+        if share is None:
+            share = sum([weight for at, weight in enumerate(self._weights) if bits >> at & 1])
+            self._shares[bits] = share
+        return share
+
+
+def bits_of(match: Match | None, terms: int) -> int:
+    """Return the question's terms in a message, one bit each."""
+    if match is None:
+        return 0
+    return sum([1 << at for at, count in enumerate(match.counts[:terms]) if count])
 
 
 def _nearness(similar: Similarities | None) -> Callable[[float], float]:

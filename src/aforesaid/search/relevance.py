@@ -132,7 +132,7 @@ class Relevance:
         # Without vectors, every candidate shares a term or a speaker with the question.
         if not self._ranking.by_meaning or self._best_match <= 0 or one.previous >= _ANSWERS:
             return self.at_most(one.score)
-        covered = [self._coverage(one.match)]
+        covered = [self._coverage.of_bits(one.terms)]
         (cosine,) = _cosines(self._ranking, [one], covered, self._scale)
         share = max(0.0, covered[0] + cosine) / self._best_match
         return self.at_most(one.score) * min(1.0, share / _LEAST_SHARE)
@@ -146,7 +146,7 @@ class Relevance:
         """Return the logit of the best result."""
         use, terms = self._calibration, len(ranking.question.terms)
         weights = _term_weights(ranking.matches, terms)
-        covered = [self._coverage(one.match) for one in first]
+        covered = [self._coverage.of_bits(one.terms) for one in first]
         cosines = _cosines(ranking, first, covered, scale)
         matched = sorted(map(sum, zip(covered, cosines, strict=True)), reverse=True) or [0.0]
         self._best_match = matched[0]

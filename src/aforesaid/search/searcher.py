@@ -372,6 +372,12 @@ class StoreSimilarities:
     def cosines(self, messages: Sequence[Key]) -> Sequence[float | None]:
         return self.of(messages)
 
+    def likeness(self, best: Sequence[Key], messages: Sequence[Key]) -> Sequence[float | None]:
+        return [None] * len(messages)
+
+    def flags(self, messages: Sequence[Key]) -> Sequence[int]:
+        return [0] * len(messages)
+
     def within(self, conversations: Container[str]) -> Sequence[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]
 

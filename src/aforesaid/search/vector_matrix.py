@@ -13,7 +13,8 @@ from msgspec import Struct
 _SMALL = 5_000
 # Share of new vectors at which the centroid of a large matrix is recomputed.
 _RECENTER_SHARE = 0.02
-_META = 5
+_META = 6
+_FLAGS = 5
 # Rows per group in the search for the best rows.
 _GROUP_ROWS = 64
 
@@ -30,10 +31,14 @@ class Compared(Struct, frozen=True):
     """Return the similarities of some rows."""
     cosines: Callable[[Sequence[int]], Sequence[float]]
     """Return the plain cosines of some rows, not relative to the centroid."""
+    likeness: Callable[[Sequence[int], Sequence[int]], Sequence[float]]
+    """Return the similarities of some rows to the mean of the first ones."""
+    flags: Callable[[Sequence[int]], Sequence[int]]
+    """Return the flags of some rows."""
 
 
 class VectorMatrix:
-    """Rows of float32, each with five integers that identify it."""
+    """Rows of float32, each with six integers that identify it."""
 
     def __init__(self, dimension: int) -> None:
         import numpy
@@ -103,7 +108,21 @@ class VectorMatrix:
             self.count,
             lambda rows: cosines[list(rows)].tolist() if rows else [],
             lambda rows: (self._rows[list(rows)] @ vector).tolist() if rows else [],
+            self._likeness,
+            lambda rows: self._meta[list(rows), _FLAGS].tolist() if rows else [],
         )
+
+    def _likeness(self, best: Sequence[int], rows: Sequence[int]) -> Sequence[float]:
+        np = self._np
+        if not rows:
+            return []
+        first, others = (self._centered(chosen) for chosen in (best, rows))
+        centre = first.mean(axis=0)
+        return list((others @ (centre / (float(np.linalg.norm(centre)) or 1.0))).tolist())
+
+    def _centered(self, rows: Sequence[int]) -> Any:
+        """Return these rows relative to the centroid, each of unit length."""
+        return (self._rows[list(rows)] - self._centroid) / self._lengths[list(rows), None]
 
     def _cosines(self, direction: Any) -> Any:
         """Return the cosine of every row with a direction from the centroid."""

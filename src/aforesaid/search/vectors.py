@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -158,6 +158,8 @@ class Block(Struct, frozen=True, kw_only=True):
     micros: list[int] = []
     roles: list[int] = []
     lengths: list[int] = []
+    flags: list[int] = []
+    """See `cues`."""
     skipped: list[int] = []
     """Messages without words, which have no vector."""
     matrix: bytes = b""
@@ -171,6 +173,11 @@ class Block(Struct, frozen=True, kw_only=True):
     @property
     def covered(self) -> int:
         return len(self.sequences) + len(self.skipped)
+
+    @property
+    def flags_by_row(self) -> list[int]:
+        """The flags; 0 in a block that was written without them."""
+        return self.flags or [0] * len(self.sequences)
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -190,6 +197,7 @@ def decode_block(document: Document, embedder: Embedder) -> Block:
         len(block.micros),
         len(block.roles),
         len(block.lengths),
+        len(block.flags_by_row),
         len(block.matrix) // (2 * block.dimension),
     }
     if (block.model, block.dimension) != (embedder.name, embedder.dimension) or sizes != {rows}:
@@ -222,6 +230,9 @@ class LoadedConversation(Struct):
         return len(self.rows) + len(self.skipped)
 
 
+N = TypeVar("N", int, float)
+
+
 class VectorSimilarities(Struct, frozen=True):
     """The similarity of the owner's messages to one question."""
 
@@ -246,9 +257,18 @@ class VectorSimilarities(Struct, frozen=True):
     def cosines(self, messages: Sequence[tuple[str, int]]) -> Sequence[float | None]:
         return self._of(messages, self.compared.cosines)
 
-    def _of(
-        self, messages: Sequence[tuple[str, int]], read: Callable[[Sequence[int]], Sequence[float]]
+    def likeness(
+        self, best: Sequence[tuple[str, int]], messages: Sequence[tuple[str, int]]
     ) -> Sequence[float | None]:
+        rows = [row for row in (self._row(*key) for key in best) if row is not None]
+        return self._of(messages, partial(self.compared.likeness, rows)) if rows else [None] * len(messages)
+
+    def flags(self, messages: Sequence[tuple[str, int]]) -> Sequence[int]:
+        return [flags or 0 for flags in self._of(messages, self.compared.flags)]
+
+    def _of(
+        self, messages: Sequence[tuple[str, int]], read: Callable[[Sequence[int]], Sequence[N]]
+    ) -> Sequence[N | None]:
         rows = [self._row(conversation_id, sequence) for conversation_id, sequence in messages]
         found = iter(read([row for row in rows if row is not None]))
         return [None if row is None else next(found) for row in rows]
@@ -442,10 +462,11 @@ class OwnerVectors:
             loaded.last_key = max(loaded.last_key or "", block.key)
 
     def _append(self, loaded: LoadedConversation, block: Block, fresh: list[int]) -> None:
-        meta = [
-            (loaded.number, block.sequences[at], block.micros[at], block.roles[at], block.lengths[at])
-            for at in fresh
-        ]
+        columns = zip(
+            block.sequences, block.micros, block.roles, block.lengths, block.flags_by_row, strict=True
+        )
+        rows = list(columns)
+        meta = [(loaded.number, *rows[at]) for at in fresh]
         for row, at in zip(self._matrix.append(block.matrix, fresh, meta), fresh, strict=True):
             loaded.rows[block.sequences[at]] = row
 
@@ -464,7 +485,7 @@ class OwnerVectors:
         )
 
     def _neighbour(self, row: int, similarity: float) -> Neighbour:
-        number, sequence, micros, role, length = self._matrix.meta(row)
+        number, sequence, micros, role, length, _ = self._matrix.meta(row)
         return Neighbour(self._ids[number], Position(micros, sequence), ROLES[role], length, similarity)
 
     def _compare_centroids(self, conversation_id: str) -> dict[str, float]:

@@ -21,12 +21,21 @@ class Vectors(Struct):
     nearest: Sequence[Neighbour] = ()
     lowest: float = 0.0
     highest: float = 1.0
+    flags_by_sequence: dict[int, int] = {}
 
     def of(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
         return [self.by_sequence.get(sequence) for _, sequence in messages]
 
     def cosines(self, messages: Sequence[tuple[str, int]]) -> list[float | None]:
         return self.of(messages)
+
+    def likeness(
+        self, best: Sequence[tuple[str, int]], messages: Sequence[tuple[str, int]]
+    ) -> list[float | None]:
+        return [None] * len(messages)
+
+    def flags(self, messages: Sequence[tuple[str, int]]) -> list[int]:
+        return [self.flags_by_sequence.get(sequence, 0) for _, sequence in messages]
 
     def within(self, conversations: Container[str]) -> list[Neighbour]:
         return [one for one in self.nearest if one.conversation_id in conversations]

@@ -28,7 +28,7 @@ def filled(vectors: Any) -> VectorMatrix:
     matrix = VectorMatrix(DIMENSION)
     for start in range(0, len(vectors), 100):
         block = vectors[start : start + 100]
-        meta = [(0, start + at, 0, 0, 0) for at in range(len(block))]
+        meta = [(0, start + at, 0, 0, 0, 0) for at in range(len(block))]
         matrix.append(block.tobytes(), range(len(block)), meta)
     return matrix
 
@@ -69,7 +69,7 @@ def test_the_best_are_found_whatever_is_alike(rows: list[float], nearest: int) -
     """Many that are equally near, in any order: as many as asked for are returned, and none is nearer."""
     vectors = numpy.array([(one, (1 - one * one) ** 0.5) for one in rows], numpy.float16)
     matrix = VectorMatrix(2)
-    matrix.append(vectors.tobytes(), range(len(rows)), [(0, at, 0, 0, 0) for at in range(len(rows))])
+    matrix.append(vectors.tobytes(), range(len(rows)), [(0, at, 0, 0, 0, 0) for at in range(len(rows))])
     compared = matrix.compare(numpy.array([1.0, 0.0], numpy.float32), nearest=nearest)
     found = sorted(similarity for _, similarity in compared.best)
     assert found == sorted(compared.similarities(range(len(rows))))[-nearest:]
