@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from aforesaid.search.ranking import WEIGHTS, WORDS_WEIGHTS, Weights, rank
 from benchmarks.search_eval.asking import Asking

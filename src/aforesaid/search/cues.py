@@ -12,6 +12,7 @@ from aforesaid.search.analysis import terms_of
 # Flags of a message.
 NUMBER = 1
 WISH = 2
+QUESTION = 4
 
 _WISHES = frozenset(
     terms_of(
@@ -70,6 +71,7 @@ class Cues(Struct, frozen=True, kw_only=True):
     """Advice or help."""
     assistant: bool = False
     """The assistant's words."""
+    is_question: bool = False
 
 
 def cues_of(question: str) -> Cues:
@@ -79,10 +81,16 @@ def cues_of(question: str) -> Cues:
         quantity=_QUANTITY.search(lower) is not None,
         request=_REQUEST.search(lower) is not None,
         assistant=_ASSISTANT.search(lower) is not None,
+        is_question=_asks(question),
     )
 
 
 def flags_of(text: str, role: str) -> int:
-    """Return the flags of a message: whether it contains a number, and whether a person states a wish."""
+    """Return the flags of a message: it contains a number, states a person's wish, ends with a question."""
     number = NUMBER if any(map(str.isdigit, text)) else 0
-    return number | (WISH if role == "user" and not _WISHES.isdisjoint(terms_of(text)) else 0)
+    wish = WISH if role == "user" and not _WISHES.isdisjoint(terms_of(text)) else 0
+    return number | wish | (QUESTION if _asks(text) else 0)
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "？"))

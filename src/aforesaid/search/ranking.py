@@ -403,15 +403,18 @@ def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights
         one.around = weights.around * coverage.of_bits(bits)
 
 
-# Messages whose centroid the others are compared with.
+# Messages whose centroid the others are compared with: at most three, and at most a tenth of the candidates,
+# because the third best of a few is about something else.
 _FEEDBACK_FROM = 3
+_FEEDBACK_OF = 10
 _PERSON_SHARE = 0.5
 
 
 def _score_by_feedback(found: Mapping[Key, Ranked], similar: Similarities, weights: Weights) -> None:
     """Add the similarity to the best messages, from 0 for the least to 1 for the most similar candidate."""
     keys = list(found)
-    best = nlargest(_FEEDBACK_FROM, keys, key=lambda key: _alone(found[key]))
+    count = max(1, min(_FEEDBACK_FROM, len(keys) // _FEEDBACK_OF))
+    best = nlargest(count, keys, key=lambda key: _alone(found[key]))
     values = similar.likeness(best, keys)
     known = [value for value in values if value is not None]
     lowest = min(known, default=0.0)

@@ -4,7 +4,9 @@ A score orders the results of one search; its size depends on the question and o
 Relevance is calibrated: a logistic function of evidence that does not depend on them.
 
     match       the share of the question's terms in one message, plus its cosine; the best result counts
-    cosine      the best cosine
+    both        the product of the same two: words and meaning confirm each other
+    coverage    the best share
+    cosine      the best cosine; the fewer messages there are, the less likely a high one is by chance
     known       the share of the question's terms that any message contains; of few messages it says more
     speaker     whether the question names a speaker
 
@@ -20,6 +22,7 @@ from typing import Any
 from msgspec import Struct
 
 from aforesaid.contracts import Matches
+from aforesaid.search.cues import QUESTION
 from aforesaid.search.ranking import Coverage, Ranked, Ranking, is_named_speaker
 
 # Results with less are dropped, unless the caller asks for them: other owners' questions then find nothing.
@@ -28,12 +31,16 @@ MIN_RELEVANCE = 0.2
 EXAMINED = 10
 # Messages up to which the weight of a term does not depend on the size of a history.
 _TYPICAL_SIZE = 500
+# Messages below which a history is small: less evidence is needed, because fewer messages match by chance.
+_SMALL_SIZE = 200
 _LEAST_SIZE = 8
 # A message with all terms of the question is relevant, however short the question: a logit.
 _ALL_TERMS = 1.0
 _COMPLETE = 0.999
 # Share of the best result's match below which a result is less relevant than its score allows.
 _LEAST_SHARE = 0.15
+# Encoders place questions near each other, whatever they ask for: what two of them lose of their cosine.
+_BOTH_ASK = 0.1
 # Contribution of the message before from which a result counts as an answer to it, whatever its own words.
 _ANSWERS = 0.25
 
@@ -45,10 +52,18 @@ class Calibration(Struct, frozen=True, kw_only=True):
     match: float
     match_of_three: float = 0.0
     """For the mean of the three best results."""
+    both: float = 0.0
+    coverage: float = 0.0
     cosine: float = 0.0
     known: float
     known_of_few: float
     """For the same share, times the logarithm of how much smaller than usual the history is."""
+    least_size: int = _LEAST_SIZE
+    """The size below which that share says no more."""
+    small: float = 0.0
+    """For the logarithm of how much smaller than a small history it is."""
+    cosine_of_small: float = 0.0
+    """For the same, times the best cosine."""
     terms: float = 0.0
     """For the logarithm of the number of terms."""
     speaker: float
@@ -57,7 +72,18 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 HYBRID = Calibration(
-    constant=-11.0, match=7.09, cosine=6.63, known=0.49, known_of_few=1.86, speaker=5.07, share=2.0
+    constant=-11.6,
+    match=9.34,
+    both=5.3,
+    coverage=-5.4,
+    cosine=4.7,
+    known=1.52,
+    known_of_few=3.1,
+    least_size=_SMALL_SIZE,
+    small=1.1,
+    cosine_of_small=4.0,
+    speaker=6.96,
+    share=2.0,
 )
 WORDS = Calibration(
     constant=-12.7,
@@ -148,18 +174,25 @@ class Relevance:
         weights = _term_weights(ranking.matches, terms)
         covered = [self._coverage.of_bits(one.terms) for one in first]
         cosines = _cosines(ranking, first, covered, scale)
-        matched = sorted(map(sum, zip(covered, cosines, strict=True)), reverse=True) or [0.0]
+        pairs = list(zip(covered, cosines, strict=True))
+        matched = sorted(map(sum, pairs), reverse=True) or [0.0]
         self._best_match = matched[0]
         occurring = [w for w, n in zip(weights, ranking.matches.frequencies, strict=False) if n]
         known = sum(occurring) / (sum(weights) or 1.0)
-        size = min(max(ranking.matches.messages, _LEAST_SIZE), _TYPICAL_SIZE)
+        size = max(ranking.matches.messages, _LEAST_SIZE)
+        few = math.log(_TYPICAL_SIZE / min(max(size, use.least_size), _TYPICAL_SIZE))
+        small = max(0.0, math.log(_SMALL_SIZE / size))
+        cosine = max(cosines, default=0.0)
         logit = (
             use.constant
             + use.match * matched[0]
             + use.match_of_three * fmean(matched[:3])
-            + use.cosine * max(cosines, default=0.0)
+            + use.both * max(map(math.prod, pairs), default=0.0)
+            + use.coverage * max(covered, default=0.0)
+            + (use.cosine + use.cosine_of_small * small) * cosine
+            + use.small * small
             + use.known * known
-            + use.known_of_few * known * math.log(_TYPICAL_SIZE / size)
+            + use.known_of_few * known * few
             + use.terms * math.log1p(terms)
             + use.speaker * any(is_named_speaker(one.match, terms) for one in first)
         )
@@ -178,10 +211,13 @@ def _cosines(
     if ranking.similar is None:
         return [0.0] * len(first)
     found = ranking.similar.cosines([one.key for one in first])
+    asks = QUESTION if ranking.question.cues.is_question else 0
     # A message without a vector: one that contains the whole question counts as a related one.
     return [
-        share * BUILT_IN.related if cosine is None else scale.convert(cosine)
-        for cosine, share in zip(found, covered, strict=True)
+        share * BUILT_IN.related
+        if cosine is None
+        else scale.convert(cosine) - (_BOTH_ASK if one.flags & asks else 0.0)
+        for one, cosine, share in zip(first, found, covered, strict=True)
     ]
 
 

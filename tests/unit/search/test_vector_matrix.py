@@ -79,5 +79,5 @@ def test_what_is_added_later_is_found(vectors: Any) -> None:
     matrix = filled(vectors)
     asked = -vectors[0].astype(numpy.float32)
     matrix.compare(asked, nearest=5)
-    (row,) = matrix.append(asked.astype(numpy.float16).tobytes(), [0], [(1, 1, 1, 1, 1)])
+    (row,) = matrix.append(asked.astype(numpy.float16).tobytes(), [0], [(1, 1, 1, 1, 1, 1)])
     assert row in [found for found, _ in matrix.compare(asked, nearest=5).best]
