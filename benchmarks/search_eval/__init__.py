@@ -4,6 +4,9 @@
     asking      every question, through the public door, by each method
     simple      FTS5, to compare with
     minilm      another encoder, to compare with
+    households  short histories with paraphrased questions
+    encodings   vectors kept between runs
+    training    weights from some of the sets, measured on the others
     floor       whether search can find nothing
     figures     recall, nDCG and hits, with an interval
     report      a table and a plot for docs/search-quality.md

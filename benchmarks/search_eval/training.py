@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from aforesaid.search.ranking import WEIGHTS, WORDS_WEIGHTS, Weights, rank
 from benchmarks.search_eval.asking import Asking
@@ -56,7 +56,7 @@ async def samples(ready: Asking, labelled: str, mode: str) -> list[Sample]:
         keys = [one.key for one in order]
         columns: dict[str, list[float]] = {}
         for names in _passes(FIELDS[mode]):
-            alone = Weights(**dict.fromkeys(names, 1.0))
+            alone = convert(dict.fromkeys(names, 1.0), Weights)
             by_key = {one.key: one for one in rank(analyzed, matches, similar, weights=alone).ordered}
             for name in names:
                 part = next((part for part, own in _SHARED.items() if name in own), name)
