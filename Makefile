@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-scale test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
+.PHONY: help check-console setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-scale test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -89,8 +89,17 @@ explore: setup ## Run the tests in another order, with ten times as many new exa
 	$(PYTEST) --hypothesis-profile explore --timeout 7200
 
 CONSOLE := .venv-console
-test-console: setup $(CONSOLE)/.ready ## Run the web console in a real browser, against real servers (5 minutes)
+test-console: setup check-console $(CONSOLE)/.ready ## Run the web console in a real browser, against real servers (8 minutes)
 	$(CONSOLE)/bin/python -m tests.console
+
+# The console has no build and no dependency on npm: this installs the checker alone, outside of the sources.
+TYPESCRIPT := 5.9.3
+check-console: ## Check the types of the web console; the last line says if npm is missing
+	@command -v npm >/dev/null || { echo "NOT RUN: the types of the web console. There is no npm."; exit 0; } ; \
+	test -x .console/typescript/node_modules/.bin/tsc \
+		|| npm install --silent --no-save --no-package-lock --prefix .console/typescript typescript@$(TYPESCRIPT) \
+		|| { echo "NOT RUN: the types of the web console. TypeScript could not be installed."; exit 0; } ; \
+	.console/typescript/node_modules/.bin/tsc -p src/aforesaid/server/console/jsconfig.json && echo "The types of the web console are right."
 
 $(CONSOLE)/.ready: requirements/console.txt
 	$(PYTHON) -m venv $(CONSOLE)

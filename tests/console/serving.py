@@ -5,7 +5,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,23 @@ BIN = ROOT / ".venv" / "bin"
 _ADDRESS = re.compile(r"on (http://[\d.:]+)")
 
 
+_REDIS = """
+import sys
+from tests.servers.redis import running
+with running() as port:
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
 class Served:
     """A server process over one database."""
 
-    def __init__(self, folder: Path, *, command: Sequence[str] = (), **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *, command: Sequence[str] = (), store: str | None = None, **settings: str
+    ) -> None:
         self.folder = folder
-        self.store = f"sqlite:///{folder}/memory.db"
+        self.store = store or f"sqlite:///{folder}/memory.db"
         self._command = list(command) or [str(BIN / "aforesaid"), "serve"]
         self._settings = settings
         self._port = 0
@@ -89,6 +101,19 @@ def turn(api: httpx.Client, session: str, *messages: dict[str, Any], **more: Any
 
 def say(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
+
+
+@contextmanager
+def shared_store() -> Iterator[str]:
+    """Run a Redis-compatible server, which several server processes can share; yield its URL."""
+    command = [str(BIN / "python"), "-c", _REDIS]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield f"redis://127.0.0.1:{int(process.stdout.readline())}/0"
+        process.communicate(timeout=60)
 
 
 def store_call_centre(served: Served) -> str:

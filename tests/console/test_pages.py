@@ -237,6 +237,8 @@ def test_data_is_exported_archived_restored_and_erased(opening: Opening, startin
         expect(page.get_by_text("Receipt of the erasure")).to_be_visible()
         expect(page.get_by_role("row", name="Conversations 5")).to_be_visible()
         console.screenshot("receipt-1280-light")
+        past = page.get_by_role("list", name="Past erasures").get_by_role("listitem")
+        expect(past).to_contain_text("Everything")
         assert api.get("/v1/stats").json()["conversations"] == 0
 
 

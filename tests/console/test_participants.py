@@ -1,13 +1,14 @@
 """Participants: names beside messages, roles, presence, read markers, notifications, assignment."""
 
 import re
+from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Opening, Starting
-from tests.console.serving import say, turn
+from tests.console.serving import say, shared_store, turn
 
 
 @pytest.fixture
@@ -25,6 +26,10 @@ def meeting(api: httpx.Client) -> str:
 def join(api: httpx.Client, conversation: str, participant: str, **fields: object) -> None:
     path = f"/v1/conversations/{conversation}/participants/{participant}"
     assert api.put(path, json=fields).is_success
+
+
+def people_row(page: Any, name: str) -> Any:
+    return page.get_by_role("region", name="Participants").get_by_role("listitem").filter(has_text=name)
 
 
 def participants(api: httpx.Client, conversation: str) -> dict[str, dict[str, object]]:
@@ -89,7 +94,7 @@ def test_two_people_see_each_other_type_write_and_read(
     for page, name in ((ann, "ann"), (bob, "bob")):
         expect(page.locator(".message", has_text="On Friday").locator(".speaker")).to_have_text("Ann Baker")
         page.get_by_label("Write as").select_option(name)
-    row = ann.get_by_role("region", name="Participants").get_by_role("listitem").filter(has_text="Bob Cook")
+    row = people_row(ann, "Bob Cook")
     expect(row).to_contain_text("here")
     expect(row).to_contain_text("read everything")
     bob.get_by_role("textbox", name="Message").type("Fri", delay=20)
@@ -171,3 +176,31 @@ def test_a_guest_reads_with_a_key_and_cannot_write(opening: Opening, starting: S
     page.locator(".conversation-link").click()
     expect(page.get_by_role("textbox", name="Message")).to_be_disabled()
     assert two
+
+
+def test_people_of_two_server_processes_see_each_other(opening: Opening, starting: Starting) -> None:
+    with shared_store() as url:
+        first, second = starting(store=url), starting(store=url)
+        with first.api("erin") as api:
+            one = turn(api, "one", say("user", "hello"), say("assistant", "Hi."))
+            for person, name in (("ann", "Ann Baker"), ("bob", "Bob Cook")):
+                join(api, one, person, name=name)
+        consoles = [opening(f"/thread/{one}", address=each.address, whose="erin") for each in (first, second)]
+        ann, bob = (console.page for console in consoles)
+        ann.get_by_label("Write as").select_option("ann")
+        bob.get_by_label("Write as").select_option("bob")
+        for page, name in ((ann, "Bob Cook"), (bob, "Ann Baker")):
+            expect(people_row(page, name)).to_contain_text("here")
+        bob.get_by_role("textbox", name="Message").type("Good", delay=20)
+        expect(ann.get_by_text("Bob Cook is typing")).to_be_visible()
+        bob.get_by_role("textbox", name="Message").fill("Good evening")
+        bob.keyboard.press("Enter")
+        said = ann.locator(".message.user", has_text="Good evening")
+        expect(said.locator(".speaker")).to_have_text("Bob Cook")
+        expect(ann.locator(".messages > .message").last.locator(".read-by")).to_contain_text("Bob Cook")
+        bob.close()
+        expect(people_row(ann, "Bob Cook")).to_contain_text("last seen")
+        for console in consoles:
+            console.watcher.expect("WebSocket", "ERR_", "Failed to load")
+        first.stop()
+        second.stop()

@@ -124,12 +124,15 @@ class AuditTrail:
         """Verify the whole trail."""
         return await asyncio.to_thread(check_trail, self.path, key=self._key)
 
-    async def latest(self, owner: str, limit: int) -> Sequence[Line]:
-        """Return the last events of an owner, newest first, by name or pseudonym."""
+    async def latest(self, owner: str, limit: int, *, action: str | None = None) -> Sequence[Line]:
+        """Return the last events of an owner, or those with one action, newest first, by name or
+        pseudonym.
+        """
         names = {owner, self.chain.owner(owner)}
 
         def read() -> Sequence[Line]:
-            return deque((line for line in read_trail(self.path) if line.owner in names), maxlen=limit)
+            lines = (line for line in read_trail(self.path) if line.owner in names)
+            return deque((line for line in lines if action in (None, line.action)), maxlen=limit)
 
         return tuple(reversed(await asyncio.to_thread(read)))
 

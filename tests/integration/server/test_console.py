@@ -175,6 +175,9 @@ async def test_the_audit_trail_of_an_owner_is_listed_and_verified(tmp_path: Path
         assert "append" in {event["action"] for event in events}
         assert [event["n"] for event in events] == sorted((event["n"] for event in events), reverse=True)
         assert "sam" not in found.text
+        await server.client.post("/v1/erase", headers={"Aforesaid-Owner": "erin"})
+        found = await server.client.get("/v1/audit?action=erase", headers={"Aforesaid-Owner": "erin"})
+        assert [event["action"] for event in found.json()["events"]] == ["erase"]
         checked = (await server.client.get("/v1/audit/verification")).json()
         assert checked["problems"] == []
         trail = tmp_path / "audit.jsonl"

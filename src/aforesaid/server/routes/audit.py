@@ -18,9 +18,11 @@ routes = Routes("audit")
 
 
 class EventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The number of events."""
+    """The number of events, and their action."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    action: Annotated[str, Meta(max_length=100)] | None = None
+    """Only events with this action, for example `erase`."""
 
 
 class EventBody(ResponseModel, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class EventsBody(ResponseModel, frozen=True, kw_only=True):
 @routes.get("/audit", response=EventsBody, scope="admin", errors=(404,))
 async def list_events(call: Call[NoBody, EventsQuery]) -> Reply:
     """List who did what with the owner's data, newest first. Answers 404 without an audit trail."""
-    lines = await _trail(call.service).latest(call.manager.owner, call.query.limit)
+    lines = await _trail(call.service).latest(call.manager.owner, call.query.limit, action=call.query.action)
     return json_response({"events": [_body(line) for line in lines]})
 
 

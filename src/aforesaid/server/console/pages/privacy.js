@@ -6,7 +6,7 @@ import { number, plural, shortDate, size } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
 import { linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
-import { AuditTrail } from "../parts/audit_trail.js";
+import { AuditTrail, PastErasures } from "../parts/audit_trail.js";
 import { Confirm, toast } from "../parts/dialog.js";
 import { Receipt } from "../parts/receipt.js";
 import { RetentionEditor } from "../parts/retention_editor.js";
@@ -41,6 +41,7 @@ export default function Privacy() {
     <section class="card danger-zone"><h2>Erase everything</h2>
       <p>Removes every conversation, note, contact, summary, archive and copy of <strong>${owner}</strong>, permanently. You get a receipt with the counts. To erase one conversation, open its details. To remove one message, choose Redact beside it.</p>
       ${may("admin") ? html`<${Button} kind="danger" icon="trash" onClick=${() => setErasing(true)}>Erase everything<//>` : html`<p class="hint">This needs a key with the scope admin.</p>`}
+      <${PastErasures} key=${receipt?.finished_at ?? ""} />
     </section>
     <${AuditTrail} />
     ${erasing && html`<${Confirm} title=${`Erase everything of ${owner}?`} action="Erase for good" word=${owner} busy=${busy} onConfirm=${erase} onClose=${() => setErasing(false)}>

@@ -7,6 +7,17 @@ import { may, session } from "../lib/session.js";
 import { Icon } from "./icons.js";
 import { Button, Chip, Loading, ProblemNote } from "./ui.js";
 
+/** Erasures of this owner's data. A receipt is shown once; the trail keeps when, by whom and how much. */
+export function PastErasures() {
+  const isOn = Boolean(session.access?.audit) && may("admin");
+  const found = useLoad(async (signal) => (isOn ? get("v1/audit", { action: "erase", limit: 50 }, signal) : { events: [] }), [session.owner, isOn]);
+  const events = found.data?.events ?? [];
+  if (!isOn) return html`<p class="hint">The receipt is shown once: save it. A server with an audit trail also keeps when, by whom and how much was erased.</p>`;
+  return html`<h3>Past erasures</h3><${ProblemNote} problem=${found.problem} retry=${found.reload} />
+    ${found.data && !events.length && html`<p class="muted">Nothing was erased yet.</p>`}
+    <ul class="plain lines" aria-label="Past erasures">${events.map((/** @type {any} */ each) => html`<li key=${each.n}><span>${each.conversation ? "One conversation" : "Everything"}, ${plural(each.count, "item")} removed</span><span class="muted">${fullTime(each.at)} by ${each.actor}</span></li>`)}</ul>`;
+}
+
 export function AuditTrail() {
   const [limit, setLimit] = useState(20);
   const [checked, setChecked] = useState(/** @type {any} */ (null));
