@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as with_seed
@@ -95,10 +96,8 @@ class Tally:
         self.operations[f"{case.method} {case.path}"] += 1
 
 
-def known_ids(url: str, key: str) -> list[str]:
-    import httpx
-
-    answer = httpx.get(f"{url}/v1/conversations", headers={"Authorization": f"Bearer {key}"})
+def known_ids(client: httpx.Client) -> list[str]:
+    answer = client.get("/v1/conversations")
     return [each["id"] for each in answer.json()["conversations"]] or ["01952f3e-6c1e-7b0a-8f57-2f8a3c9d4e10"]
 
 
@@ -109,12 +108,13 @@ def fuzz(url: str, key: str, *, cases: int, seed: int = 1) -> Tally:
     operations: list[Any] = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     played = [each for each in operations if (each.method.upper(), each.path) not in STREAMS]
     chosen = random.Random(seed)
-    while tally.cases < cases:  # where nothing can be wrong about an operation, the others get more
-        each_gets = max(2, -(-(cases - tally.cases) // (len(played) * 2)))
-        for operation in played:
-            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                ids = [chosen.choice(known_ids(url, key)) for _ in range(3)]
-                _play(operation, mode, each_gets, tally, key, ids, chosen.randrange(2**32))
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+        while tally.cases < cases:  # where nothing can be wrong about an operation, the others get more
+            each_gets = max(2, -(-(cases - tally.cases) // (len(played) * 2)))
+            for operation in played:
+                for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                    ids = chosen.choices(known_ids(client), k=3)
+                    _play(operation, mode, each_gets, tally, key, ids, chosen.randrange(2**32))
     return tally
 
 
@@ -141,7 +141,7 @@ def _play(operation: Any, mode: Any, count: int, tally: Tally, key: str, ids: li
             case.headers = {"Authorization": f"Bearer {key}"} | _harmless(case.headers)
         if has_id and mode is GenerationMode.POSITIVE and number % 4:
             case.path_parameters = {**(case.path_parameters or {}), "conversation_id": ids[number % len(ids)]}
-        response = case.call(timeout=30)
+        response = case.call(timeout=120)
         tally.add(case, response)
         case.validate_response(response, checks=CHECKS)
 

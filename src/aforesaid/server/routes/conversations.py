@@ -207,7 +207,7 @@ async def _with_latest(manager: ConversationManager, page: Page, latest: int) ->
     return tuple(await asyncio.gather(*map(read, page.conversations)))
 
 
-@routes.post("/conversations", response=ConversationBody, revised=True)
+@routes.post("/conversations", response=ConversationBody, revised=True, errors=(404,))
 async def open_conversation(call: Call[OpenBody, NoQuery]) -> Reply:
     """Return the conversation of a session with its latest messages. Create it if there is none."""
     body = call.body
