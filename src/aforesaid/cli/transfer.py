@@ -316,6 +316,8 @@ def _import_foreign(
 
 def _print_import(report: ImportReport, *, dry_run: bool) -> None:
     found = f"{counted(report.conversations, 'conversation')}, {counted(report.messages, 'message')} new"
+    if report.branches:
+        found += f", {report.branches:,} of the paths are branches"
     known = f", {report.known:,} known already" if report.known else ""
     done = "would be imported" if dry_run else "imported"
     console().print(f"{found}{known}: {done}", soft_wrap=True)

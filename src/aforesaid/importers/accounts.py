@@ -1,6 +1,6 @@
 """Read the histories of chat programs: ChatGPT, Claude, Open WebUI, LibreChat.
 
-All but Claude's are trees of messages. The active path becomes the conversation.
+They are trees of messages. The active path becomes the conversation, other paths become branches.
 """
 
 from collections.abc import Iterator
@@ -13,11 +13,10 @@ from aforesaid.errors import InvalidInput
 from aforesaid.importers.formats import Format, Part, Skipped
 from aforesaid.importers.records import (
     ROLES,
+    Tree,
     conversation,
     moment,
     one_by_one,
-    other_branches,
-    path_to,
     records_in,
     text_in,
 )
@@ -36,26 +35,21 @@ def _chatgpt(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
     title = str(record.get("title") or "")
     # Not every export has both.
     identifier = record.get("conversation_id") or record.get("id") or title
-    messages: list[Message] = []
-    # An edited question leaves a branch behind. The path to the current node is the conversation as its
-    # user sees it.
-    for name in path_to(record.get("current_node"), parents):
-        node = nodes[name].get("message")
-        text = "" if node is None else _chatgpt_text(node.get("content") or {})
-        hidden = node is not None and (node.get("metadata") or {}).get("is_visually_hidden_from_conversation")
-        if node is None or not text or hidden:
+    said: dict[str, Message] = {}
+    for name, one in nodes.items():
+        node = one.get("message")
+        if not _is_said(node):
             continue
-        messages.append(
-            Message(
-                role=ROLES.get(node["author"]["role"], "assistant"),
-                content=text,
-                timestamp=moment(node.get("create_time") or record.get("create_time"), zone),
-                message_id=str(node.get("id") or name),
-            )
+        said[name] = Message(
+            role=ROLES.get(node["author"]["role"], "assistant"),
+            content=_chatgpt_text(node.get("content") or {}),
+            timestamp=moment(node.get("create_time") or record.get("create_time"), zone),
+            message_id=str(node.get("id") or name),
         )
-    written = [node for node in nodes.values() if _is_said(node.get("message"))]
-    yield from conversation(f"chatgpt/{identifier}", title, messages, "chatgpt")
-    yield from other_branches(title, len(written), len(messages))
+    # The path to the current node is the conversation as its user sees it.
+    yield from Tree(said, parents).parts(
+        f"chatgpt/{identifier}", title, record.get("current_node"), "chatgpt"
+    )
 
 
 def _is_said(node: Any) -> bool:
@@ -89,9 +83,13 @@ def read_claude(path: Path, zone: tzinfo) -> Iterator[Part]:
 
 
 def _claude(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
-    messages: list[Message] = []
+    messages: dict[str, Message] = {}
+    parents: dict[str, str | None] = {}
     title = str(record.get("name") or "")
     for said in record["chat_messages"]:
+        name = str(said["uuid"])
+        # Older exports have no parents: each message follows the one before it.
+        parents[name] = said.get("parent_message_uuid") or next(reversed(parents), None)
         blocks = said.get("content") or []
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
         text = "\n".join(one for one in texts if one) or said.get("text") or ""
@@ -101,15 +99,14 @@ def _claude(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
         if not text:
             yield Skipped(place=title, reason=f"message {said.get('uuid')} has no text")
             continue
-        messages.append(
-            Message(
-                role=ROLES[said["sender"]],
-                content=text,
-                timestamp=moment(said.get("created_at"), zone),
-                message_id=str(said["uuid"]),
-            )
+        messages[name] = Message(
+            role=ROLES[said["sender"]],
+            content=text,
+            timestamp=moment(said.get("created_at"), zone),
+            message_id=name,
         )
-    yield from conversation(f"claude/{record['uuid']}", title, messages, "claude")
+    leaf = record.get("current_leaf_message_uuid") or next(reversed(parents), None)
+    yield from Tree(messages, parents).parts(f"claude/{record['uuid']}", title, leaf, "claude")
 
 
 def read_open_webui(path: Path, zone: tzinfo) -> Iterator[Part]:
@@ -125,21 +122,22 @@ def _open_webui(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
         for number, said in enumerate(chat["messages"])
     }
     parents = {name: node.get("parentId") for name, node in nodes.items()}
-    # A flat list has no current node and no branches.
-    path = path_to(history.get("currentId"), parents) if history.get("currentId") else list(nodes)
     title = str(record.get("title") or chat.get("title") or "")
-    messages = [
-        Message(
-            role=ROLES.get(nodes[name]["role"], "assistant"),
-            content=nodes[name]["content"],
-            timestamp=moment(nodes[name].get("timestamp") or record.get("created_at"), zone),
-            message_id=name,
+    name = f"open-webui/{record.get('id') or title}"
+    said = {
+        node: Message(
+            role=ROLES.get(one["role"], "assistant"),
+            content=one["content"],
+            timestamp=moment(one.get("timestamp") or record.get("created_at"), zone),
+            message_id=node,
         )
-        for name in path
-        if nodes[name].get("content")
-    ]
-    yield from conversation(f"open-webui/{record.get('id') or title}", title, messages, "open-webui")
-    yield from other_branches(title, sum(bool(one.get("content")) for one in nodes.values()), len(messages))
+        for node, one in nodes.items()
+        if one.get("content")
+    }
+    if not history.get("currentId"):  # a flat list, without branches
+        yield from conversation(name, title, list(said.values()), "open-webui")
+        return
+    yield from Tree(said, parents).parts(name, title, history["currentId"], "open-webui")
 
 
 def read_librechat(path: Path, zone: tzinfo) -> Iterator[Part]:
@@ -154,18 +152,18 @@ def _librechat(record: dict[str, Any], zone: tzinfo) -> Iterator[Part]:
     parents = {name: node.get("parentMessageId") for name, node in nodes.items()}
     newest = max(nodes, key=lambda name: str(nodes[name].get("createdAt") or ""))
     title = str(record.get("title") or "")
-    messages = [
-        Message(
-            role="user" if nodes[name].get("isCreatedByUser") else "assistant",
+    said = {
+        name: Message(
+            role="user" if node.get("isCreatedByUser") else "assistant",
             content=text,
-            timestamp=moment(nodes[name].get("createdAt"), zone),
+            timestamp=moment(node.get("createdAt"), zone),
             message_id=name,
         )
-        for name in path_to(newest, parents)
-        if (text := _librechat_text(nodes[name]))
-    ]
-    yield from conversation(f"librechat/{record['conversationId']}", title, messages, "librechat")
-    yield from other_branches(title, sum(bool(_librechat_text(one)) for one in nodes.values()), len(messages))
+        for name, node in nodes.items()
+        if (text := _librechat_text(node))
+    }
+    name = f"librechat/{record['conversationId']}"
+    yield from Tree(said, parents).parts(name, title, newest, "librechat")
 
 
 def _flat(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,10 @@ class ForeignConversation(Struct, frozen=True, kw_only=True):
     subject: str | None = None
     channel: Channel = "text"
     tags: tuple[str, ...] = ()
+    parent: str | None = None
+    """The name of the conversation or branch that this one branches off; None for a conversation."""
+    at: str | None = None
+    """The message at which the branch begins: an answer, which is shared, or a question, which is not."""
     session: str | None = None
     """The session that continues this conversation, unless it has another one by now."""
 

@@ -109,13 +109,6 @@ def path_to(leaf: str | None, parents: Mapping[str, str | None]) -> list[str]:
     return path[::-1]
 
 
-def other_branches(title: str, total: int, shown: int) -> Iterator[Skipped]:
-    """Yield what is said of messages that are not on the active path."""
-    if total > shown:
-        reason = f"{total - shown} messages of other branches are not on the active path"
-        yield Skipped(place=title, reason=reason)
-
-
 def conversation(name: str, title: str | None, messages: list[Message], tag: str) -> Iterator[Part]:
     """Yield the conversation, or that it has no messages."""
     unique = {message.message_id: message for message in messages}
@@ -125,6 +118,71 @@ def conversation(name: str, title: str | None, messages: list[Message], tag: str
         )
     else:
         yield Skipped(place=title or name, reason="it has no messages with text")
+
+
+class Tree:
+    """A tree of messages: the path to its active leaf is a conversation, the other paths are branches."""
+
+    def __init__(self, said: Mapping[str, Message], parents: Mapping[str, str | None]) -> None:
+        self._said = said
+        self._parents = parents
+        self._children: dict[str | None, list[str]] = {}
+        for node, parent in parents.items():
+            self._children.setdefault(parent if parent in parents else None, []).append(node)
+        # The conversation or branch to which each node belongs.
+        self._homes: dict[str, str] = {}
+
+    def parts(self, name: str, title: str, leaf: str | None, tag: str) -> Iterator[Part]:
+        """Yield the conversation, then its branches, each after the one that it branches off."""
+        main = path_to(leaf, self._parents)
+        self._homes.update(dict.fromkeys(main, name))
+        yield from conversation(name, title, self._messages(main), tag)
+        first = next((node for node in main if node in self._said), None)
+        waiting = [*self._children.get(None, ()), *main]
+        while waiting:
+            node = waiting.pop(0)
+            starts = [node] if node not in self._homes else self._children.get(node, ())
+            for start in starts:
+                if start not in self._homes:
+                    path = self._path_from(start)
+                    part = self._branch(name, title, path, first, tag)
+                    self._homes.update(dict.fromkeys(path, name if part is None else part.name))
+                    waiting += path
+                    if part is not None:
+                        yield part
+
+    def _messages(self, path: list[str]) -> list[Message]:
+        return [self._said[node] for node in path if node in self._said]
+
+    def _path_from(self, start: str) -> list[str]:
+        """Return the path that was continued last."""
+        path = [start]
+        while (following := self._children.get(path[-1])) and following[-1] not in path[-100:]:
+            path.append(following[-1])
+        return path
+
+    def _branch(
+        self, name: str, title: str, path: list[str], first: str | None, tag: str
+    ) -> ForeignConversation | None:
+        messages = self._messages(path)
+        if not messages:
+            return None
+        anchor = self._parents.get(path[0])
+        while anchor is not None and anchor not in self._said:
+            anchor = self._parents.get(anchor)
+        if anchor is None:
+            anchor = first  # another first question: the branch shares nothing
+        elif self._said[anchor].role == "user":
+            messages.insert(0, self._said[anchor])  # another answer: the question is asked again
+        unique = {message.message_id: message for message in messages}
+        return ForeignConversation(
+            name=f"{name}/{path[0]}",
+            messages=tuple(unique.values()),
+            subject=title or None,
+            tags=(tag,),
+            parent=name if anchor is None else self._homes.get(anchor, name),
+            at=None if anchor is None else self._said[anchor].message_id,
+        )
 
 
 def one_by_one(records: Iterator[Any], read: Callable[[dict[str, Any]], Iterator[Part]]) -> Iterator[Part]:

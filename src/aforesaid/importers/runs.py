@@ -1,7 +1,7 @@
 """Store the history of another program, repeatably: what was imported before is not stored again."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import tzinfo
 from pathlib import Path
 from typing import TypeAlias
@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from aforesaid.errors import AforesaidError, ConversationNotFound, StoreUnavailable
 from aforesaid.importers.formats import ForeignConversation, Format, Part, Skipped
 from aforesaid.memory.interface import ManagerProtocol
+from aforesaid.model.ids import conversation_key
+from aforesaid.model.lineages import branch_id_for
 from aforesaid.model.messages import Message
 from aforesaid.search.queries import local_zone
 
@@ -23,6 +25,8 @@ class ImportReport(Struct, frozen=True, kw_only=True):
     """The outcome of an import, or of its dry run."""
 
     conversations: int = 0
+    branches: int = 0
+    """Paths of a tree of messages besides the active one."""
     messages: int = 0
     """New messages."""
     known: int = 0
@@ -51,10 +55,12 @@ async def import_history(
     not in this format, and `StoreUnavailable` if it cannot be read.
     """
     report = ImportReport()
+    ids: dict[str, str] = {}
     parts = _Parts(source_format.read(Path(file), local_zone(timezone)))
     while (part := await asyncio.to_thread(parts.next)) is not None:
         if isinstance(part, ForeignConversation):
-            report = await _stored(manager, part, report, dry_run=dry_run)
+            ids[part.name] = _id_of(manager, part, ids)
+            report = await _stored(manager, part, ids, report, dry_run=dry_run)
         else:
             report = replace(report, skipped=(*report.skipped, part))
         if progress is not None:
@@ -75,21 +81,34 @@ class _Parts:
             raise StoreUnavailable(f"the file cannot be read: {error.strerror or error}") from error
 
 
+def _id_of(manager: ManagerProtocol, part: ForeignConversation, ids: Mapping[str, str]) -> str:
+    if part.parent is None:
+        return conversation_key(part.name, owner=manager.owner).id
+    # The name is the request id of the fork, so that a repeated import finds the branch.
+    return branch_id_for(ids[part.parent], part.name)
+
+
 async def _stored(
-    manager: ManagerProtocol, part: ForeignConversation, report: ImportReport, *, dry_run: bool
+    manager: ManagerProtocol,
+    part: ForeignConversation,
+    ids: Mapping[str, str],
+    report: ImportReport,
+    *,
+    dry_run: bool,
 ) -> ImportReport:
-    known = await _known_ids(manager, part.name)
+    known = await _known_ids(manager, ids[part.name])
     # The reader derives ids from the content, so a repeated import finds what it stored before.
     new = [message for message in part.messages if message.message_id not in known]
     report = replace(
         report,
-        conversations=report.conversations + 1,
+        conversations=report.conversations + (part.parent is None),
+        branches=report.branches + (part.parent is not None),
         known=report.known + len(part.messages) - len(new),
     )
     if dry_run or not new:
         return replace(report, messages=report.messages + len(new))
     try:
-        stored = await _store(manager, part, new)
+        stored = await _store(manager, part, ids, new)
     except StoreUnavailable:
         raise
     except AforesaidError as error:
@@ -99,11 +118,11 @@ async def _stored(
     return replace(report, messages=report.messages + stored)
 
 
-async def _known_ids(manager: ManagerProtocol, name: str) -> set[str | None]:
+async def _known_ids(manager: ManagerProtocol, conversation_id: str) -> set[str | None]:
     found: set[str | None] = set()
     offset = 0
     try:
-        while page := await manager.entries(name, CHUNK, offset):
+        while page := await manager.entries(conversation_id, CHUNK, offset):
             found |= {entry.message.message_id for entry in page}
             offset += len(page)
     except ConversationNotFound:
@@ -111,11 +130,19 @@ async def _known_ids(manager: ManagerProtocol, name: str) -> set[str | None]:
     return found
 
 
-async def _store(manager: ManagerProtocol, part: ForeignConversation, new: list[Message]) -> int:
-    await manager.update_metadata(part.name, subject=part.subject, tags=part.tags, channel=part.channel)
+async def _store(
+    manager: ManagerProtocol, part: ForeignConversation, ids: Mapping[str, str], new: list[Message]
+) -> int:
+    target = part.name
+    if part.parent is None:
+        await manager.update_metadata(part.name, subject=part.subject, tags=part.tags, channel=part.channel)
+    else:
+        parent = ids[part.parent]
+        branch = await manager.fork(parent, at=part.at, subject=part.subject, request_id=part.name)
+        target = branch.id
     stored = 0
     for start in range(0, len(new), CHUNK):
-        appended = await manager.append(part.name, new[start : start + CHUNK])
+        appended = await manager.append(target, new[start : start + CHUNK])
         stored += len(appended.new)
     if part.session is not None and await manager.session(part.session) is None:
         record = await manager.get_conversation(part.name)

@@ -1,13 +1,14 @@
 """Implement the six tools on one owner's manager. Every result fits a budget of tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from aforesaid.contracts import Entry
-from aforesaid.errors import InvalidInput, MessageNotFound, NotAllowed
+from aforesaid.errors import InvalidInput, InvalidSetting, MessageNotFound, NotAllowed
 from aforesaid.mcp.results import (
+    BranchResult,
     ConversationResult,
     ForgetResult,
     ListResult,
@@ -16,10 +17,12 @@ from aforesaid.mcp.results import (
     RememberResult,
     SearchResult,
     Truncated,
+    branch_result,
     fitting,
     found_passage,
     listed,
     note_result,
+    parent_of,
     read_message,
     shortened,
 )
@@ -33,6 +36,7 @@ MAX_TOKENS = 2000
 # Tokens of a result beside its items: the notice, the fields, what was left out.
 OVERHEAD_TOKENS = 300
 MAX_ITEMS = 50
+MAX_BRANCHES = 5
 PAGE = 200
 
 Scope = Literal["read", "write"]
@@ -90,7 +94,8 @@ class Tools:
         entries, before, after = await self._entries(record, around, limit)
         now = self._manager.now()
         messages = [read_message(entry, now=now, start=from_character) for entry in entries]
-        first, fit = self._fitting_window(messages, around)
+        branches = await self._branches(record)
+        first, fit = self._fitting_window(messages, around, self._budget - self._size(branches))
         shown = messages[first : first + fit]
         left = None
         if len(messages) == 1 or (len(shown) == 1 and self._is_too_long(shown[0].quotation)):
@@ -103,9 +108,24 @@ class Tools:
             subject=record.subject,
             client_name=record.client_name,
             message_count=record.message_count,
+            branch_of=parent_of(record),
+            branches=branches,
             messages=shown,
             left_out=left,
         )
+
+    async def _branches(self, record: Conversation) -> list[BranchResult]:
+        """Return the latest other paths of the conversation; none where the store has no branches."""
+        try:
+            found = await self._manager.branches(record.id)
+        except InvalidSetting:
+            return []
+        others = [one for one in found if one.conversation_id != record.id]
+        others.sort(key=lambda one: one.last_activity, reverse=True)
+        return [branch_result(one) for one in others[:MAX_BRANCHES]]
+
+    def _size(self, items: Sequence[BranchResult]) -> int:
+        return sum(self._count(one.model_dump_json(indent=2)) for one in items)
 
     async def _entries(
         self, record: Conversation, around: int | None, limit: int
@@ -130,7 +150,9 @@ class Tools:
                     return offset + at
         raise MessageNotFound(record.id, str(number))
 
-    def _fitting_window(self, messages: list[ReadMessage], around: int | None) -> tuple[int, int]:
+    def _fitting_window(
+        self, messages: list[ReadMessage], around: int | None, budget: int
+    ) -> tuple[int, int]:
         """Return which messages fit: around a number, or else the last ones."""
         if not messages:
             return 0, 0
@@ -144,7 +166,7 @@ class Tools:
             # The cheaper neighbour first: more messages fit, and one long message does not hide
             # the other side.
             at = min(candidates, key=lambda one: costs[one])
-            if used + costs[at] > self._budget:
+            if used + costs[at] > budget:
                 break
             used += costs[at]
             low, high = min(low, at), max(high, at)

@@ -262,3 +262,21 @@ def _structured(result: Any) -> dict[str, Any]:
     assert not result.is_error, result.content
     assert json.loads(result.content[0].text) == result.structured_content
     return dict(result.structured_content)
+
+
+async def test_a_model_finds_and_reads_branches(manager: ConversationManager) -> None:
+    trip = (await manager.get_conversation("trip")).id
+    branches = [await manager.fork(trip, subject=f"plan {number} " + "x" * 200) for number in range(7)]
+    for branch in branches:
+        await manager.add_message(branch.id, "user", "word " * 400)
+    async with client_of(manager) as client:
+        read = (await client.call_tool("read_conversation", {"conversation_id": trip})).structured_content
+        assert read["branch_of"] is None
+        assert [one["branch_of"] for one in read["branches"]] == [trip] * 5
+        listed = (await client.call_tool("list_conversations", {})).structured_content["conversations"]
+        assert {one["conversation_id"]: one["branch_of"] for one in listed}[branches[0].id] == trip
+        result = await client.call_tool("read_conversation", {"conversation_id": branches[0].id})
+        text = result.structured_content["messages"][0]["quotation"]
+        assert result.structured_content["branch_of"] == trip
+        assert "Lisbon" in text or result.structured_content["left_out"] is not None
+        assert manager.intake.counter.count_text(result.content[0].text) <= MAX_TOKENS + 300
