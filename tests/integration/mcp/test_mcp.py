@@ -96,7 +96,7 @@ async def test_a_long_message_can_be_read_to_its_end(manager: ConversationManage
             result = await client.call_tool(
                 "read_conversation", {"conversation_id": "long", "from_character": start, "limit": 1}
             )
-            assert manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2)) <= MAX_TOKENS  # type: ignore[union-attr]
+            assert manager.intake.counter.count_text(result.content[0].text) <= MAX_TOKENS  # type: ignore[union-attr]
             found = _structured(result)
             read += found["messages"][0]["quotation"]
             start = len(read)
@@ -118,7 +118,7 @@ async def test_results_fit_the_budget_and_name_what_was_left_out(manager: Conver
         ):
             result = await client.call_tool(tool, arguments)
             assert not result.is_error
-            assert manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2)) <= MAX_TOKENS  # type: ignore[union-attr]
+            assert manager.intake.counter.count_text(result.content[0].text) <= MAX_TOKENS  # type: ignore[union-attr]
             left = _structured(result)["left_out"]
             assert left["items"] > 0
             assert left["next_step"]
@@ -279,4 +279,7 @@ async def test_a_model_finds_and_reads_branches(manager: ConversationManager) ->
         text = result.structured_content["messages"][0]["quotation"]
         assert result.structured_content["branch_of"] == trip
         assert "Lisbon" in text or result.structured_content["left_out"] is not None
-        assert manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2)) <= MAX_TOKENS + 300
+        assert (
+            manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2))
+            <= MAX_TOKENS + 300
+        )
