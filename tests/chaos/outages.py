@@ -61,8 +61,10 @@ class Figures(Struct, kw_only=True):
 class Speakers:
     """Who speaks, and which of their turns were acknowledged."""
 
-    def __init__(self, memory: aforesaid.Memory) -> None:
+    def __init__(self, memory: aforesaid.Memory, *, pause: float = PAUSE) -> None:
+        """`pause` is the time in seconds between the turns of one speaker."""
         self._memory = memory
+        self._pause = pause
         self.acknowledged: dict[tuple[str, str], set[int]] = {}
         self.figures = Figures(outages=Counter(), verdict=Verdict())
         self._total = 0
@@ -96,7 +98,7 @@ class Speakers:
                 context = await manager.load_context(conversation.id)
                 self.figures.contexts += 1
                 self.figures.degraded_contexts += context.report.degraded
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(self._pause)
 
     async def go_on_for(self, turns: int) -> None:
         """Until so many more turns were acknowledged."""

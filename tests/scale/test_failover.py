@@ -18,12 +18,13 @@ from tests.chaos.outages import BETWEEN, CONVERSATIONS, DURING, OWNERS, Speakers
 from tests.scale.figures import Figures, report
 from tests.scale.replicas import FAULTS, Replicas, replicas
 
+PAUSE = 0.05
 FAILOVERS = int(os.environ.get("AFORESAID_FAILOVERS", "6"))
 
 
 async def played(pair: Replicas, folder: Path, faults: list[str]) -> Speakers:
     """Let people speak while one primary after the other fails."""
-    resilience = Resilience(folder=folder, read_deadline=0.5, write_deadline=1.0)
+    resilience = Resilience(folder=folder)
     memory = aforesaid.open(
         pair.url,
         retention=aforesaid.Retention(sweep_every=None),
@@ -33,7 +34,7 @@ async def played(pair: Replicas, folder: Path, faults: list[str]) -> Speakers:
     async with memory:
         layer = memory.layer(ResilientBackend)
         assert layer is not None
-        speakers = Speakers(memory)
+        speakers = Speakers(memory, pause=PAUSE)
         speaking = speakers.start()
         await speakers.go_on_for(BETWEEN)
         for fault in faults:

@@ -25,6 +25,7 @@ class Load:
         self._address, self._key = address, key
         self._stopping, self._progress = asyncio.Event(), asyncio.Event()
         self.statuses: Counter[int | str] = Counter()
+        self.problems: Counter[str] = Counter()
         self.stored: list[str] = []
         self.pause = 0.0
         """Seconds of the slowest stored turn."""
@@ -73,6 +74,8 @@ class Load:
             self.statuses[type(error).__name__] += 1
             return None
         self.statuses[answer.status_code] += 1
+        if answer.status_code >= 400:
+            self.problems[f"{answer.status_code} {answer.text[:300]}"] += 1
         return answer
 
 

@@ -133,14 +133,15 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 @contextmanager
-def running_cluster() -> Iterator[int]:
-    """Three masters that share the slots, by the port of the first."""
+def running_cluster(*, replicas: int = 0, timeout: int = 30_000, binary: str | None = None) -> Iterator[int]:
+    """Three masters that share the slots, each with so many replicas, by the port of the first. `timeout` is
+    in milliseconds: the time after which a silent node counts as lost."""
     with ExitStack() as cleanup:
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "30000"]
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", str(timeout)]
         # With a bus port of its own choosing, a node could take one that the next node needs.
         ports = [
-            cleanup.enter_context(running(*options, "--cluster-port", str(free_port())))
-            for _ in range(MASTERS)
+            cleanup.enter_context(running(*options, "--cluster-port", str(free_port()), binary=binary))
+            for _ in range(MASTERS * (1 + replicas))
         ]
         nodes = [client(port) for port in ports]
         for node in nodes:
@@ -155,24 +156,33 @@ def client(port: int) -> Any:
 
 
 def _form_cluster(nodes: list[Any]) -> None:
-    for number, node in enumerate(nodes):
+    for number, node in enumerate(nodes[:MASTERS]):
         first, last = SLOTS * number // MASTERS, SLOTS * (number + 1) // MASTERS - 1
         node.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
-        node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+    for number, node in enumerate(nodes, 1):
+        node.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number)
     for node in nodes[1:]:
         settings: dict[str, Any] = node.connection_pool.connection_kwargs
         bus = node.config_get("cluster-port")["cluster-port"]
         nodes[0].execute_command("CLUSTER", "MEET", settings["host"], settings["port"], bus)
-    until(lambda: all(_is_whole(node) for node in nodes), "the cluster did not form")
+    until(lambda: all(_is_whole(node, len(nodes)) for node in nodes), "the cluster did not form")
+    for number, node in enumerate(nodes[MASTERS:]):
+        master = nodes[number % MASTERS].execute_command("CLUSTER", "MYID")
+        node.execute_command("CLUSTER", "REPLICATE", master)
+    for node in nodes[MASTERS:]:
+        until(
+            lambda node=node: node.info("replication")["master_link_status"] == "up",
+            "a replica has no master",
+        )  # type: ignore[misc]
 
 
-def _is_whole(node: Any) -> bool:
+def _is_whole(node: Any, size: int) -> bool:
     """Whether this node serves all slots, knows all others, and has a line to each."""
     state = node.execute_command("CLUSTER", "INFO")
     known = [line.split() for line in node.execute_command("CLUSTER", "NODES").splitlines()]
     return (
         b"cluster_state:ok" in state
-        and len(known) == MASTERS
+        and len(known) == size
         and all(b"handshake" not in fields[2] and fields[7] == b"connected" for fields in known)
     )
 

@@ -92,14 +92,20 @@ def server(folder: Path, url: str, *arguments: str, **environ: str) -> Process:
 
 def new_key(url: str, *arguments: str) -> str:
     """Create a key with the command line."""
-    command = [sys.executable, "-m", "aforesaid", "keys", "create", "--url", url, *arguments]
-    made = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=LONGEST, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
-    found = re.search(r"ak_\w+_[\w-]+", made.stdout + made.stderr)
+    made = keys("create", *arguments, url=url)
+    found = re.search(r"ak_\w+_[\w-]+", made)
     assert found, made
     return found[0]
+
+
+def keys(*arguments: str, url: str) -> str:
+    """Run `aforesaid keys`; return what it prints."""
+    made = subprocess.run(
+        [sys.executable, "-m", "aforesaid", "keys", *arguments, "--url", url],
+        capture_output=True, text=True, check=True, timeout=LONGEST, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    return made.stdout + made.stderr
 
 
 # Proxies with the shipped configuration, for servers on this machine and without a public name
@@ -174,6 +180,35 @@ def caddy(root: Path, addresses: Sequence[str]) -> Iterator[str]:
         XDG_CONFIG_HOME=str(root),
     )
     yield from _running(proxy)
+
+
+HAPROXY = """
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 1h
+    timeout server 1h
+    option redispatch
+    retries 3
+    # A server that refuses the connection has not seen the request: try another one.
+    retry-on conn-failure
+    default-server check inter 1s fall 1 rise 1
+frontend all
+    bind 127.0.0.1:{port}
+    default_backend servers
+backend servers
+    option httpchk GET /ready
+{servers}
+"""
+
+
+@contextmanager
+def haproxy(root: Path, addresses: Sequence[str]) -> Iterator[str]:
+    port = free_port()
+    lines = (f"    server s{n} {each.removeprefix('http://')}" for n, each in enumerate(addresses))
+    (root / "haproxy.cfg").write_text(HAPROXY.format(port=port, servers="\n".join(lines)))
+    command = [str(programs.haproxy()), "-db", "-f", str(root / "haproxy.cfg")]
+    yield from _running(Process(command, f"http://127.0.0.1:{port}", root / "haproxy.log"))
 
 
 def _running(proxy: Process) -> Iterator[str]:
