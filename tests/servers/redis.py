@@ -169,11 +169,11 @@ def _form_cluster(nodes: list[Any]) -> None:
     for number, node in enumerate(nodes[MASTERS:]):
         master = nodes[number % MASTERS].execute_command("CLUSTER", "MYID")
         node.execute_command("CLUSTER", "REPLICATE", master)
-    for node in nodes[MASTERS:]:
-        until(
-            lambda node=node: node.info("replication")["master_link_status"] == "up",
-            "a replica has no master",
-        )  # type: ignore[misc]
+    until(lambda: all(map(_follows, nodes[MASTERS:])), "a replica has no master")
+
+
+def _follows(node: Any) -> bool:
+    return bool(node.info("replication").get("master_link_status") == "up")
 
 
 def _is_whole(node: Any, size: int) -> bool:
