@@ -11,6 +11,7 @@ from aforesaid.dialects import meaning_of
 from aforesaid.errors import AforesaidError
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.contacts import ClientMatch
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
 from aforesaid.telemetry import describe
 
@@ -21,12 +22,19 @@ LEAST_CONFIDENCE = 0.65
 
 
 async def with_client(
-    manager: ManagerProtocol, conversation_id: str, specialist: Specialist, question: Message
+    manager: ManagerProtocol,
+    conversation_id: str,
+    specialist: Specialist,
+    question: Message,
+    record: Conversation | None = None,
 ) -> Specialist:
-    """Return the specialist with instructions about the client. A store that fails changes nothing."""
+    """Return the specialist with instructions about the client. A store that fails changes nothing.
+
+    `record` is the conversation, if the caller has just read it.
+    """
     try:
         told = await within(
-            manager.unstored.patience, _client_instructions(manager, conversation_id, question)
+            manager.unstored.patience, _client_instructions(manager, conversation_id, question, record)
         )
     except (AforesaidError, TimeoutError) as error:
         log.warning("the client of a turn could not be read: %s", describe(error))
@@ -34,13 +42,15 @@ async def with_client(
     return replace(specialist, loop=specialist.loop.with_instructions(told)) if told else specialist
 
 
-async def _client_instructions(manager: ManagerProtocol, conversation_id: str, question: Message) -> str:
+async def _client_instructions(
+    manager: ManagerProtocol, conversation_id: str, question: Message, record: Conversation | None
+) -> str:
     text = meaning_of(question).text
     match = None
     if text:
         by_ear = question.content_type == "audio"
         match = await manager.association.identify_client(text, by_ear=by_ear)
-    record = await manager.get_conversation(conversation_id)
+    record = record or await manager.get_conversation(conversation_id)
     return client_instructions(record.client_name if record.client_id else None, match)
 
 

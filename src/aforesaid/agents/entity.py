@@ -313,7 +313,9 @@ class ConversationEntity:
             return Found(record.id, partial(remove_if_unchanged, manager, record) if is_new else None)
 
         async with running_turn(manager, conversation_id, look_up) as found:
-            answer = await answer_turn(manager, found, specialist, question, deadline=self._deadline)
+            answer = await answer_turn(
+                manager, found.conversation_id, specialist, question, deadline=self._deadline
+            )
         record = records[0]
         if answer.stored is not None:
             await self._label_and_trim(manager, record, conversation_id)

@@ -44,6 +44,7 @@ from aforesaid.intake.unstored_turns import NotStored
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.turns import close_turn
 from aforesaid.model.contexts import Context
+from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import is_uuid, parse_conversation
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Source
@@ -64,29 +65,43 @@ class ArrivedTurn(NamedTuple):
     place: Place
     known: Answer | None
     """The stored answer, if the question was asked before."""
+    record: Conversation | None = None
+    """The conversation, if the caller has just read it."""
+    opening: "asyncio.Task[None] | None" = None
+    """Stores the question."""
+
+    async def opened(self) -> None:
+        """Wait until the question is durable."""
+        if self.opening is not None:
+            await asyncio.shield(self.opening)
 
 
 @asynccontextmanager
 async def arrived_turn(
-    manager: ManagerProtocol, conversation_id: str, question: Message
+    manager: ManagerProtocol, conversation_id: str, question: Message, record: Conversation | None = None
 ) -> AsyncIterator[ArrivedTurn]:
     """Make a question durable and give it a place in the order of its conversation.
 
     A question with an id may be known: then the stored answer is returned, and nothing must run. Raises
-    `MessageConflict` when another question has this id.
+    `MessageConflict` when another question has this id. A new question is stored while its window is read;
+    await `opened` before the agent gets it.
     """
     has_id = question.message_id is not None
     question = manager.intake.completed(question)
     place = place_of(manager, conversation_id, question.message_id)
+    turn = ArrivedTurn(question, place, None, record)
     try:
-        known = None
         if has_id:
-            known = await _known_or_opened(manager, conversation_id, question, place)
+            turn = turn._replace(known=await _known_or_opened(manager, conversation_id, question, place))
         else:
-            await open_question(manager, conversation_id, question)
-        yield ArrivedTurn(question, place, known)
+            turn = turn._replace(
+                opening=asyncio.ensure_future(open_question(manager, conversation_id, question))
+            )
+        yield turn
     finally:
         place.leave()
+        if turn.opening is not None:
+            await finished(turn.opened())
 
 
 async def _known_or_opened(
@@ -180,7 +195,7 @@ async def run_turn(
     """Answer a question that has arrived and store its turn; see `answer_turn`."""
     if turn.known is not None:
         return turn.known
-    specialist = await with_client(manager, conversation_id, specialist, turn.question)
+    specialist = await with_client(manager, conversation_id, specialist, turn.question, turn.record)
     running = _RunningTurn(
         manager, conversation_id, specialist, turn, TurnProgress() if progress is None else progress
     )
@@ -202,6 +217,7 @@ class _RunningTurn:
         self._conversation_id = conversation_id
         self._specialist = specialist
         self._question = turn.question
+        self._opened = turn.opened
         self._place = turn.place
         self._progress = progress
         self._is_recorded = False
@@ -215,6 +231,7 @@ class _RunningTurn:
         try:
             answer = await run_within(deadline, self._run(on_text), self._progress)
             messages = derived_ids(answer.messages, self._turn_id)
+            await self._opened()
             await self._place.is_first()
             return await self._store(replace(answer, messages=messages))
         except BaseException as error:
@@ -255,6 +272,7 @@ class _RunningTurn:
             policy=self._policy,
             earlier=self._earlier,
         )
+        await self._opened()
         return as_seen_by(self._specialist, self._sent)
 
     async def _record(self, messages: Sequence[Message]) -> None:

@@ -269,7 +269,7 @@ class SupervisorAgent:
         manager = self.conversation_manager
         existing = await manager.session(session_id)
         if existing is not None:
-            return Found(existing.id)
+            return Found(existing.id, record=existing)
         created = await manager.get_or_create_conversation(session_id, channel=self._channel)
         return Found(created.id, partial(remove_if_unchanged, manager, created))
 
@@ -284,10 +284,10 @@ class SupervisorAgent:
             raise InvalidInput(f"there is no session {shown(session_id)}", field="session_id")
         return Found(conversation_id, partial(end_session_quietly, sessions, session_id))
 
-    async def _answer(self, query: "_Query", conversation_id: str) -> Answer:
-        manager = self.conversation_manager
+    async def _answer(self, query: "_Query", found: Found) -> Answer:
+        manager, conversation_id = self.conversation_manager, found.conversation_id
         started = asyncio.get_running_loop().time()
-        async with arrived_turn(manager, conversation_id, query.question) as turn:
+        async with arrived_turn(manager, conversation_id, query.question, found.record) as turn:
             if turn.known is not None:
                 return turn.known
             specialist = await self._specialist_for(turn.question, conversation_id)

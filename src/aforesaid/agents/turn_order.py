@@ -28,6 +28,8 @@ class Found(NamedTuple):
 
     conversation_id: str
     undo: Undo | None = None
+    record: Conversation | None = None
+    """The conversation as it was read now."""
 
 
 Key = tuple[int, int, str, str]
@@ -110,8 +112,8 @@ def _key(manager: ManagerProtocol, name: str) -> Key:
 @asynccontextmanager
 async def running_turn(
     manager: ManagerProtocol, name: str, look_up: Callable[[], Awaitable[Found]]
-) -> AsyncIterator[str]:
-    """Look the conversation of a turn up, or create it, and register the turn there. Yield its id.
+) -> AsyncIterator[Found]:
+    """Look the conversation of a turn up, or create it, and register the turn there.
 
     When several turns run in a new conversation, the last one removes it, and only if all of them failed.
     Lookups and removals under one name exclude each other.
@@ -122,7 +124,7 @@ async def running_turn(
             _undo[found.conversation_id] = found.undo
         _turns[found.conversation_id] += 1
     try:
-        yield found.conversation_id
+        yield found
         keep_conversation(found.conversation_id)
     finally:
         _turns[found.conversation_id] -= 1

@@ -106,6 +106,8 @@ def _split_prompts(messages: Sequence[Message]) -> tuple[list[Message], list[Mes
     Newer models accept a system message only directly after a user's message. One with a change of tools
     (`tool_addition`) waits for such a place, because `system` accepts only text.
     """
+    if all(message.role != "system" for message in messages):
+        return [], list(messages)
     prompts: list[Message] = []
     dialogue: list[Message] = []
     waiting: list[Message] = []

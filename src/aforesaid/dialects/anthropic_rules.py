@@ -27,10 +27,11 @@ Clean = Callable[[Document], Document | None]
 def finished(documents: list[Document], system: Any, *, clean: Clean) -> Request:
     """Return the request. `clean` removes what is refused in one message, also after blocks were removed."""
     repairs: list[str] = []
-    documents = _from_compaction(documents, clean)
-    documents, unpaired = _without_unpaired(documents, clean)
-    if unpaired:
-        repairs.append(f"{unpaired} {UNPAIRED}")
+    if not all(map(_is_text, documents)):
+        documents = _from_compaction(documents, clean)
+        documents, unpaired = _without_unpaired(documents, clean)
+        if unpaired:
+            repairs.append(f"{unpaired} {UNPAIRED}")
     documents = _without_stray_system(documents)
     if documents and documents[0]["role"] == "assistant" and not _starts_with_compaction(documents[0]):
         # The API requires a user message first.
@@ -42,6 +43,12 @@ def finished(documents: list[Document], system: Any, *, clean: Clean) -> Request
             repairs.append(f"1 {TRAILING}")
     request = Request(messages=documents, system=system, repaired=tuple(repairs))
     return with_marks_limited(request, MAX_CACHE_MARKS)
+
+
+def _is_text(document: Document) -> bool:
+    """Return whether the message is text, as most are, and nothing else."""
+    content = document["content"]
+    return isinstance(content, str) or [block.get("type") for block in content] == ["text"]
 
 
 # Compaction

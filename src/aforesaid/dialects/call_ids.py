@@ -18,7 +18,7 @@ from msgspec import UNSET
 from aforesaid.dialects import items, keyed_blocks
 from aforesaid.dialects.conversion import ANY_ID, CallIdRule, is_native
 from aforesaid.dialects.parse import ToolCall, answered_call_id, parts_of
-from aforesaid.model.messages import Message, plain_text
+from aforesaid.model.messages import Message, only_text
 
 # Prefix of the new id of a call without one.
 DEFAULT_ID = "call"
@@ -95,7 +95,7 @@ class _CallIds:
 
 
 def _call_ids(message: Message) -> list[str]:
-    if message.role != "assistant" or plain_text(message) is not None:
+    if message.role != "assistant" or only_text(message) is not None:
         return []
     return [part.id for part in parts_of(message) if isinstance(part, ToolCall)]
 

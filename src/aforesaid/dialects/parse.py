@@ -10,7 +10,7 @@ from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import items
 from aforesaid.dialects.items import Link
 from aforesaid.dialects.keyed_blocks import as_json, typed
-from aforesaid.model.messages import Message, plain_text
+from aforesaid.model.messages import Message, only_text
 
 # The dialect-independent meaning of a message.
 #
@@ -147,9 +147,9 @@ _DATA_URL = lazy_pattern(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNO
 
 def meaning_of(message: Message) -> Meaning:
     """Return a message's text, tool calls, tool results and whether it contains thinking."""
-    plain = plain_text(message)
-    if plain is not None:
-        return Meaning(text=plain)
+    text = only_text(message)
+    if text is not None:
+        return Meaning(text=text)
     parts = parts_of(message)
     return Meaning(
         text=_join_texts(parts, glue="" if message.role == "assistant" else "\n"),

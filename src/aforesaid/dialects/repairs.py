@@ -16,7 +16,7 @@ from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import keyed_blocks
 from aforesaid.dialects.conversion import arguments_text, is_native
 from aforesaid.dialects.parse import ToolCall, parts_of
-from aforesaid.model.messages import Message, plain_text
+from aforesaid.model.messages import Message, only_text
 
 Repairs = Counter[str]
 
@@ -56,7 +56,7 @@ def lines_of(repairs: Repairs) -> tuple[str, ...]:
 
 
 def _has_no_calls(message: Message) -> bool:
-    return plain_text(message) is not None and message.role != "tool"
+    return only_text(message) is not None and message.role != "tool"
 
 
 def _repaired(message: Message, dialect: str, found: Repairs) -> Message | None:

@@ -15,11 +15,14 @@ from msgspec.structs import replace
 from aforesaid.dialects.conversion import Draft, is_native, verbatim
 from aforesaid.dialects.edits import only_results, without_results
 from aforesaid.dialects.parse import ToolCall, ToolResult, parts_of
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, only_text
 
 
 def results_after_calls(messages: Sequence[Message]) -> list[Message]:
     """Return the messages with each result moved directly after the assistant messages that called for it."""
+    # The fast path of most requests: nothing to move.
+    if all(map(has_no_tools, messages)):
+        return list(messages)
     waiting = deque(messages)
     ordered: list[Message] = []
     while waiting:
@@ -30,6 +33,11 @@ def results_after_calls(messages: Sequence[Message]) -> list[Message]:
         if waiting and waiting[0].role != "assistant":
             ordered.append(waiting.popleft())
     return ordered
+
+
+def has_no_tools(message: Message) -> bool:
+    """Return whether the message is text, without calls or results."""
+    return message.role != "tool" and only_text(message) is not None
 
 
 def is_only_results(message: Message) -> bool:

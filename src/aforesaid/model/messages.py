@@ -262,6 +262,21 @@ def plain_text(message: Message) -> str | None:
     return message.content if type(message.content) is str and not message.extra else None
 
 
+def only_text(message: Message) -> str | None:
+    """Return the text of a message that is text and nothing else, plain or as one block; None for any
+    other message.
+    """
+    content = message.content
+    if message.extra or type(content) is str:
+        return None if message.extra else content
+    # The answers of most providers.
+    if type(content) is list and len(content) == 1 and type(content[0]) is dict:
+        match content[0]:
+            case {"type": "text", "text": str(text), **rest} if not rest:
+                return text
+    return None
+
+
 def is_immutable(message: Message) -> bool:
     """Return whether no holder of the message can change its content in place: copies are not needed."""
     return not message.extra and (isinstance(message.content, str | int | None) or message.content is UNSET)

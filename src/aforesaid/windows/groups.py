@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import meaning_of, only_results, openai_responses, tool_result
 from aforesaid.model.contexts import Reason
-from aforesaid.model.messages import Message, plain_text, starts_turn
+from aforesaid.model.messages import Message, only_text, starts_turn
 from aforesaid.windows.tool_pairs import (
     Matching,
     ParsedEntry,
@@ -157,7 +157,7 @@ def group_log(entries: Iterable[Entry]) -> Grouping:
 def _is_words(entry: Entry) -> bool:
     """Return whether the entry is only text: no call, no result, no dependency on other messages."""
     message = entry.message
-    return plain_text(message) is not None and message.role != "tool" and unreadable_reason(entry) is None
+    return only_text(message) is not None and message.role != "tool" and unreadable_reason(entry) is None
 
 
 def each_alone(entries: Sequence[Entry]) -> Grouping:
