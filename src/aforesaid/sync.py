@@ -236,6 +236,10 @@ class SyncManager:
     export = _blocking(ConversationManager.export)
     import_ = _blocking(ConversationManager.import_)
     redact = _blocking(ConversationManager.redact)
+    preview_forget = _blocking(ConversationManager.preview_forget)
+    forget_everywhere = _blocking(ConversationManager.forget_everywhere)
+    preview_redact = _blocking(ConversationManager.preview_redact)
+    redact_everywhere = _blocking(ConversationManager.redact_everywhere)
 
 
 async def _enter(manager: AbstractAsyncContextManager[T]) -> T:

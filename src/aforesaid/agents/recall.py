@@ -3,20 +3,17 @@
 Answers are labelled quotations with time and source. The agent calls the tools `remember` and `forget` like a
 model does, so that a note has the message it came from as its source. The agent is bound to its manager's
 owner. It understands English only.
-
-Without a model, the parser recognizes a few forms. Other text is a question to search for or a statement to
-keep.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, tzinfo
-from typing import Any, Literal
+from typing import Any, get_args
 
 from msgspec import Struct
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.forgetting import forget_everywhere
+from aforesaid.agents.recall_requests import Kind, RecallRequest, asks_for_words, is_question, parse_request
 from aforesaid.agents.toolbox import NO_SUCH_NOTE, without_note_reference
 from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import ToolCall, ToolResult, meaning_of
@@ -27,129 +24,16 @@ from aforesaid.model.clock import Clock
 from aforesaid.model.ids import IdSource, new_id
 from aforesaid.model.messages import Message
 from aforesaid.notes.records import Note
+from aforesaid.retention.repetitions import content_about, forget_all
 from aforesaid.search.analysis import terms_of
 from aforesaid.search.dates import find_periods
 from aforesaid.search.passages import Passage, ago, excerpt
 from aforesaid.search.queries import local_zone
 
-Kind = Literal["greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find", "tell"]
-"""`find` looks up earlier messages, `drop` ends the topic, `tell` is a statement; `remember`, `forget` and
-`list` concern notes.
-"""
-
-Speaker = Literal["user", "assistant"]
-_SPEAKERS: dict[str, Speaker] = {"i": "user", "you": "assistant"}
-
-# Characters of a text that are parsed.
-MAX_PARSED_CHARS = 20_000
-
-
-class RecallRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request."""
-
-    kind: Kind
-    about: str = ""
-    speaker: Speaker | None = None
-    """The speaker that the question names."""
-    wants_questions: bool = False
-    """Whether the question is about the user's earlier questions rather than statements."""
-
-
-def parse_request(text: str) -> RecallRequest:
-    """Parse a user's text."""
-    spoken = _PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))
-    bare = spoken.rstrip(" .!?")
-    for pattern, kind in _FORMS:
-        if found := pattern.fullmatch(bare):
-            return RecallRequest(kind=kind, about=(found.groupdict().get("about") or "").strip())
-    if found := _ASKS_FOR_WORDS.match(spoken):
-        speaker = _SPEAKERS.get(found["who"].lower())
-        wants_questions = speaker != "assistant" and found["verb"].lower().startswith("ask")
-        return RecallRequest(
-            kind="find", about=_topic(spoken[found.end() :]), speaker=speaker, wants_questions=wants_questions
-        )
-    if is_question(spoken):
-        return RecallRequest(kind="find", about=_topic(spoken))
-    return RecallRequest(kind="tell", about=spoken)
-
-
-def is_question(text: str) -> bool:
-    """Tell whether the text is a question."""
-    return text.rstrip().endswith(("?", "？")) or bool(_QUESTION.match(text))
-
-
-def asks_for_words(text: str) -> bool:
-    """Tell whether the text asks what a participant said or asked before."""
-    return bool(_ASKS_FOR_WORDS.match(_PLEASE.sub("", " ".join(text[:MAX_PARSED_CHARS].split()))))
-
-
-def _topic(words: str) -> str:
-    """Return the topic of a question without its question words."""
-    return _FILLER.sub("", words).strip(" .!?,")
-
-
-_PLEASE = re.compile(
-    r"^(?:(?:hey|ok|okay|so|well|please|kindly)[,\s]+|(?:can|could|would|will) you (?:please )?)*",
-    re.IGNORECASE,
-)
-_NAME = r"(?:[,\s]+(?:there|again|aforesaid|assistant|everyone|all))?"
-
-
-def _form(pattern: str, kind: Kind) -> tuple[re.Pattern[str], Kind]:
-    return re.compile(pattern, re.IGNORECASE), kind
-
-
-_FORMS: tuple[tuple[re.Pattern[str], Kind], ...] = (
-    _form(rf"(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening|day)|greetings){_NAME}", "greet"),
-    _form(r"(?:thanks|thank you|cheers)(?: (?:a lot|so much|very much))?", "thank"),
-    _form(r"(?:bye|goodbye|good ?night|see you(?: (?:later|soon|tomorrow))?)", "leave"),
-    _form(r"(?:help|what can (?:you do|i (?:ask|say))|who are you|what are you)", "help"),
-    _form(r"(?:never ?mind|forget (?:it|that)|drop it)", "drop"),
-    _form(
-        r"(?:remember|note(?: down)?|make a note|keep in mind|don'?t forget|do not forget|bear in mind)"
-        r"(?: ?: ?| (?:that |this:? |of |for me:? |for me that )?)(?P<about>\S.*)",
-        "remember",
-    ),
-    _form(
-        r"forget (?:about |that |what (?:i|you) (?:said|noted|know) about |the notes? (?:about|on) |"
-        r"everything about )?(?P<about>\S.*)",
-        "forget",
-    ),
-    _form(
-        r"(?:what (?:do|did) you (?:know|remember|note|have noted)(?: about (?:me|us|my home|our home))?"
-        r"|what have you noted|what are my notes|(?:list|show)(?: me)?(?: all)? (?:the |my |your )?notes)",
-        "list",
-    ),
-    _form(
-        r"(?:search|look for|look up|find|show me|recall)(?: (?:for|what (?:i|we|you) said about))? "
-        r"(?P<about>\S.*)",
-        "find",
-    ),
-)
-
-_ASKS_FOR_WORDS = re.compile(
-    r"(?:what|when|where|why|how often|how|did|do you (?:remember|know) (?:what|when|if|whether|that)|have"
-    r"|tell me what|tell me when)\s+(?:exactly\s+)?(?:did |have |had |do )?(?P<who>i|we|you)\s+"
-    r"(?:ever |already )?(?P<verb>say|said|tell|told|mention|mentioned|talk|talked|speak|spoke|ask|asked"
-    r"|write|wrote|discuss|discussed|answer|answered)\b(?:\s+(?:to )?(?:you|me))?"
-    r"(?:\s+(?:about|on|of|for|regarding))?",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(
-    r"(?:what|when|where|who|whom|whose|which|why|how|is|are|was|were|am|do|does|did|have|has|had|can|could|should"
-    r"|would|will|shall|may|tell me|remind me)\b",
-    re.IGNORECASE,
-)
-_FILLER = re.compile(
-    r"^(?:tell me|remind me|do you (?:know|remember)|what(?:'s)?|when|where|who|why|how)\b"
-    r"(?:\s+(?:is|was|are|were|do|did|does|about|of)\b)*\s*",
-    re.IGNORECASE,
-)
-
-
 LABEL = "From memory, not from a model:"
 # Passages quoted in an answer; more would be too long to listen to.
 MAX_QUOTED = 3
+MAX_OF_PERIOD = 8
 MAX_NOTES = 3
 # Passages examined. Most must be filtered out, because earlier questions are not answers.
 MAX_EXAMINED = 20
@@ -168,6 +52,12 @@ _HELP = (
     "or “forget the bedroom lights”."
 )
 _STORED = "I keep that in our history. Say “remember that …” to make it a note for all conversations."
+_NO_REMINDERS = (
+    "I cannot remind you: I have no alarm and speak only when you ask me. I keep what you said in our "
+    "history; say “remember that …” to make it a note."
+)
+_TO_DELETE = "Shall I delete this permanently? Answer “yes, delete it”."
+_NOT_DELETED = "Nothing is deleted."
 _WHAT_TO_FORGET = "Tell me what to forget: the subject of a note, or words that are in it."
 _EVERYTHING = frozenset(("everything", "all", "all notes", "me", "all of it", "everything about me"))
 
@@ -177,6 +67,7 @@ _PLAIN_REPLIES = {
     "thank": "You are welcome.",
     "leave": "Goodbye. I keep what was said.",
     "drop": "All right.",
+    "remind": _NO_REMINDERS,
     "tell": _STORED,
 }
 
@@ -212,6 +103,9 @@ class RecallAgent:
         if tool_outcome is not None:
             return _reply_with(_describe_result(*tool_outcome), on_text)
         request = parse_request(_question_in(ask.messages))
+        pending = _unconfirmed(ask.messages)
+        if pending is not None:
+            return _reply_with(await self._deleted(pending, ask.messages), on_text)
         call = _call_for(request, ask)
         if call is not None:
             name, arguments = call
@@ -231,12 +125,27 @@ class RecallAgent:
                 return await self._find(request)
             case "remember":
                 return f"I will remember: {(await self._manager.remember(_sentence(request.about))).text}"
+            case "delete":
+                return await self._ask_to_delete(request.about)
             case "forget" if request.about.lower() in _EVERYTHING:
                 return _WHAT_TO_FORGET
             case "forget":
-                receipt = await forget_everywhere(self._manager, request.about)
+                receipt = await self._manager.forget_everywhere(request.about)
                 return receipt.text if receipt.notes else NO_SUCH_NOTE
         return _PLAIN_REPLIES[request.kind]
+
+    async def _ask_to_delete(self, about: str) -> str:
+        found = await content_about(self._manager, about)
+        if not found.notes and not found.messages:
+            return _nothing_found(about)
+        texts = [note.text for note in found.notes] + [repeat.text for repeat in found.messages]
+        return "\n".join([*(f"- “{excerpt(text, (), size=MAX_QUOTE_CHARS)}”" for text in texts), _TO_DELETE])
+
+    async def _deleted(self, about: str, messages: Sequence[Message]) -> str:
+        if not _YES.match(_question_in(messages)):
+            return _NOT_DELETED
+        found = await content_about(self._manager, about)
+        return (await forget_all(self._manager, found)).text
 
     async def _list_notes(self) -> str:
         notes = await self._manager.recall(limit=MAX_EXAMINED)
@@ -251,6 +160,9 @@ class RecallAgent:
         notes = await self._manager.recall(topic, MAX_NOTES) if topic and period is None else []
         passages = await self._passages(topic, request, period)
         hint = ""
+        if period is not None and topic and not passages:
+            # The day may be one that was spoken about: “who is coming on Saturday?”
+            passages = await self._passages(request.about, request, None)
         # People misremember days: look at other times before giving up.
         if period is not None and topic and not passages:
             passages = await self._passages(topic, request, None)
@@ -277,7 +189,11 @@ class RecallAgent:
             if self._is_answer(passage, topic, wants_questions=request.wants_questions)
         ]
         # Each text once, in the best place: a dictionary keeps the last value, hence both reversals.
-        return list({passage.text: passage for passage in reversed(answers)}.values())[::-1][:MAX_QUOTED]
+        unique = list({passage.text: passage for passage in reversed(answers)}.values())[::-1]
+        if topic:
+            return unique[:MAX_QUOTED]
+        # A whole day, in its order.
+        return sorted(unique, key=lambda passage: (passage.said_at, passage.sequence))[:MAX_OF_PERIOD]
 
     def _is_answer(self, passage: Passage, topic: str, *, wants_questions: bool) -> bool:
         """Return whether a passage is a statement, or a question with `wants_questions`, that another
@@ -296,7 +212,7 @@ class RecallAgent:
 
 
 # Requests that state nothing. What a request asks to remember is a note, which can be forgotten.
-_NOT_STATEMENTS = ("greet", "thank", "leave", "help", "remember", "forget", "drop", "list", "find")
+_NOT_STATEMENTS = frozenset(get_args(Kind)) - {"tell"}
 
 
 def _is_statement(text: str) -> bool:
@@ -327,15 +243,22 @@ def _split_period(about: str, now: datetime, zone: tzinfo) -> tuple[_Span | None
 
 
 def _matches(passage: Passage, topic: str) -> bool:
-    """Tell whether a passage contains enough of the topic's terms or is similar in meaning. An empty topic
-    matches everything.
+    """Tell whether a passage contains enough of the topic's terms or is similar in meaning, and the names
+    in it. An empty topic matches everything.
     """
     if passage.parts is None:
         return True
+    # What is known about Dad does not answer a question about Mum.
+    if not set(terms_of(" ".join(_NAMED.findall(topic)))) <= set(terms_of(passage.text)):
+        return False
     wanted = set(terms_of(topic))
     if passage.parts.similarity is not None and passage.parts.similarity >= MIN_SIMILARITY:
         return True
     return len(wanted & passage.parts.matched.keys()) >= MIN_TERM_SHARE * len(wanted)
+
+
+# A name in a question: a capital letter after the first word, or an owner.
+_NAMED = re.compile(r"(?<=\s)[A-Z][a-z]+|^\w+(?=['’]s\b)")
 
 
 # Words
@@ -393,6 +316,18 @@ def _question_in(messages: Sequence[Message]) -> str:
         if words:
             return words
     raise InvalidInput("messages must contain a user's question", field="messages")
+
+
+def _unconfirmed(messages: Sequence[Message]) -> str | None:
+    """Return what the user wants to delete, if the agent's last words ask for a confirmation."""
+    said = [message for message in messages if message.role in ("user", "assistant")]
+    if len(said) < 3 or not meaning_of(said[-2]).text.endswith(_TO_DELETE):
+        return None
+    request = parse_request(meaning_of(said[-3]).text)
+    return request.about if request.kind == "delete" else None
+
+
+_YES = re.compile(r"\W*(?:yes|yeah|yep|sure|ok|okay|do it|please do|go ahead|delete)\b", re.IGNORECASE)
 
 
 def _call_for(request: RecallRequest, ask: Ask) -> tuple[str, dict[str, Any]] | None:

@@ -9,7 +9,6 @@ from datetime import tzinfo
 from typing import Any
 
 from aforesaid._internal.arguments import validated
-from aforesaid.agents.forgetting import forget_everywhere
 from aforesaid.agents.tools import Run, Tool, ToolRegistry, history_tool
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.interface import ManagerProtocol
@@ -100,7 +99,7 @@ def note_tools(manager: ManagerProtocol, *, timezone: tzinfo | None = None) -> l
         return "\n".join(describe(note) for note in found) or "No notes found."
 
     async def forget(what: str) -> str:
-        receipt = await forget_everywhere(manager, what)
+        receipt = await manager.forget_everywhere(what)
         return receipt.text if receipt.notes else NO_SUCH_NOTE
 
     return [

@@ -6,6 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from aforesaid.cli.retention import forget_after_preview
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
@@ -22,6 +23,7 @@ from aforesaid.cli.runtime import (
     when,
 )
 from aforesaid.notes.records import Note, meant
+from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt
 from aforesaid.search.queries import last_moment, local_zone
 
 notes = typer.Typer(name="notes", help="Manage an owner's notes.", no_args_is_help=True)
@@ -111,10 +113,16 @@ def forget(
     keep_replaced: Annotated[
         bool, typer.Option("--keep-replaced", help="Keep the notes that they replaced: undo a note.")
     ] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="Also redact the messages that repeat them.")
+    ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove notes and the notes that they replaced."""
+    if everywhere:
+        _forget_everywhere(what, url, owner, yes=yes, as_json=as_json)
+        return
 
     async def matching() -> list[Note]:
         async with memory_at(url) as memory:
@@ -138,6 +146,18 @@ def forget(
         print_json(removed)
     else:
         console().print(f"Removed: {counted(len(removed), 'note')}" if removed else "No such note.")
+
+
+def _forget_everywhere(what: str, url: str | None, owner: str, *, yes: bool, as_json: bool) -> None:
+    async def preview() -> ForgetPreview:
+        async with memory_at(url) as memory:
+            return await memory.of(owner).preview_forget(what)
+
+    async def work() -> ForgetReceipt:
+        async with memory_at(url) as memory:
+            return await memory.of(owner).forget_everywhere(what)
+
+    forget_after_preview(preview, work, yes=yes, as_json=as_json)
 
 
 def _show(found: list[Note], *, as_json: bool, empty: str, sources: bool = False) -> None:

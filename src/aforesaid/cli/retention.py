@@ -1,6 +1,6 @@
 """`aforesaid archive`, `restore`, `archives`, `retention`, `purge`, `redact`, `erase`: lifetimes, removal."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -37,6 +37,7 @@ from aforesaid.model.ids import conversation_key
 from aforesaid.model.lifetimes import Archiving, Lifetime, RetentionRules, days, spoken_span
 from aforesaid.model.messages import Message
 from aforesaid.retention.receipts import Receipt
+from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt
 from aforesaid.retention.rules import Expiring
 from aforesaid.transfer.archives import Archive
 
@@ -348,10 +349,16 @@ def redact(
     scrub: Annotated[
         bool, typer.Option("--scrub", help="Also scrub the database server's files now; rewrites them.")
     ] = False,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="Also redact messages and remove notes that repeat it.")
+    ] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove the content of a message and keep its place in the conversation."""
+    if everywhere:
+        _redact_everywhere(conversation_id, message_id, url, owner, scrub=scrub, yes=yes, as_json=as_json)
+        return
     confirm(f"Permanently redact message {readable(message_id)!r}?", yes=yes)
 
     async def work() -> Message:
@@ -364,6 +371,52 @@ def redact(
         print_json(message.to_dict())
     else:
         console().print(f"{readable(message_id)} redacted", markup=False, soft_wrap=True)
+
+
+def _redact_everywhere(
+    conversation_id: str,
+    message_id: str,
+    url: str | None,
+    owner: str | None,
+    *,
+    scrub: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    async def preview() -> ForgetPreview:
+        async with memory_at(url) as memory:
+            _, manager, record = await find_conversation(memory, owner, conversation_id)
+            return await manager.preview_redact(record.id, message_id)
+
+    async def work() -> ForgetReceipt:
+        async with memory_at(url) as memory:
+            _, manager, record = await find_conversation(memory, owner, conversation_id)
+            return await manager.redact_everywhere(record.id, message_id, scrub=scrub)
+
+    forget_after_preview(preview, work, yes=yes, as_json=as_json)
+
+
+def forget_after_preview(
+    preview: Callable[[], Awaitable[ForgetPreview]],
+    work: Callable[[], Awaitable[ForgetReceipt]],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be forgotten, ask, forget it, and print the receipt."""
+    found = run(preview)
+    out = errors_console() if as_json else console()
+    for text in (*(note.text for note in found.notes), *(repeat.text for repeat in found.messages)):
+        out.print(f"  {escape(readable(text))}", soft_wrap=True)
+    what = f"{counted(len(found.notes), 'note')} and {counted(len(found.messages), 'message')}"
+    if found.notes or found.messages:
+        confirm(f"Permanently remove the content of {what}?", yes=yes)
+    receipt = run(work)
+    if as_json:
+        print_json(receipt)
+        return
+    out.print(receipt.text)
+    out.print(f"[dim]receipt {receipt.digest}[/]", soft_wrap=True)
 
 
 # Everything of an owner

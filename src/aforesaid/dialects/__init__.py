@@ -7,13 +7,12 @@
 Each dialect is a module with `read_one`, `write` and `result`.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from aforesaid.dialects import anthropic, bedrock, gemini, openai_chat, openai_responses, plain
+from aforesaid.dialects import items, plain
 from aforesaid.dialects.conversion import OPENING, CallIdRule
 from aforesaid.dialects.edits import (
     cut_at_interruption,
@@ -34,7 +33,6 @@ from aforesaid.dialects.intake import (
     with_detected_dialect,
 )
 from aforesaid.dialects.keyed_blocks import with_bytes
-from aforesaid.dialects.openai_responses import is_from_model
 from aforesaid.dialects.parse import DialectName, Meaning, Request, ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import InvalidInput
@@ -82,10 +80,73 @@ class Dialect(Protocol):
     def result(self, *, call_id: str, name: str, text: str, is_error: bool) -> Message: ...
 
 
-_MODULES: tuple[Dialect, ...] = (plain, anthropic, openai_chat, openai_responses, gemini, bedrock)
+def _anthropic() -> Dialect:
+    from aforesaid.dialects import anthropic
+
+    return anthropic
+
+
+def _openai_chat() -> Dialect:
+    from aforesaid.dialects import openai_chat
+
+    return openai_chat
+
+
+def _openai_responses() -> Dialect:
+    from aforesaid.dialects import openai_responses
+
+    return openai_responses
+
+
+def _gemini() -> Dialect:
+    from aforesaid.dialects import gemini
+
+    return gemini
+
+
+def _bedrock() -> Dialect:
+    from aforesaid.dialects import bedrock
+
+    return bedrock
+
+
+class _Dialects(Mapping[str, Dialect]):
+    """The dialects by name. A module is loaded when it is first needed: most programs use one or two."""
+
+    def __init__(self, load: Mapping[str, Callable[[], Dialect]]) -> None:
+        self._load = load
+
+    def __getitem__(self, name: str) -> Dialect:
+        return self._load[name]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._load
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load)
+
+    def __len__(self) -> int:
+        return len(self._load)
+
 
 # All dialects by name.
-DIALECTS: Mapping[str, Dialect] = MappingProxyType({module.NAME: module for module in _MODULES})
+DIALECTS: Mapping[str, Dialect] = _Dialects(
+    {
+        "plain": lambda: plain,
+        "anthropic": _anthropic,
+        "openai_chat": _openai_chat,
+        "openai_responses": _openai_responses,
+        "gemini": _gemini,
+        "bedrock": _bedrock,
+    }
+)
+
+
+def is_from_model(document: Mapping[str, Any]) -> bool:
+    """Return whether the model wrote this message or item of a request, in any dialect."""
+    if "role" in document:
+        return document["role"] in ("assistant", "model")
+    return items.is_from_model(document)
 
 
 def read(value: Any, *, dialect: str | None = None) -> list[Message]:
@@ -149,7 +210,7 @@ def _read(value: RawMessage, default: str) -> Message:
 
 def _from_documented_form(document: dict[str, Any]) -> Message:
     # Aforesaid's form always has content; an item of the Responses API has none.
-    if document["dialect"] == openai_responses.NAME and document.get("content") is None:
+    if document["dialect"] == "openai_responses" and document.get("content") is None:
         document.pop("content", None)
     return Message.from_dict(document)
 

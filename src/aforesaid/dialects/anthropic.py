@@ -17,7 +17,7 @@ Rendering:
 - An image of an unsupported media type becomes text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aforesaid.dialects.conversion import (
@@ -55,6 +55,9 @@ ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "s
 CALL_IDS = CallIdRule(max_length=256, regular=True)
 MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 
+Files = Callable[[Other], dict[str, Any]]
+"""Converts a file to a block."""
+
 # Blocks of a system message that make tools available or unavailable from there on.
 TOOL_CHANGES = ("tool_addition", "tool_removal")
 
@@ -68,15 +71,17 @@ def read_one(document: dict[str, Any]) -> Message:
     return Message(role=role, content=content, dialect=NAME, extra=extra)
 
 
-def write(messages: Sequence[Message]) -> Request:
-    """Render the `messages` and `system` of a request."""
+def write(messages: Sequence[Message], *, files: Files | None = None) -> Request:
+    """Render the `messages` and `system` of a request. `files` converts files, by default to what the API
+    accepts.
+    """
     # Programs that only store need no renderer.
     from aforesaid.dialects.anthropic_rules import finished
 
     prompts, dialogue = _split_prompts(messages)
     joined: list[Draft] = []
     for message in results_after_calls(dialogue):
-        _add(joined, _draft(message))
+        _add(joined, _draft(message, files))
     documents = [document for draft in joined if (document := _without_rejected(draft.document)) is not None]
     return finished(documents, _system(prompts), clean=_without_rejected)
 
@@ -168,12 +173,12 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 # Messages
 
 
-def _draft(message: Message) -> Draft:
+def _draft(message: Message, files: Files | None = None) -> Draft:
     if is_native(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     parts = parts_of(message)
-    blocks = _assistant_blocks(parts) if role == "assistant" else _user_blocks(parts)
+    blocks = _assistant_blocks(parts) if role == "assistant" else _user_blocks(parts, files or document_block)
     content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
@@ -183,9 +188,9 @@ def _assistant_blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return words + [_tool_use(call) for call in calls_in(parts)]
 
 
-def _user_blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    return [_tool_result(answer) for answer in results_in(parts)] + [
-        _block(part) for part in convertible_parts(parts)
+def _user_blocks(parts: Sequence[Part], files: Files) -> list[dict[str, Any]]:
+    return [_tool_result(answer, files) for answer in results_in(parts)] + [
+        _block(part, files) for part in convertible_parts(parts)
     ]
 
 
@@ -198,8 +203,8 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _tool_result(answer: ToolResult) -> dict[str, Any]:
-    blocks = [_block(part) for part in result_parts(answer)]
+def _tool_result(answer: ToolResult, files: Files) -> dict[str, Any]:
+    blocks = [_block(part, files) for part in result_parts(answer)]
     alone = len(blocks) == 1 and blocks[0]["type"] == "text"
     return {
         "type": "tool_result",
@@ -209,11 +214,11 @@ def _tool_result(answer: ToolResult) -> dict[str, Any]:
     }
 
 
-def _block(part: Convertible) -> dict[str, Any]:
+def _block(part: Convertible, files: Files | None = None) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Other):
-        return document_block(part)
+        return (files or document_block)(part)
     if part.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.url}}
     kind = (part.media_type or "").lower()

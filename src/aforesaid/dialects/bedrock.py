@@ -18,8 +18,8 @@ from typing import Any
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects.conversion import CallIdRule, arguments_object, check_role
 from aforesaid.dialects.keyed_blocks import keyed
-from aforesaid.dialects.keyed_requests import NATIVE, arrange
-from aforesaid.dialects.parse import Request, file_of, image_of
+from aforesaid.dialects.keyed_requests import FILE, NATIVE, arrange
+from aforesaid.dialects.parse import File, Request, file_of, image_of
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
 
@@ -27,6 +27,20 @@ NAME = "bedrock"
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 CALL_IDS = CallIdRule(max_length=64)
 IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
+# The API's names of formats, by media type.
+_AUDIO = ("mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "m4a", "webm")
+AUDIO_FORMATS = {kind: kind for kind in _AUDIO} | {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+DOCUMENT_FORMATS = {
+    "application/pdf": "pdf",
+    "text/csv": "csv",
+    "text/html": "html",
+    "text/plain": "txt",
+    "text/markdown": "md",
+    "application/msword": "doc",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
+    "application/vnd.ms-excel": "xls",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+}
 
 _INVALID_IN_NAME = lazy_pattern(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
@@ -119,7 +133,7 @@ def _block(block: Block) -> Block:
 def _result(block: Block, call_id: str) -> Block:
     content = block.get("content")
     inner = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-    blocks = [shown for each in inner if not _is_blank(shown := _media(each))]
+    blocks = [shown for each in inner if not _is_blank(shown := _in_result(_media(each)))]
     return {
         "toolUseId": call_id,
         # The API requires a block.
@@ -128,15 +142,18 @@ def _result(block: Block, call_id: str) -> Block:
     }
 
 
+def _in_result(block: Block) -> Block:
+    """Return the block, or its name: the API accepts no recording in a result."""
+    return {"text": "[audio]"} if "audio" in block else block
+
+
 def _media(block: Block) -> Block:
     image = image_of(block)
+    if block.get("type") == FILE:
+        block = {**block, "type": "document"}
     file = file_of(block) if block.get("type") == "document" else None
-    if file is not None and file.data is not None:
-        name = _INVALID_IN_NAME.sub("-", file.name or "document")[:_LONGEST_NAME]
-        return {"document": {"format": "pdf", "name": name, "source": {"bytes": file.data}}}
     if file is not None:
-        # The API takes documents as data only.
-        return {"text": f"[document: {file.url}]"}
+        return _file(file, str(block.get("text") or "[document]"))
     if image is None:
         return {"text": str(block.get("text", ""))}
     kind = (image.media_type or "").removeprefix("image/").replace("jpg", "jpeg")
@@ -144,6 +161,19 @@ def _media(block: Block) -> Block:
         # The API takes images as data only, in four formats.
         return {"text": f"[image: {image.url}]" if image.url else f"[image/{kind}]"}
     return {"image": {"format": kind, "source": {"bytes": image.data}}}
+
+
+def _file(file: File, words: str) -> Block:
+    if file.data is None:
+        # The API takes files as data only.
+        return {"text": f"[document: {file.url}]"}
+    kind = file.media_type.removeprefix("audio/")
+    if file.media_type.startswith("audio/") and (audio := AUDIO_FORMATS.get(kind)):
+        return {"audio": {"format": audio, "source": {"bytes": file.data}}}
+    if document := DOCUMENT_FORMATS.get(file.media_type):
+        name = _INVALID_IN_NAME.sub("-", file.name or "document")[:_LONGEST_NAME]
+        return {"document": {"format": document, "name": name, "source": {"bytes": file.data}}}
+    return {"text": words}
 
 
 def _is_blank(block: Block) -> bool:

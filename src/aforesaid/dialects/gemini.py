@@ -59,7 +59,8 @@ def write(messages: Sequence[Message]) -> Request:
             (block for block in message.blocks if block["type"] == "tool_result"),
             key=lambda block: calls.get(block["tool_use_id"], _UNKNOWN).order,
         )
-        rest = [block for block in message.blocks if block["type"] != "tool_result"]
+        rest = [media for block in results for media in _media_of(block)]
+        rest += [block for block in message.blocks if block["type"] != "tool_result"]
         for group in (results, rest):
             if group:
                 parts = [_part(block, calls) for block in group]
@@ -132,13 +133,28 @@ def _part(block: Block, calls: Mapping[str, _Call]) -> Block:
             return {"functionCall": {"name": calls[call_id].name, "args": arguments_object(arguments)}}
         case {"type": "tool_result", "tool_use_id": call_id}:
             return {"functionResponse": _response(block, calls.get(call_id, _UNKNOWN), call_id)}
-        case {"type": "image" | "document", "source": {"type": "base64", "media_type": kind, "data": data}}:
+    return _media(block)
+
+
+def _media(block: Block) -> Block:
+    match block:
+        case {"source": {"type": "base64", "media_type": kind, "data": data}}:
             return {"inlineData": {"mimeType": kind, "data": data}}
         case {"type": "image", "source": {"url": url}}:
             return {"fileData": {"mimeType": "image/*", "fileUri": url}}
-        case {"type": "document", "source": {"url": url}}:
-            return {"fileData": {"mimeType": "application/pdf", "fileUri": url}}
+        case {"source": {"url": url, **rest}}:
+            return {"fileData": {"mimeType": rest.get("media_type", "application/pdf"), "fileUri": url}}
     return {"text": str(block.get("text", ""))}
+
+
+def _media_of(result: Block) -> list[Block]:
+    """Return the images and files of a result, which a function response cannot contain, with a heading."""
+    content = result.get("content")
+    if NATIVE in result or not isinstance(content, list):
+        return []
+    media = [block for block in content if isinstance(block, dict) and "source" in block]
+    heading = {"type": "text", "text": f"Returned by tool call {result['tool_use_id']}:"}
+    return [heading, *media] if media else []
 
 
 def _aligned(part: Block, block: Block, calls: Mapping[str, _Call]) -> Block:

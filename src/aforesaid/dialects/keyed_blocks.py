@@ -216,6 +216,25 @@ def _document(block: Any, value: Any) -> Typed:
     return {"type": "document"}
 
 
+def _audio(block: Any, value: Any) -> Typed:
+    match value:
+        case {"format": str(kind), "source": {"bytes": str(data)}}:
+            return _media(f"audio/{kind}", data)
+    return {"type": "audio"}
+
+
+def _file_data(block: Any, value: Any) -> Typed:
+    """Return a file at an address that other providers can read, too."""
+    kind, url = str(field(value, "mimeType") or ""), str(field(value, "fileUri") or "")
+    if not url.startswith("https://") or "generativelanguage.googleapis.com" in url:
+        return {"type": "file"}
+    if kind.startswith("image/"):
+        return {"type": "image", "source": {"type": "url", "url": url}}
+    if kind == "application/pdf":
+        return {"type": "document", "source": {"type": "url", "url": url}}
+    return {"type": "file"}
+
+
 def _guarded(block: Any, value: Any) -> Typed:
     match value:
         case {"text": {"text": str(text)}}:
@@ -244,7 +263,7 @@ _TYPED: dict[str, Callable[[Any, Any], Typed]] = {
     "functionCall": _function_call,
     "functionResponse": _function_response,
     "inlineData": _inline_data,
-    "fileData": _named("file"),
+    "fileData": _file_data,
     "executableCode": _code,
     "codeExecutionResult": _code,
     "toolUse": _tool_use,
@@ -252,7 +271,7 @@ _TYPED: dict[str, Callable[[Any, Any], Typed]] = {
     "image": _image,
     "document": _document,
     "video": _named("video"),
-    "audio": _named("audio"),
+    "audio": _audio,
     "json": _json,
     "reasoningContent": lambda block, value: {"type": "thinking"},
     "cachePoint": lambda block, value: {"type": "text", "text": ""},

@@ -107,11 +107,8 @@ def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
     return Message(role="tool", dialect=NAME, extra=item)
 
 
-def is_from_model(document: dict[str, Any]) -> bool:
-    """Return whether the model wrote this message or item of a request, in any dialect."""
-    if "role" in document:
-        return document["role"] in ("assistant", "model")
-    return items.is_from_model(document)
+def _is_from_model(item: Item) -> bool:
+    return item["role"] == "assistant" if "role" in item else items.is_from_model(item)
 
 
 def _item_role(item: dict[str, Any]) -> Role:
@@ -145,7 +142,7 @@ def _without_dangling_reasoning(items: list[dict[str, Any]]) -> list[dict[str, A
     for item in reversed(items):
         if item.get("type") != "reasoning":
             # A message without an id is not the one that the model wrote after its reasoning.
-            has_successor = is_from_model(item) and ("role" not in item or bool(item.get("id")))
+            has_successor = _is_from_model(item) and ("role" not in item or bool(item.get("id")))
         elif not has_successor:
             continue
         kept.append(item)

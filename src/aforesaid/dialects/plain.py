@@ -14,7 +14,6 @@ from typing import Any
 
 from msgspec import UNSET
 
-from aforesaid.dialects.anthropic import document_block
 from aforesaid.dialects.conversion import (
     ANY_ID,
     Convertible,
@@ -28,7 +27,6 @@ from aforesaid.dialects.conversion import (
     texts_in,
 )
 from aforesaid.dialects.parse import Other, Part, Request, Text, ToolCall, ToolResult, parts_of
-from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import ROLES, Message
 
@@ -46,6 +44,9 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the messages as plain role messages."""
+    # Programs that only store need no renderer.
+    from aforesaid.dialects.role_messages import write_role_messages
+
     return Request(messages=write_role_messages(messages, NAME, _convert))
 
 
@@ -97,6 +98,8 @@ def _block(part: Convertible) -> dict[str, Any]:
     if isinstance(part, Text):
         return {"type": "text", "text": part.text}
     if isinstance(part, Other):
+        from aforesaid.dialects.anthropic import document_block
+
         return document_block(part)
     if part.data is None:
         return {"type": "image", "source": {"type": "url", "url": part.url}}

@@ -1,6 +1,5 @@
 """`ConversationManager`: one owner's conversations. It composes the parts and delegates to them."""
 
-import logging
 from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy
@@ -39,7 +38,7 @@ from aforesaid.model.ids import IdSource, conversation_key, new_id
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
 from aforesaid.notes.records import NotesCache
 from aforesaid.notes.service import Notes
-from aforesaid.retention.removal import OwnerCopies, Removal
+from aforesaid.retention.removal import Forgetting, OwnerCopies, Removal
 from aforesaid.retention.rules import Lifetimes
 from aforesaid.settings import ConversationConfig
 from aforesaid.stores.blobs import BlobStore
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from aforesaid.notes.detection import NoteDetection
     from aforesaid.search.searcher import Searcher
 
-log = logging.getLogger("aforesaid.manager")
 _CREATING = "append add_message turn open_turn update_metadata associate_client put_document"
 _BY_NAME = f"{_CREATING} set_participant load_context load_request"
 
@@ -147,6 +145,7 @@ class ConversationManager:
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
         self._branches = Branches(store, self._summaries)
         self._analytics = OwnerAnalytics(store, lambda: self.searcher.resources.embedder)
+        self._forgetting = Forgetting(self)
 
     @property
     def owner(self) -> str:
@@ -205,7 +204,6 @@ class ConversationManager:
     link = delegate("_branches", Branches.link)
     unlink = delegate("_branches", Branches.unlink)
     links = delegate("_branches", Branches.links)
-
     participants = delegate("_participants", ParticipantLists.participants)
     set_participant = delegate("_participants", ParticipantLists.set_participant)
     remove_participant = delegate("_participants", ParticipantLists.remove_participant)
@@ -385,19 +383,16 @@ class ConversationManager:
     open_turn = delegate("_open_turns", OpenTurns.open_turn)
     unanswered = delegate("_open_turns", OpenTurns.unanswered)
     discard_turn = delegate("_open_turns", OpenTurns.discard_turn)
-
     put_document = delegate("_documents", ApplicationDocuments.put_document)
     get_document = delegate("_documents", ApplicationDocuments.get_document)
     list_documents = delegate("_documents", ApplicationDocuments.list_documents)
     delete_document = delegate("_documents", ApplicationDocuments.delete_document)
-
     summary = delegate("_summaries", Summaries.summary)
     remember = delegate("_notes", Notes.remember)
     notes = delegate("_notes", Notes.notes)
     get_note = delegate("_notes", Notes.get_note)
     recall = delegate("_notes", Notes.recall)
     forget = delegate("_notes", Notes.forget)
-
     search_history = delegate("_searches", Search.search_history)
     search = delegate("_searches", Search.search)
     search_conversations = delegate("_searches", Search.search_conversations)
@@ -415,6 +410,10 @@ class ConversationManager:
     archive = delegate("_removal", Removal.archive)
     erase = delegate("_removal", Removal.erase)
     erase_participant = delegate("_removal", Removal.erase_participant)
+    preview_forget = delegate("_forgetting", Forgetting.preview_forget)
+    forget_everywhere = delegate("_forgetting", Forgetting.forget_everywhere)
+    preview_redact = delegate("_forgetting", Forgetting.preview_redact)
+    redact_everywhere = delegate("_forgetting", Forgetting.redact_everywhere)
     restore = delegate("_copies", OwnerCopies.restore)
     archives = delegate("_copies", OwnerCopies.archives)
     export = delegate("_copies", OwnerCopies.export)

@@ -30,7 +30,6 @@ from aforesaid.model.participants import (
     participant_in,
     participant_of,
 )
-from aforesaid.notes.detection import NoteDetection
 from aforesaid.notes.records import NotesCache
 from aforesaid.summaries.service import SummaryResources
 from aforesaid.telemetry import events
@@ -175,6 +174,8 @@ def as_participant(manager: Any, participant_id: str) -> Any:
     other.scope = replace(manager.scope, store=store, archives=None, backend=None, holders=())
     other.searcher = ParticipantSearcher(manager.searcher, store, participant_id)
     other.notes_cache = NotesCache()
+    from aforesaid.notes.detection import NoteDetection
+
     other.note_detection = NoteDetection(None)
     other.latest = _ReadLatest()
     other.contact_resources = own_contact_resources()

@@ -1,4 +1,4 @@
-"""The part of a manager's interface for conversations of several people."""
+"""The parts of a manager's interface for conversations of several people, and for forgetting."""
 
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -12,10 +12,11 @@ from aforesaid.model.read_markers import ReadMarker
 if TYPE_CHECKING:
     from aforesaid.model.webhooks import Webhook
     from aforesaid.retention.receipts import Receipt
+    from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt
 
 
 class PeopleProtocol(BranchesProtocol, Protocol):
-    """Participants, read markers and assignment."""
+    """Participants, read markers, assignment, and forgetting."""
 
     def as_participant(self, participant_id: str) -> Self:
         """Return this manager as one participant uses it."""
@@ -91,6 +92,20 @@ class PeopleProtocol(BranchesProtocol, Protocol):
 
     async def delete_webhook(self, participant_id: str) -> bool:
         """Remove a participant's webhook. Return whether there was one."""
+
+    async def preview_forget(self, what: str) -> "ForgetPreview":
+        """Return what `forget_everywhere` would remove: notes, and the messages that repeat them."""
+
+    async def forget_everywhere(self, what: str, *, scrub: bool = False) -> "ForgetReceipt":
+        """Remove the notes that `what` names, and redact all messages that repeat them."""
+
+    async def preview_redact(self, conversation_id: str, message_id: str) -> "ForgetPreview":
+        """Return what `redact_everywhere` would remove. Raise `MessageNotFound`."""
+
+    async def redact_everywhere(
+        self, conversation_id: str, message_id: str, *, scrub: bool = False
+    ) -> "ForgetReceipt":
+        """Redact a message, all messages that repeat its content, and the notes that do."""
 
     async def erase_participant(self, participant_id: str) -> "Receipt":
         """Erase a person from all conversations of this owner: messages, name and read markers."""

@@ -35,10 +35,10 @@ from aforesaid.model.ids import parse_name
 from aforesaid.model.messages import Message, Role, parse_tags
 from aforesaid.settings import SlidingWindowConfig
 from aforesaid.tokens import Estimator, costs_by, count_tools, counter_for, ready
-from aforesaid.windows import ConversationWindow, SlidingLimits, WindowPolicy
+from aforesaid.windows import WindowPolicy
 from aforesaid.windows.build import HEAD, leading_system
 from aforesaid.windows.policies import shorten
-from aforesaid.windows.sliding import Evicted
+from aforesaid.windows.sliding import ConversationWindow, Evicted, SlidingLimits
 
 log = logging.getLogger("aforesaid.sliding")
 

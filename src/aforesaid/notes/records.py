@@ -353,6 +353,8 @@ def _age(note: Note) -> tuple[datetime, str]:
 WORDS = 0.6
 # The weights of words and meaning, as in the search of conversations.
 MEANING = 0.4
+# The score of a note that answers a question of its kind without a common word.
+RELATED = 0.5
 # The least similarity of a note that shares no word with the question.
 NEAR = 0.32
 
@@ -372,6 +374,8 @@ def ranked(
     found = []
     for at, note in enumerate(notes):
         words = sum(rarity[term] for term in wanted if term in terms[at]) / most
+        if not words and any(asked & set(wanted) and noted & terms[at] for asked, noted in _related()):
+            words = RELATED
         near = 0.0 if similarities is None else float(similarities[at])
         if words or near >= NEAR:
             score = words if similarities is None else WORDS * words + MEANING * max(0.0, near)
@@ -380,6 +384,29 @@ def ranked(
     found.sort(key=lambda one: _age(one[1]), reverse=True)
     # Rounding hides differences of floating-point summation between platforms.
     return sorted(found, key=lambda one: -round(one[0], 9))
+
+
+# Questions about food or health, and facts that answer them without a common word. Neither words nor vectors
+# connect "what can I not eat?" with an allergy, and missing one can harm.
+_RELATED = (
+    (
+        "eat food diet cook meal dish menu recipe dinner lunch breakfast snack avoid ingredients "
+        "essen kochen mahlzeit comer comida cocinar mangiare cibo cucinare",
+        "allergic allergy allergies intolerant intolerance vegetarian vegan celiac coeliac gluten lactose "
+        "kosher halal diabetic allergisch allergie unverträglichkeit vegetarisch alérgico alérgica alergia "
+        "intolerancia vegetariano allergico allergica intolleranza",
+    ),
+    (
+        "health ill sick illness medical medicine doctor emergency krank arzt enfermo médico malato medico",
+        "allergic allergy allergies asthma diabetic diabetes medication epilepsy pregnant allergisch "
+        "allergie alérgico alérgica alergia asma allergico allergica",
+    ),
+)
+
+
+@cache
+def _related() -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    return tuple((frozenset(terms_of(asked)), frozenset(terms_of(noted))) for asked, noted in _RELATED)
 
 
 def note_terms(note: Note) -> frozenset[str]:

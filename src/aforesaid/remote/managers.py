@@ -214,6 +214,10 @@ class ManagerMethods:
     export = CallMethod(OwnerCalls.export, ConversationManager.export)
     import_ = CallMethod(OwnerCalls.import_, ConversationManager.import_)
     redact = CallMethod(OwnerCalls.redact, ConversationManager.redact)
+    preview_forget = CallMethod(OwnerCalls.preview_forget, ConversationManager.preview_forget)
+    forget_everywhere = CallMethod(OwnerCalls.forget_everywhere, ConversationManager.forget_everywhere)
+    preview_redact = CallMethod(OwnerCalls.preview_redact, ConversationManager.preview_redact)
+    redact_everywhere = CallMethod(OwnerCalls.redact_everywhere, ConversationManager.redact_everywhere)
 
 
 @validated

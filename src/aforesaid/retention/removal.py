@@ -24,6 +24,7 @@ from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
+    from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt, Forgettable
     from aforesaid.search.searcher import Searcher
     from aforesaid.transfer.archives import Archive, OwnerArchives
     from aforesaid.transfer.folders import Manifest
@@ -245,6 +246,47 @@ class Removal:
             offset += len(entries)
         for digest in unused:
             await self.scope.blobs.remove(conversation_id, digest)
+
+
+# Forget a content wherever it is repeated.
+
+
+class Forgetting:
+    """Removes notes or a message of one owner, with everything that repeats their content."""
+
+    def __init__(self, manager: "Forgettable") -> None:
+        self._manager = manager
+
+    async def preview_forget(self, what: str) -> "ForgetPreview":
+        """Return what `forget_everywhere` would remove: notes, and the messages that repeat them."""
+        from aforesaid.retention.repetitions import named_content
+
+        return await named_content(self._manager, what)
+
+    async def forget_everywhere(self, what: str, *, scrub: bool = False) -> "ForgetReceipt":
+        """Remove the notes that `what` names, as `forget` does, and redact all messages that repeat them:
+        questions, calls, results and answers. Summaries, vectors and kept requests with them go, too.
+        """
+        from aforesaid.retention.repetitions import forget_all
+
+        return await forget_all(self._manager, await self.preview_forget(what), scrub=scrub)
+
+    async def preview_redact(self, conversation_id: str, message_id: str) -> "ForgetPreview":
+        """Return what `redact_everywhere` would remove. Raise `MessageNotFound`."""
+        from aforesaid.retention.repetitions import message_content
+
+        return await message_content(self._manager, conversation_id, message_id)
+
+    async def redact_everywhere(
+        self, conversation_id: str, message_id: str, *, scrub: bool = False
+    ) -> "ForgetReceipt":
+        """Redact a message and all messages that repeat its content, and remove the notes that do. Raise
+        `MessageNotFound`.
+        """
+        from aforesaid.retention.repetitions import forget_all
+
+        found = await self.preview_redact(conversation_id, message_id)
+        return await forget_all(self._manager, found, scrub=scrub)
 
 
 # Copies of an owner's data outside the store: archives and exported folders.

@@ -409,6 +409,7 @@ EXAMPLES: dict[str, Any] = {
     "remember": {"text": "I like leeks", "tags": ["food"]},
     "recall": {"query": "what vegetables do I like?"},
     "forget": {"what": "leeks"},
+    "forget_everywhere": {"what": "leeks", "preview": True},
     "add_client": {"name": "Ann Baker", "nicknames": ["Annie"], "company": "Baker & Sons"},
     "create_key": {"owners": ["erin"], "scope": "write", "name": "kitchen tablet"},
     "update_client": {"email": "ann@example.org", "phone": None},

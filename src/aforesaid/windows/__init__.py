@@ -44,7 +44,6 @@ from aforesaid.windows.request import (
     ResponsesRequest,
     write_request,
 )
-from aforesaid.windows.sliding import ConversationWindow, SlidingLimits
 
 __all__ = [
     "EPHEMERAL",
@@ -54,7 +53,6 @@ __all__ = [
     "AnthropicRequest",
     "BedrockModelRequest",
     "BedrockRequest",
-    "ConversationWindow",
     "GeminiModelRequest",
     "GeminiRequest",
     "LogEnds",
@@ -65,7 +63,6 @@ __all__ = [
     "RequestParts",
     "ResponsesModelRequest",
     "ResponsesRequest",
-    "SlidingLimits",
     "TokenEstimates",
     "WindowPolicy",
     "build_window",

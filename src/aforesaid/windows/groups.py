@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import UNSET, Struct
 
 from aforesaid.contracts import Entry, unreadable_reason
-from aforesaid.dialects import meaning_of, only_results, openai_responses, tool_result
+from aforesaid.dialects import meaning_of, only_results, tool_result
 from aforesaid.model.contexts import Reason
 from aforesaid.model.messages import Message, only_text, starts_turn
 from aforesaid.windows.tool_pairs import (
@@ -31,7 +31,7 @@ IMPORTANT = "important"
 EPHEMERAL = "ephemeral"
 
 # The dialect with one message per tool call.
-ITEMS = openai_responses.NAME
+ITEMS = "openai_responses"
 
 _BUILT_IN_TAGS = {"user": "input", "assistant": "output", "system": "system"}
 # The tags of a message without tags of its own.

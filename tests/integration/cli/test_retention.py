@@ -103,6 +103,19 @@ def test_a_message_is_redacted_after_asking(run: Run, demo: str) -> None:
     run("redact", demo, "nothing", "--yes", code=3)
 
 
+def test_a_content_is_forgotten_everywhere_after_a_preview(run: Run, demo: str) -> None:
+    message_id = json.loads(run("show", demo, "--json").stdout)["messages"][0]["message_id"]
+    asked = run("redact", demo, message_id, "--everywhere", code=1, standard_input=b"n\n")
+    assert "Is the back door locked?" in asked.stdout
+    assert "Is the back door locked?" in run("show", demo).stdout
+    receipt = json.loads(run("redact", demo, message_id, "--everywhere", "--yes", "--json").stdout)
+    assert receipt["messages"] >= 1
+    assert "Is the back door locked?" not in run("show", demo).stdout
+    run("notes", "add", "The safe code is 7788", "--subject", "safe code", "--owner", "erin")
+    done = run("notes", "forget", "safe code", "--everywhere", "--yes", "--owner", "erin").stdout
+    assert "Forgotten: 1 note and 0 messages." in done
+
+
 def test_erasing_asks_first_and_gives_a_receipt(run: Run, demo: str, tmp_path: Path) -> None:
     run("erase", "--owner", "erin", code=1, standard_input=b"n\n")
     assert json.loads(run("stats", "--json").stdout)["messages"] == 6

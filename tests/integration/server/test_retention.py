@@ -178,3 +178,28 @@ async def test_statistics_count_one_owners_things(server: Running) -> None:
     assert (stats["conversations"], stats["messages"], stats["channel"]) == (1, 2, {"text": 1})
     nobody = (await server.client.get("/v1/stats", headers={"Aforesaid-Owner": "bob"})).json()
     assert (nobody["conversations"], nobody["last_activity"]) == (0, None)
+
+
+async def test_a_content_is_forgotten_everywhere_after_a_preview(server: Running) -> None:
+    path = await describe(server, "the safe code is 7788", "it rains")
+    note = {"text": "The safe code is 7788", "subject": "safe code"}
+    assert (await server.client.post("/v1/notes", json=note)).status_code == 201
+    what = {"what": "safe code", "preview": True}
+    preview = (await server.client.post("/v1/forgetting", json=what)).json()
+    assert [one["text"] for one in preview["messages"]] == ["the safe code is 7788"]
+    assert preview["receipt"] is None
+    assert "7788" in (await server.client.get(f"{path}/messages")).text
+    done = (await server.client.post("/v1/forgetting", json={"what": "safe code"})).json()
+    assert (done["receipt"]["notes"], done["receipt"]["messages"]) == (1, 1)
+    log = (await server.client.get(f"{path}/messages")).text
+    assert "7788" not in log
+    assert "it rains" in log
+    rain = {"what": "weather", "preview": True}
+    assert (await server.client.post("/v1/forgetting", json=rain)).json()["messages"] == []
+    said = {"role": "user", "content": "it rains", "message_id": "m9"}
+    assert (await server.client.post(f"{path}/messages", json=said)).status_code == 201
+    named = {"conversation_id": path.rpartition("/")[2], "message_id": "m9"}
+    redacted = (await server.client.post("/v1/forgetting", json=named)).json()
+    assert redacted["receipt"]["messages"] == 1, "two words are too few to recognize a repetition"
+    for wrong in ({}, {"what": "x", **named}, {"message_id": "m1"}):
+        assert (await server.client.post("/v1/forgetting", json=wrong)).status_code == 422

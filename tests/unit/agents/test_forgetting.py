@@ -3,7 +3,6 @@
 import pytest
 
 from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
-from aforesaid.agents.forgetting import forget_everywhere, preview_forget, redact_everywhere
 from aforesaid.agents.toolbox import owner_tools
 from aforesaid.errors import MessageNotFound
 from aforesaid.memory.manager import ConversationManager
@@ -54,14 +53,14 @@ async def test_forgetting_leaves_no_trace_of_the_content(erin: ConversationManag
 async def test_a_preview_changes_nothing_and_a_receipt_has_no_content(erin: ConversationManager) -> None:
     await talk(erin)
     before = await everything(erin)
-    preview = await preview_forget(erin, "safe code")
+    preview = await erin.preview_forget("safe code")
     assert [note.text for note in preview.notes] == [CODE]
     assert await everything(erin) == before
-    receipt = await forget_everywhere(erin, "safe code")
+    receipt = await erin.forget_everywhere("safe code")
     assert (receipt.notes, receipt.messages) == (1, len(preview.messages))
     assert receipt.conversations == 2
     assert "7788" not in str(receipt)
-    assert (await preview_forget(erin, "safe code")).messages == ()
+    assert (await erin.preview_forget("safe code")).messages == ()
 
 
 async def test_redacting_a_message_covers_what_repeats_it(erin: ConversationManager) -> None:
@@ -69,8 +68,29 @@ async def test_redacting_a_message_covers_what_repeats_it(erin: ConversationMana
     record = await erin.session("s1")
     assert record is not None
     first = (await erin.messages(record.id))[0]
-    receipt = await redact_everywhere(erin, record.id, str(first.message_id))
+    receipt = await erin.redact_everywhere(record.id, str(first.message_id))
     assert receipt.messages >= 5
     assert "7788" not in await everything(erin)
     with pytest.raises(MessageNotFound):
-        await redact_everywhere(erin, record.id, "unknown")
+        await erin.redact_everywhere(record.id, "unknown")
+
+
+async def test_a_number_alone_is_found_in_another_conversation(erin: ConversationManager) -> None:
+    await erin.remember(CODE, subject="safe code")
+    await erin.add_message("tuesday", "user", "I opened it with 7788, the cat watched")
+    await erin.add_message("tuesday", "user", "the number of the bus is 77")
+    preview = await erin.preview_forget("safe code")
+    assert [repeat.text for repeat in preview.messages] == ["I opened it with 7788, the cat watched"]
+    assert (await erin.forget_everywhere("safe code")).messages == 1
+    assert "7788" not in await everything(erin)
+    assert "bus is 77" in await everything(erin)
+
+
+async def test_redacting_a_message_everywhere_removes_notes_that_repeat_it(erin: ConversationManager) -> None:
+    await erin.remember(CODE, subject="safe code")
+    await erin.add_message("monday", "user", "the code of the safe is 7788", message_id="m1")
+    preview = await erin.preview_redact("monday", "m1")
+    assert ([note.text for note in preview.notes], len(preview.messages)) == ([CODE], 1)
+    receipt = await erin.redact_everywhere("monday", "m1", scrub=True)
+    assert (receipt.notes, receipt.messages) == (1, 1)
+    assert await erin.notes() == []

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aforesaid.agents.recall import RecallRequest, is_question, parse_request
+from aforesaid.agents.recall_requests import RecallRequest, is_question, parse_request
 
 WISHES = [
     ("hello", "greet", ""),
@@ -36,6 +36,11 @@ WISHES = [
     ("Is the door locked?", "find", "Is the door locked"),
     ("The bathroom tiles are from Porto.", "tell", "The bathroom tiles are from Porto."),
     ("Remember", "tell", "Remember"),
+    ("Delete everything I said about the cat.", "delete", "the cat"),
+    ("forget everything we said about Rome", "delete", "Rome"),
+    ("Remind me tomorrow at nine to call the vet", "remind", "call the vet"),
+    ("remind me to buy milk", "remind", "buy milk"),
+    ("What happened yesterday?", "find", "yesterday"),
 ]
 
 

@@ -225,3 +225,60 @@ def test_the_rules_refuse_what_the_provider_refuses(name: str) -> None:
 def test_a_message_that_a_caller_made_by_hand_is_converted() -> None:
     message = Message(role="user", content={"any": "json"}, dialect="gemini")
     assert problems(write([message], "gemini"), "gemini") == []
+
+
+PDF = "JVBERi0="
+SOUND = {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav"}}
+FILE = {"type": "file", "file": {"filename": "plan.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}}
+
+
+def converted(document: dict[str, Any], source: str, dialect: str) -> list[Any]:
+    request = write(read([document], dialect=source), dialect)
+    assert problems(request, dialect) == []
+    (message,) = request.messages
+    found: list[Any] = message.get("parts", message.get("content"))
+    return found
+
+
+def test_recordings_and_files_become_blocks_of_the_target() -> None:
+    asked = {"role": "user", "content": [{"type": "text", "text": "listen"}, SOUND, FILE]}
+    assert converted(asked, "openai_chat", "gemini")[1:] == [
+        {"inlineData": {"mimeType": "audio/wav", "data": PIXEL}},
+        {"inlineData": {"mimeType": "application/pdf", "data": PDF}},
+    ]
+    assert converted(asked, "openai_chat", "bedrock")[1:] == [
+        {"audio": {"format": "wav", "source": {"bytes": PIXEL}}},
+        {"document": {"format": "pdf", "name": "plan-pdf", "source": {"bytes": PDF}}},
+    ]
+    heard = {
+        "role": "user",
+        "content": [{"audio": {"format": "mp3", "source": {"bytes": PIXEL}}}, {"text": "x"}],
+    }
+    assert converted(heard, "bedrock", "gemini")[0] == {
+        "inlineData": {"mimeType": "audio/mp3", "data": PIXEL}
+    }
+    assert converted(heard, "bedrock", "openai_chat")[0] == {
+        "type": "input_audio",
+        "input_audio": {"data": PIXEL, "format": "mp3"},
+    }
+
+
+def test_a_file_at_an_address_is_passed_on_by_its_address() -> None:
+    uri = "https://example.com/plan.pdf"
+    part = {"fileData": {"mimeType": "application/pdf", "fileUri": uri}}
+    asked = {"role": "user", "parts": [part, {"text": "read"}]}
+    assert converted(asked, "gemini", "anthropic")[0]["source"] == {"type": "url", "url": uri}
+    assert converted(asked, "gemini", "openai_responses")[0] == {"type": "input_file", "file_url": uri}
+    assert converted(asked, "gemini", "bedrock")[0] == {"text": f"[document: {uri}]"}
+
+
+def test_an_image_in_a_result_reaches_gemini_after_the_response() -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    log = [
+        {"role": "user", "content": "look"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "cam", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [image]}]},
+    ]
+    request = write(read(log, dialect="anthropic"), "gemini")
+    assert problems(request, "gemini") == []
+    assert request.messages[-1]["parts"][1] == {"inlineData": {"mimeType": "image/png", "data": PIXEL}}

@@ -137,8 +137,9 @@ def test_a_question_finds_notes_by_their_words_the_rarest_first() -> None:
 
 
 def test_a_question_finds_by_meaning_what_shares_no_word() -> None:
-    assert found("what must I not eat", [0.1, 0.05, 0.5]) == ["n3"]
-    assert found("what must I not eat", [0.1, 0.05, 0.2]) == []
+    assert found("what is dangerous for me", [0.1, 0.05, 0.5]) == ["n3"]
+    assert found("what is dangerous for me", [0.1, 0.05, 0.2]) == []
+    assert found("what must I not eat", [0.1, 0.05, 0.12]) == ["n3"], "food and allergies are related"
     assert found("bedroom", [0.3, 0.9, 0.1])[0] == "n1", "a word that is there goes before"
 
 

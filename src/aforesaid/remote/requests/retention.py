@@ -21,6 +21,7 @@ from aforesaid.retention.rules import AT_MOST, Expiring
 
 if TYPE_CHECKING:
     from aforesaid.retention.receipts import Receipt
+    from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt
     from aforesaid.transfer.archives import Archive
     from aforesaid.transfer.folders import Manifest
 
@@ -121,6 +122,54 @@ class RetentionCalls(Calls):
             body=body,
             read=Message.from_dict,
         )
+
+    # Forgetting everywhere
+
+    def preview_forget(self, what: str) -> "Call[ForgetPreview]":
+        return self._call("POST", "forgetting", body=_of_notes(what, preview=True), read=_preview)
+
+    def forget_everywhere(self, what: str, *, scrub: bool = False) -> "Call[ForgetReceipt]":
+        """Not retried: the receipt of a second attempt would count nothing."""
+        body = _of_notes(what, preview=False) | {"scrub": scrub}
+        return self._call("POST", "forgetting", body=body, read=_forgotten, repeatable=False)
+
+    def preview_redact(self, conversation_id: str, message_id: str) -> "Call[ForgetPreview]":
+        body = _of_message(conversation_id, message_id, preview=True)
+        return self._call("POST", "forgetting", body=body, read=_preview)
+
+    def redact_everywhere(
+        self, conversation_id: str, message_id: str, *, scrub: bool = False
+    ) -> "Call[ForgetReceipt]":
+        body = _of_message(conversation_id, message_id, preview=False) | {"scrub": scrub}
+        return self._call("POST", "forgetting", body=body, read=_forgotten, repeatable=False)
+
+
+def _of_notes(what: str, *, preview: bool) -> dict[str, Any]:
+    if not isinstance(what, str) or not what.strip():
+        raise InvalidInput(
+            f"what must be an id, a subject or words; got {shown(what)}", field="what", value=what
+        )
+    return {"what": what, "preview": preview}
+
+
+def _of_message(conversation_id: str, message_id: str, *, preview: bool) -> dict[str, Any]:
+    return {
+        "conversation_id": conversation(conversation_id),
+        "message_id": parse_name(message_id, field="message_id"),
+        "preview": preview,
+    }
+
+
+def _preview(document: Any) -> "ForgetPreview":
+    from aforesaid.retention.repetitions import ForgetPreview
+
+    return msgspec.convert(document, ForgetPreview)
+
+
+def _forgotten(document: Any) -> "ForgetReceipt":
+    from aforesaid.retention.repetitions import ForgetReceipt
+
+    return msgspec.convert(document["receipt"], ForgetReceipt)
 
 
 def _changed(document: Any) -> int:

@@ -9,18 +9,24 @@ from msgspec.structs import asdict
 
 from aforesaid._internal.scratch import ScratchFolder, open_scratch
 from aforesaid._internal.tasks import to_the_end
-from aforesaid.errors import StoreDamaged, StoreForeign
+from aforesaid.errors import InvalidInput, StoreDamaged, StoreForeign
+from aforesaid.memory.manager import ConversationManager
+from aforesaid.notes.records import Note
 from aforesaid.protocol import conversation_document, rules_document, rules_of
 from aforesaid.protocol.bodies import (
     Changed,
     ConversationBody,
+    ConversationId,
+    Name,
     Purged,
+    RequestModel,
     ResponseModel,
     RulesBody,
     RulesChange,
 )
 from aforesaid.protocol.documents import seconds
 from aforesaid.retention.receipts import Receipt
+from aforesaid.retention.repetitions import ForgetPreview, ForgetReceipt, Repeat, forget_all
 from aforesaid.retention.rules import AT_MOST, Expiring
 from aforesaid.server.endpoints import Call, Media, NoBody, NoQuery, Reply, Routes
 from aforesaid.server.responses import StreamingResponse, json_response, problem_response, revision_response
@@ -113,6 +119,51 @@ async def restore_archive(call: Call[NoBody, NoQuery]) -> Reply:
     """Restore a conversation from the archive unchanged."""
     record = await call.manager.restore(call.conversation_id)
     return revision_response(conversation_document(record), record.revision)
+
+
+# Forgetting
+
+
+class ForgettingBody(RequestModel, frozen=True, kw_only=True):
+    """What to forget: notes (`what`), or a message; with everything that repeats their content."""
+
+    what: (
+        Annotated[str, Meta(min_length=1, max_length=10_000, description="An id, subject or words of notes.")]
+        | None
+    ) = None
+    conversation_id: ConversationId | None = None
+    message_id: Name | None = None
+    preview: Annotated[bool, Meta(description="Only return what would be forgotten.")] = False
+    scrub: Annotated[bool, Meta(description="Also scrub the database server's files now.")] = False
+
+
+class ForgettingResult(ResponseModel, frozen=True, kw_only=True):
+    """What was found. The receipt is null for a preview."""
+
+    notes: list[Note]
+    messages: list[Repeat]
+    receipt: ForgetReceipt | None
+
+
+@routes.post("/forgetting", response=ForgettingResult)
+async def forget_everywhere(call: Call[ForgettingBody, NoQuery]) -> Reply:
+    """Remove notes, or redact a message, with all messages and notes that repeat their content.
+
+    Summaries, vectors and kept requests that contain the content are removed, too.
+    """
+    found = await _found(call.manager, call.body)
+    receipt = None
+    if not call.body.preview:
+        receipt = await forget_all(call.manager, found, scrub=call.body.scrub)
+    return json_response({"notes": found.notes, "messages": found.messages, "receipt": receipt})
+
+
+async def _found(manager: ConversationManager, body: ForgettingBody) -> ForgetPreview:
+    if body.what is not None and body.conversation_id is None and body.message_id is None:
+        return await manager.preview_forget(body.what)
+    if body.what is None and body.conversation_id is not None and body.message_id is not None:
+        return await manager.preview_redact(body.conversation_id, body.message_id)
+    raise InvalidInput("give either what, or conversation_id and message_id", field="what")
 
 
 # Erasure, export, import

@@ -9,18 +9,20 @@ kept requests of a conversation are removed with each redaction.
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from aforesaid._internal.arguments import validated
 from aforesaid.contracts import Entry
 from aforesaid.dialects.tombstones import TAG
 from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, shown
-from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.messages import Message, starts_turn, words_of
 from aforesaid.notes.records import Note, meant
 from aforesaid.search.analysis import searchable_text, terms_of
+
+if TYPE_CHECKING:
+    from aforesaid.model.conversations import Conversation
+    from aforesaid.search.searcher import Findings
 
 # Conversations that a search adds to those that the notes came from.
 MOST_FOUND = 50
@@ -62,6 +64,22 @@ class ForgetReceipt(Struct, frozen=True, kw_only=True):
         return f"Forgotten: {_count(self.notes, 'note')} and {_count(self.messages, 'message')}."
 
 
+class Forgettable(Protocol):
+    """A manager, as far as forgetting needs it."""
+
+    def now(self) -> datetime: ...
+    async def get_conversation(self, conversation_id: str) -> "Conversation": ...
+    async def entries(
+        self, conversation_id: str, limit: int = 50, offset: int | None = None
+    ) -> list[Entry]: ...
+    async def search(
+        self, query: str = "", max_results: int = 5, *, min_relevance: float | None = None
+    ) -> "Findings": ...
+    async def notes(self) -> list[Note]: ...
+    async def forget(self, what: str) -> list[Note]: ...
+    async def redact(self, conversation_id: str, message_id: str, *, scrub: bool = False) -> Message: ...
+
+
 class _Content(NamedTuple):
     """A content by its terms and numbers."""
 
@@ -90,8 +108,7 @@ class _Content(NamedTuple):
         )
 
 
-@validated
-async def preview_forget(manager: ManagerProtocol, what: str) -> ForgetPreview:
+async def named_content(manager: Forgettable, what: str) -> ForgetPreview:
     """Return the notes that `what` names, as `manager.forget` does, and the messages that repeat them."""
     if not what.strip():
         raise InvalidInput(
@@ -107,66 +124,99 @@ async def preview_forget(manager: ManagerProtocol, what: str) -> ForgetPreview:
     return ForgetPreview(notes=tuple(notes), messages=tuple(found.values()))
 
 
-@validated
-async def forget_everywhere(manager: ManagerProtocol, what: str) -> ForgetReceipt:
-    """Remove the notes that `what` names, and redact the messages that repeat them."""
-    preview = await preview_forget(manager, what)
-    gone = [note for named in preview.notes for note in await manager.forget(named.id)]
-    return await _redacted(manager, preview.messages, [note.id for note in gone])
+async def message_content(manager: Forgettable, conversation_id: str, message_id: str) -> ForgetPreview:
+    """Return the message, the notes that came from it or repeat it, and the messages that repeat it.
 
-
-@validated
-async def redact_everywhere(manager: ManagerProtocol, conversation_id: str, message_id: str) -> ForgetReceipt:
-    """Redact a message and all messages that repeat its content. Raise `MessageNotFound`."""
+    Raise `MessageNotFound`.
+    """
     record = await manager.get_conversation(conversation_id)
     entries = [entry async for entry in _entries(manager, record.id)]
     message = next((one.message for one in entries if one.message.message_id == message_id), None)
     if message is None:
         raise MessageNotFound(record.id, message_id)
-    text = searchable_text(message)
-    repeats = [repeat async for repeat in _repeats(manager, text, (record.id, message_id))]
-    return await _redacted(manager, repeats, ())
+    content = _Content.of(searchable_text(message))
+    notes = [
+        note
+        for note in await manager.notes()
+        if (note.source is not None and note.source.message_id == message_id)
+        or content.is_in(Message(role="user", content=note.text), same_turn=False)
+    ]
+    start = record.id, message_id
+    repeats = [repeat async for repeat in _repeats(manager, searchable_text(message), start)]
+    return ForgetPreview(notes=tuple(notes), messages=tuple(repeats))
 
 
-async def _redacted(
-    manager: ManagerProtocol, repeats: Sequence[Repeat], note_ids: Sequence[str]
-) -> ForgetReceipt:
-    for repeat in repeats:
-        await manager.redact(repeat.conversation_id, repeat.message_id)
-    ids = sorted([*note_ids, *(repeat.message_id for repeat in repeats)])
+async def content_about(manager: Forgettable, topic: str) -> ForgetPreview:
+    """Return the notes and messages that have all words of a topic."""
+    terms = frozenset(terms_of(topic))
+    if not terms:
+        return ForgetPreview()
+    found = await manager.search(topic, MOST_FOUND, min_relevance=0)
+    repeats: list[Repeat] = []
+    for conversation_id in dict.fromkeys(passage.conversation_id for passage in found.passages):
+        async for entry in _entries(manager, conversation_id):
+            if TAG not in entry.message.tags and terms <= set(terms_of(searchable_text(entry.message))):
+                repeats += _repeat_of(entry)
+    notes = [note for note in await manager.notes() if terms <= set(terms_of(f"{note.subject} {note.text}"))]
+    return ForgetPreview(notes=tuple(notes), messages=tuple(repeats))
+
+
+def _repeat_of(entry: Entry) -> list[Repeat]:
+    message = entry.message
+    if message.message_id is None:
+        return []
+    return [
+        Repeat(
+            conversation_id=entry.conversation_id,
+            message_id=message.message_id,
+            role=message.role,
+            text=searchable_text(message),
+        )
+    ]
+
+
+async def forget_all(manager: Forgettable, found: ForgetPreview, *, scrub: bool = False) -> ForgetReceipt:
+    """Remove the notes and redact the messages."""
+    gone = [note.id for named in found.notes for note in await manager.forget(named.id)]
+    for at, repeat in enumerate(found.messages, start=1):
+        # Scrubbing rewrites files, so the last redaction does it for all.
+        last = at == len(found.messages)
+        await manager.redact(repeat.conversation_id, repeat.message_id, scrub=scrub and last)
+    ids = sorted([*gone, *(repeat.message_id for repeat in found.messages)])
     return ForgetReceipt(
-        notes=len(note_ids),
-        messages=len(repeats),
-        conversations=len({repeat.conversation_id for repeat in repeats}),
+        notes=len(gone),
+        messages=len(found.messages),
+        conversations=len({repeat.conversation_id for repeat in found.messages}),
         forgotten_at=manager.now(),
         digest=sha256("\n".join(ids).encode()).hexdigest(),
     )
 
 
 async def _repeats(
-    manager: ManagerProtocol, text: str, start: tuple[str | None, str | None] | None
+    manager: Forgettable, text: str, start: tuple[str | None, str | None] | None
 ) -> AsyncIterator[Repeat]:
     """Yield the message at `start` and all messages that repeat the text."""
     content = _Content.of(text)
     conversation_id, message_id = start or (None, None)
-    found = await manager.search(text, MOST_FOUND)
-    conversations = dict.fromkeys(passage.conversation_id for passage in found.passages)
+    conversations: dict[str, None] = {}
+    # A number alone is a repetition, too. Relevance does not matter: each message is compared.
+    for query in (text, *sorted(content.numbers)):
+        found = await manager.search(query, MOST_FOUND, min_relevance=0)
+        conversations |= dict.fromkeys(passage.conversation_id for passage in found.passages)
     for each in dict.fromkeys([*([conversation_id] if conversation_id else []), *conversations]):
         in_turn = False
         async for entry in _entries(manager, each):
             message = entry.message
             is_start = each == conversation_id and message.message_id == message_id
             in_turn = is_start or (in_turn and not starts_turn(message))
-            if message.message_id is None or TAG in message.tags:
+            if TAG in message.tags:
                 continue
             if is_start or content.is_in(message, same_turn=in_turn):
-                shown = searchable_text(message)
-                yield Repeat(
-                    conversation_id=each, message_id=message.message_id, role=message.role, text=shown
-                )
+                for repeat in _repeat_of(entry):
+                    yield repeat
 
 
-async def _entries(manager: ManagerProtocol, conversation_id: str) -> AsyncIterator[Entry]:
+async def _entries(manager: Forgettable, conversation_id: str) -> AsyncIterator[Entry]:
     offset = 0
     while True:
         try:
