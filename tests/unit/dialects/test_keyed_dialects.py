@@ -236,8 +236,7 @@ def converted(document: dict[str, Any], source: str, dialect: str) -> list[Any]:
     request = write(read([document], dialect=source), dialect)
     assert problems(request, dialect) == []
     (message,) = request.messages
-    found: list[Any] = message.get("parts", message.get("content"))
-    return found
+    return list(message.get("parts") or message["content"])
 
 
 def test_recordings_and_files_become_blocks_of_the_target() -> None:
