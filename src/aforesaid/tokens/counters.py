@@ -27,6 +27,8 @@ from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, Ex
 
 
 LATIN_MARGIN = 1.2
+# Tokens of a tool call or result besides its content, as Claude counts them.
+PER_ESTIMATED_CALL = 28
 OTHER_MARGIN = 1.5
 # Bounds of the correction. A report beyond them belongs to a different request.
 LOWEST, HIGHEST = 0.5, 3.0
@@ -41,6 +43,8 @@ _OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
 
 class MarginCounter:
     """Another counter's count with a margin by script. It does not learn."""
+
+    per_call = PER_ESTIMATED_CALL
 
     def __init__(self, base: TokenCounter) -> None:
         self._base = base
@@ -65,6 +69,8 @@ class Estimator:
     Its name includes the correction: equal names mean equal counts. Counts stored with messages come from
     `uncorrected`, so they stay valid when the correction changes.
     """
+
+    per_call = PER_ESTIMATED_CALL
 
     def __init__(self, base: TokenCounter | None = None, *, correction: float = 1.0) -> None:
         self._base = base or default_base()

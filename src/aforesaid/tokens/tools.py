@@ -26,6 +26,8 @@ class Overhead(Struct, frozen=True, kw_only=True):
     """Added to a request with tools."""
     per_tool: int = 0
     """Added for each tool."""
+    forced: int = 0
+    """Added when the model must call a tool."""
 
 
 # The first match applies. `chat` is OpenAI's chat interface, which adds more for some models than its other
@@ -34,8 +36,11 @@ OVERHEADS = (
     (lazy_pattern(r"gpt-oss"), Overhead(request=65, tools=24)),
     (lazy_pattern(r"(ft:)?(gpt-5|gpt-[6-9]).* chat$"), Overhead(tools=83)),
     (lazy_pattern(r"(ft:)?(gpt-|chatgpt-|o[134]\b)"), Overhead(tools=6)),
-    (lazy_pattern(r"([a-z]+\.)*claude-(3|haiku-3)"), Overhead(request=4, tools=400, per_tool=20)),
-    (lazy_pattern(r"([a-z]+\.)*claude"), Overhead(request=4, tools=520, per_tool=70)),
+    (
+        lazy_pattern(r"([a-z]+\.)*claude-(3|haiku-3|(sonnet|opus)-4-(0|2025))"),
+        Overhead(request=4, tools=400, per_tool=20),
+    ),
+    (lazy_pattern(r"([a-z]+\.)*claude"), Overhead(request=4, tools=496, per_tool=45, forced=120)),
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova"), Overhead(tools=860)),
     (lazy_pattern(r"gemini"), Overhead(tools=16)),
     (lazy_pattern(r"(codestral|mi(ni)?stral|magistral|pixtral)"), Overhead(tools=60)),
@@ -62,15 +67,20 @@ def count_tools(
     *,
     model: str | None = None,
     dialect: str | None = None,
+    forced: bool = False,
 ) -> int:
-    """Return the cost of tool definitions in any dialect, with what the model's family adds to them."""
+    """Return the cost of tool definitions in any dialect, with what the model's family adds to them.
+
+    `forced`: the request requires a call (`tool_choice` "any", "required", or a tool's name).
+    """
     overhead = overhead_for(model, dialect)
     if not tools:
         return overhead.request
     learned = getattr(counter, "tools_overhead", 0)
     _compact(list(tools))  # refuses what is not JSON
     text = counter.count_text(signatures_of(tools))
-    return max(0, overhead.request + overhead.tools + overhead.per_tool * len(tools) + text + learned)
+    added = overhead.request + overhead.tools + overhead.per_tool * len(tools) + forced * overhead.forced
+    return max(0, added + text + learned)
 
 
 # Signatures
