@@ -35,7 +35,7 @@ async def add(erin: ConversationManager, names: list[tuple[str, str]]) -> list[C
 @also_for_all(
     names=people, said=st.sampled_from(SAID), restart=st.integers(0, 9).map(lambda number: number == 5)
 )
-def test_whoever_is_named_is_linked_and_stays_so(
+def test_a_named_client_is_linked_and_stays_so(
     target: Target, names: list[tuple[str, str]], said: str, restart: bool
 ) -> None:
     owner = f"owner-{new_id()}"

@@ -172,7 +172,7 @@ async def test_what_is_done_above_the_store_can_be_noted(backend: AuditedBackend
     assert (event.action, event.owner, event.count) == ("export", "erin", 12)
 
 
-async def test_a_memory_acts_for_somebody_and_its_trail_outlives_what_was_erased(tmp_path: Path) -> None:
+async def test_a_memory_acts_for_a_person_and_its_trail_outlives_what_was_erased(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     async with aforesaid.open(
         f"sqlite:///{tmp_path}/memory.db",
@@ -263,7 +263,7 @@ async def test_a_window_that_is_read_in_one_step_is_recorded_with_its_documents(
     ]
 
 
-async def test_without_a_trail_acting_as_somebody_changes_nothing() -> None:
+async def test_without_a_trail_acting_as_a_person_changes_nothing() -> None:
     async with aforesaid.open(models=aforesaid.Models(preload=False)) as memory:
         assert memory.acting_as("erin") is memory
 

@@ -254,7 +254,7 @@ async def test_watched_nothing_is_read_again(watched: CachedPair) -> None:
     assert watched.calls() == []
 
 
-async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: CachedPair) -> None:
+async def test_watched_a_change_elsewhere_is_served_once_it_is_announced(watched: CachedPair) -> None:
     record = await watched.conversation("a")
     assert await watched.said(record) == ["a"]
     done = await watched.elsewhere.append(record.id, [user("b")])
@@ -270,7 +270,7 @@ async def test_watched_a_change_elsewhere_is_served_once_it_is_told(watched: Cac
     assert watched.calls() == []
 
 
-async def test_watched_a_change_that_nobody_told_of_is_served_no_longer_than_the_bound(
+async def test_watched_a_stale_value_without_an_announcement_is_served_no_longer_than_the_bound(
     watched: CachedPair,
 ) -> None:
     record = await watched.conversation("a")

@@ -41,7 +41,7 @@ async def test_a_change_by_another_handle_is_heard_of(memory: aforesaid.Memory) 
         assert await first(changes, made.id) == Change(conversation_id=made.id, revision=None)
 
 
-async def test_all_of_an_owner_and_nobody_elses(memory: aforesaid.Memory) -> None:
+async def test_all_changes_of_an_owner_and_no_others(memory: aforesaid.Memory) -> None:
     async with memory.of("watched all").watch() as changes:
         await memory.of("somebody else").get_or_create_conversation("kitchen")
         made = await memory.of("watched all").get_or_create_conversation("new")

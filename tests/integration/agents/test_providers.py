@@ -131,7 +131,7 @@ async def test_an_agent_without_tools_goes_on_where_tools_were_called(
     ],
     ids=["fails", "hangs", "unknown", "wrong"],
 )
-async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
+async def test_an_error_in_a_tool_is_sent_to_the_model(
     agent: Agent,
     provider: FakeProvider,
     erin: ConversationManager,
@@ -214,7 +214,7 @@ async def test_a_refusal_is_an_error_and_leaves_no_trace(
     assert await stored(erin, chat) == []
 
 
-async def test_a_loop_without_end_is_told_to_answer_and_then_given_up(
+async def test_an_endless_loop_must_answer_and_is_then_given_up(
     agent: Agent, provider: FakeProvider, erin: ConversationManager, on_text: OnText | None, kind: Kind
 ) -> None:
     provider.will(*(Says("", (Called(f"call_{n}", "lights", {"room": "hall"}),)) for n in range(3)))
@@ -253,7 +253,7 @@ async def test_a_call_that_runs_out_of_room_is_not_run(
     assert "cut off" in second[1]
 
 
-async def test_garbled_arguments_are_told_to_the_model(
+async def test_garbled_arguments_are_reported_to_the_model(
     agent: Agent, provider: FakeProvider, erin: ConversationManager, on_text: OnText | None, kind: Kind
 ) -> None:
     provider.will(Says("", (Called("call_1", "lights", '{"room": kitchen}'),)), Says("I see."))

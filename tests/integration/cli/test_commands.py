@@ -267,7 +267,7 @@ def test_vectors_are_made_anew(run: Run, demo: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["config"], ["config", "--json"]])
-def test_a_disk_without_room_is_told_in_words(arguments: list[str]) -> None:
+def test_a_full_disk_gives_a_readable_error(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb", buffering=0) as full:
         shown = subprocess.run(
             [sys.executable, "-m", "aforesaid", *arguments],

@@ -60,7 +60,7 @@ def test_a_store_that_is_away_is_a_problem_with_advice(
     assert "start the server" in store["advice"]
 
 
-async def test_what_waits_in_the_spool_is_told(tmp_path: Path) -> None:
+async def test_operations_in_the_spool_are_reported(tmp_path: Path) -> None:
     failing = Failing(InMemoryBackend())
     layer = resilient(failing, folder=spool_folder(AWAY, tmp_path), metrics=Telemetry(), background=False)
     await layer.open()
@@ -92,7 +92,7 @@ async def test_a_spool_that_cannot_be_written_is_a_problem(tmp_path: Path) -> No
     assert "AFORESAID_SPOOL_FOLDER" in str(found.advice)
 
 
-async def test_little_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_nearly_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage: Any = shutil.disk_usage(tmp_path)
     for free, state in ((50 * 1024**2, "problem"), (500 * 1024**2, "warning"), (50 * 1024**3, "well")):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: usage._replace(free=free))
@@ -100,7 +100,7 @@ async def test_little_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert of(findings, "free disk (store)").state == state
 
 
-async def test_a_clock_that_is_wrong_is_told(tmp_path: Path) -> None:
+async def test_a_wrong_clock_is_reported(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     backend = SQLiteBackend(f"{tmp_path}/memory.db")
     await backend.open()
@@ -115,7 +115,7 @@ async def test_a_clock_that_is_wrong_is_told(tmp_path: Path) -> None:
     assert lost.state == "problem"
 
 
-async def test_a_file_that_others_can_read_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_others_can_read_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "memory.db"
     backend = SQLiteBackend(str(file))
     await backend.open()

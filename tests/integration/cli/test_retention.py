@@ -41,12 +41,12 @@ def test_rules_are_set_and_shown(run: Run, demo: str) -> None:
     run("retention", "--owner", "erin", "--channel", "smoke signals=1", "--yes", code=2)
 
 
-def test_rules_are_not_set_when_nobody_says_yes(run: Run, demo: str) -> None:
+def test_rules_are_not_set_without_a_confirmation(run: Run, demo: str) -> None:
     run("retention", "--owner", "erin", "--days", "1", code=1)
     assert "No rules" in run("retention", "--owner", "erin").stdout
 
 
-def test_expired_conversations_go_when_somebody_says_yes(run: Run, demo: str) -> None:
+def test_expired_conversations_are_removed_after_a_confirmation(run: Run, demo: str) -> None:
     run("retention", "--owner", "erin", "--days", "0.0000001", "--yes")
     run("purge", code=1)
     assert len(json.loads(run("purge", "--dry-run", "--json").stdout)) == 1

@@ -76,7 +76,7 @@ class TestCopy:
         assert "does not exist" in run("copy", "sqlite:///none.db", "file:copy.json", code=4).output
         assert not (tmp_path / "none.db").exists()
 
-    def test_a_target_that_went_on_is_told_by_its_exit_code(self, run: Run) -> None:
+    def test_a_target_that_changed_has_its_own_exit_code(self, run: Run) -> None:
         run("copy", DEMO, "sqlite:///other.db")
         db = apsw.Connection("other.db")
         db.execute("UPDATE conversations SET revision = revision + 1, subject = 'changed here'")
@@ -112,7 +112,7 @@ class TestExportAndImport:
         assert json.loads(done.stdout)["copied"] == 1
         assert shown(run, "sqlite:///other.db") == shown(run, DEMO)
 
-    def test_a_standard_output_that_is_closed_is_told_of(self, tmp_path: Path) -> None:
+    def test_a_closed_standard_output_is_reported(self, tmp_path: Path) -> None:
         done = subprocess.run(
             f"{sys.executable} -m aforesaid export -u {DEMO} >&-",
             shell=True,
@@ -215,7 +215,7 @@ class TestMigrate:
 
 
 class TestDistribute:
-    def test_a_server_without_citus_is_told(self, run: Run, databases: Databases) -> None:
+    def test_a_server_without_citus_is_reported(self, run: Run, databases: Databases) -> None:
         assert "has no Citus" in run("postgres", "distribute", "--url", databases.new(), code=4).output
 
     def test_another_store_cannot_be(self, run: Run) -> None:

@@ -44,12 +44,12 @@ class TestCompared:
     def test_what_is_there_twice_is_doubled(self) -> None:
         assert compared(["a"], said("a", "a"))["doubled"] == 2
 
-    def test_a_turn_that_nobody_acknowledged_may_be_there(self) -> None:
+    def test_an_unacknowledged_turn_may_be_stored(self) -> None:
         assert compared(["a"], said("a", "b")) == {"acknowledged": 1, "lost": 0, "doubled": 0, "split": 0}
 
 
 class TestRoster:
-    def test_names_are_told_apart(self) -> None:
+    def test_names_are_distinguished(self) -> None:
         names = [one.name for one in ENTRANTS]
         assert len(names) == len(set(names))
 

@@ -186,7 +186,7 @@ async def test_closing_while_something_is_under_way_ends_it() -> None:
                 await task
 
 
-async def test_more_than_there_are_connections_for_wait_and_are_told() -> None:
+async def test_calls_beyond_the_connections_wait_and_get_an_error() -> None:
     async with scripted(HANG) as server:
         patience = RetryPolicy(timeout=0.2, attempts=1)
         async with RemoteMemory(
@@ -200,7 +200,7 @@ async def test_more_than_there_are_connections_for_wait_and_are_told() -> None:
         assert any(isinstance(end, Overloaded) for end in ends)
 
 
-async def test_nobody_there_is_an_error_of_ours_for_both(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreachable_server_is_an_error_of_ours_for_both(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         await asked("http://127.0.0.1:9")

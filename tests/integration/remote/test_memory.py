@@ -213,7 +213,7 @@ def _noting_read_timeouts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 class TestKeys:
-    async def test_a_key_reaches_its_owners_and_nobody_else(self, tmp_path: Path) -> None:
+    async def test_a_key_reaches_its_owners_and_no_others(self, tmp_path: Path) -> None:
         with served(f"sqlite:///{tmp_path}/memory.db", open_without_keys=False) as running:
             keys = ApiKeys(running.memory.backend)
             text, _ = await asyncio.wrap_future(running.begin(keys.create(["erin"], scope="admin")))
@@ -366,7 +366,7 @@ class TestSeveralEventLoops:
 
 
 class TestBeingSentAgain:
-    async def test_a_turn_whose_answer_was_lost_is_stored_once_and_told_as_new(
+    async def test_a_turn_whose_response_was_lost_is_stored_once_and_reported_as_new(
         self, memory: RemoteMemory, owner: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The first attempt arrives, and its response is lost."""

@@ -252,7 +252,7 @@ async def test_concurrent_erasures_and_sweeps_leave_nothing(files: StoreFiles, t
 
 
 @pytest.mark.parametrize("files", ["sqlite"], indirect=True)
-async def test_a_reader_of_an_old_state_is_waited_for_or_told(files: StoreFiles, tmp_path: Path) -> None:
+async def test_a_reader_of_an_old_state_is_waited_for_or_reported(files: StoreFiles, tmp_path: Path) -> None:
     async with opened(files, tmp_path) as memory:
         assert isinstance(memory.backend, SQLiteBackend)
         memory.backend.erasure_wait = 0.2

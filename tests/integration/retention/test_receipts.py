@@ -200,7 +200,7 @@ async def test_who_finishes_an_erasure_does_not_count_what_stays(
             assert [note.text for note in await erin.notes()] == ["has a cat"]
 
 
-async def test_what_went_is_counted_although_the_journal_could_not_be_told(
+async def test_removals_are_counted_although_the_journal_could_not_be_written(
     files: StoreFiles, tmp_path: Path
 ) -> None:
     async with opened(files, tmp_path) as memory:

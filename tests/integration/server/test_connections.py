@@ -144,7 +144,7 @@ async def test_one_connection_too_many_closes_the_oldest_that_waits() -> None:
         assert len(held.waiting) <= most
 
 
-async def test_answers_that_nobody_reads_end_the_connection() -> None:
+async def test_unread_responses_end_the_connection() -> None:
     limits = ConnectionLimits(stall_seconds=0.5)
     async with serving(open_without_keys=False, limits=limits) as server:
         port = int(server.url.rpartition(":")[2])

@@ -15,7 +15,7 @@ async def test_contacts_are_found_by_what_is_typed(server: Running) -> None:
     assert (await server.client.post("/v1/clients/find", json={"query": 7})).status_code == 422
 
 
-async def test_a_text_names_one_client_several_or_nobody(server: Running) -> None:
+async def test_a_text_names_one_client_several_or_none(server: Running) -> None:
     for name in ("Jane Smith", "Robert Smith"):
         await server.client.post("/v1/clients", json={"name": name})
     one = (await server.client.post("/v1/clients/identify", json={"text": "Mrs Smith called"})).json()
@@ -36,7 +36,7 @@ async def test_a_key_that_may_only_read_finds_and_names_contacts(guarded: Runnin
 
 
 @pytest.mark.parametrize("way", ["DELETE", "PATCH"])
-async def test_what_is_said_does_not_link_what_somebody_unlinked(server: Running, way: str) -> None:
+async def test_a_message_does_not_link_a_conversation_that_was_unlinked(server: Running, way: str) -> None:
     ann = (await server.client.post("/v1/clients", json={"name": "Ann Oakley"})).json()
     made = (await server.client.post("/v1/conversations", json={"session_id": "kitchen"})).json()
     path = f"/v1/conversations/{made['id']}"

@@ -62,7 +62,7 @@ async def test_a_body_that_just_fits_is_taken() -> None:
         assert answer.status_code == 200
 
 
-async def test_whoever_hangs_up_half_way_leaves_nothing_behind(server: Running) -> None:
+async def test_a_client_that_disconnects_half_way_leaves_nothing_behind(server: Running) -> None:
     head = b"POST /v1/conversations HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     for part in (b"", b"content-length: 100\r\n\r\n", b'content-length: 100\r\n\r\n{"session_id":'):
         await raw(server, head + part, hang_up=True)
@@ -128,7 +128,7 @@ def test_callers_that_come_and_go_take_no_room() -> None:
     assert len(limits._buckets) == MOST_BUCKETS
 
 
-async def test_whoever_asks_too_often_is_told_when_to_come_back() -> None:
+async def test_a_client_over_its_rate_gets_the_time_of_the_next_request() -> None:
     settings = ServerConfig(rate_read=2, rate_write=0)
     async with serving(settings=settings, open_without_keys=False) as guarded:
         erin, bob = await guarded.key("erin"), await guarded.key("bob")

@@ -180,7 +180,7 @@ async def asking(outage: Outage, authenticator: Authenticator) -> AsyncIterator[
         yield client
 
 
-async def test_requests_get_503_and_are_told_to_come_back(outage: Outage) -> None:
+async def test_requests_get_503_with_retry_after(outage: Outage) -> None:
     text, _ = await outage.keys.create(["erin"])
     turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hi"}]}
     headers = {"Authorization": f"Bearer {text}"}

@@ -52,7 +52,7 @@ async def test_a_conversation_is_archived_and_restored(tmp_path: Path) -> None:
         assert missing.json()["type"] == "urn:aforesaid:problem:archive-not-found"
 
 
-async def test_an_export_goes_out_and_comes_in_as_somebody_elses(server: Running) -> None:
+async def test_an_export_is_imported_for_another_owner(server: Running) -> None:
     await describe(server, "the key is under the pot", **{"Aforesaid-Owner": "erin"})
     packed = await server.client.get("/v1/export", headers={"Aforesaid-Owner": "erin"})
     assert packed.headers["content-type"] == "application/zip"

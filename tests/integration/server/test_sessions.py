@@ -118,7 +118,7 @@ async def test_an_answer_comes_in_pieces() -> None:
         assert events[-1]["stored"] is True
 
 
-async def test_whoever_hangs_up_takes_the_question_with_them() -> None:
+async def test_a_client_that_disconnects_cancels_its_question() -> None:
     parrot = Parrot()
     async with serving(app_options=answering(parrot)) as server:
         asked = {"session_id": "kitchen", "text": "wait"}
@@ -175,7 +175,7 @@ async def test_a_session_is_any_text(server: Running) -> None:
         assert (await server.client.get("/v1/sessions", params={"session_id": name})).status_code == 404
 
 
-async def test_changes_are_told_as_they_happen(server: Running) -> None:
+async def test_changes_are_sent_as_they_happen(server: Running) -> None:
     opened = await server.client.post("/v1/conversations", json={"session_id": "kitchen"})
     kitchen = opened.json()["id"]
     async with server.client.stream("GET", f"/v1/changes?conversation_id={kitchen}") as answer:

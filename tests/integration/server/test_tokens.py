@@ -156,7 +156,7 @@ async def test_a_new_key_is_found_but_the_issuer_is_not_asked_for_every_unknown_
         await tokens.caller(signed())  # withdrawn with the rotation
 
 
-async def test_an_issuer_that_is_away_locks_nobody_out(jwks: Path) -> None:
+async def test_an_unreachable_issuer_locks_no_client_out(jwks: Path) -> None:
     now = 100.0
     rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=str(jwks))
     tokens = Tokens(rules, monotonic=lambda: now)
@@ -178,7 +178,7 @@ NONSENSE: dict[str, str] = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-async def test_an_issuer_that_talks_nonsense_locks_nobody_out(jwks: Path, nonsense: str) -> None:
+async def test_an_issuer_with_invalid_responses_locks_no_client_out(jwks: Path, nonsense: str) -> None:
     now = 100.0
     rules = TokenRules(issuer=ISSUER, audience=AUDIENCE, jwks=str(jwks))
     tokens = Tokens(rules, monotonic=lambda: now)

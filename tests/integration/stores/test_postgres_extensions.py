@@ -244,7 +244,7 @@ async def test_a_store_that_compares_vectors_says_so(store: PostgresStore) -> No
     assert await store.nearest(MODEL, [1.0], limit=9) == []
 
 
-async def test_without_pgvector_the_answer_is_that_it_cannot_be_told(databases: Databases) -> None:
+async def test_without_pgvector_the_answer_is_unknown(databases: Databases) -> None:
     backend = PostgresBackend(databases.new())
     await backend.open()
     if not backend.abilities.vectors:

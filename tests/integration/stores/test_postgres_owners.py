@@ -332,7 +332,7 @@ EXPLAIN = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF)"
 
 @pytest.mark.parametrize("service", [False, True], ids=["login", "service"])
 @pytest.mark.parametrize("owner", ["ann", "bob"])
-def test_nobody_finds_out_which_words_bob_has_said(
+def test_no_role_learns_which_words_bob_has_said(
     two_owners: OwnerDatabase, databases: Databases, service: bool, owner: str
 ) -> None:
     """Neither a login nor a service that is held to ann."""
@@ -391,7 +391,7 @@ def test_a_login_that_is_held_to_ann_can_do_all_that_ann_can(two_owners: OwnerDa
         connection.execute("DELETE FROM api.conversations WHERE id = %s", made[0])
 
 
-def test_a_login_that_nobody_admitted_may_not_even_ask(two_owners: OwnerDatabase) -> None:
+def test_a_login_without_grants_may_not_read(two_owners: OwnerDatabase) -> None:
     with two_owners.connection(f"{two_owners.database}_stranger") as connection:
         connection.execute("SET aforesaid.owner = 'bob'")
         for table in (b"api.conversations", b"api.contacts", b"aforesaid.messages", b"aforesaid.messages_00"):
@@ -434,7 +434,7 @@ def test_a_token_that_is_none_shows_nothing(two_owners: OwnerDatabase) -> None:
             connection.execute("TABLE api.conversations")
 
 
-def test_nobody_writes_for_nobody(two_owners: OwnerDatabase) -> None:
+def test_a_write_without_an_owner_is_refused(two_owners: OwnerDatabase) -> None:
     with (
         two_owners.connection(f"{two_owners.database}_gateway") as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege, match="this session has no owner"),
@@ -498,7 +498,9 @@ async def test_a_service_without_rights_on_the_schema_can_open_and_use_it(two_ow
     await backend.close()
 
 
-async def test_a_role_without_any_rights_is_told_what_it_needs(two_owners: OwnerDatabase) -> None:
+async def test_a_role_without_any_rights_gets_an_error_that_names_the_missing_grants(
+    two_owners: OwnerDatabase,
+) -> None:
     backend = PostgresBackend(two_owners.as_role(f"{two_owners.database}_stranger"))
     with pytest.raises(StoreError, match=r"aforesaid\.admit"):
         await backend.open()
@@ -544,7 +546,7 @@ async def test_names_too_long_for_an_index_are_names_like_any_other(
         await backend.of(name).delete(record.id)
 
 
-async def test_nobody_can_take_the_name_of_a_digest(backend: PostgresBackend) -> None:
+async def test_no_owner_can_take_the_name_of_a_digest(backend: PostgresBackend) -> None:
     victim = backend.of(long_name(5))
     record = await written(victim, "s", "m")
     impostor = backend.of(key_of(long_name(5)))

@@ -127,7 +127,9 @@ async def test_an_api_schema_with_other_things_in_it_is_used(
     assert fresh.execute("SELECT count(*) FROM api.conversations").fetchone() == (0,)
 
 
-async def test_a_role_that_may_not_make_schemas_is_told_so(databases: Databases, fresh_url: str) -> None:
+async def test_a_role_that_may_not_create_schemas_gets_an_error_that_names_the_reason(
+    databases: Databases, fresh_url: str
+) -> None:
     role = f"guest_{new_id()[:8]}_{new_id()[-6:]}"
     databases.role(role)
     guest = re.sub(r"//\w+:\w+@", f"//{role}:{role}@", fresh_url)

@@ -192,7 +192,7 @@ async def test_a_limit_that_is_none_is_refused(store: PostgresStore) -> None:
         await store.matches(["door"], limit=-1)
 
 
-async def test_nobody_has_said_anything_yet(store: PostgresStore) -> None:
+async def test_a_search_without_any_message_finds_nothing(store: PostgresStore) -> None:
     assert await store.matches(["door"], limit=9) == Matches(found=(), frequencies=(0,), messages=0, terms=0)
     assert await store.matches([], limit=9) == Matches(found=(), frequencies=(), messages=0, terms=0)
 

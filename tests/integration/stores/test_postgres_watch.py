@@ -139,7 +139,7 @@ async def test_a_turn_that_is_not_stored_says_nothing(store: PostgresStore) -> N
         assert await heard(changes) == (marker.id, 0)
 
 
-async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
+async def test_changes_during_a_lost_connection_are_announced_afterwards(
     store: PostgresStore, elsewhere: PostgresBackend, owner: str, postgres_admin_url: str
 ) -> None:
     other = elsewhere.of(owner)
@@ -160,7 +160,7 @@ async def test_what_happens_while_the_connection_is_lost_is_told_afterwards(
         assert await heard(changes) == (same.id, 1)
 
 
-async def test_one_connection_listens_for_all_and_none_when_nobody_does(
+async def test_one_connection_listens_for_all_watchers_and_none_without_watchers(
     store: PostgresStore, backend: PostgresBackend, postgres_admin_url: str
 ) -> None:
     async def listening() -> int:

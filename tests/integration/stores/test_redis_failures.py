@@ -177,7 +177,7 @@ class TestOpening:
         assert b"pip install 'aforesaid[redis]'" in said.stdout
 
     @pytest.mark.parametrize("url", ["rediss://h:1/2", "rediss+cluster://127.0.0.1:1"])
-    def test_tls_checks_certificates_unless_told_otherwise(self, url: str) -> None:
+    def test_tls_checks_certificates_by_default(self, url: str) -> None:
         for tls, expected in (({}, "required"), ({"ssl_cert_reqs": "none"}, "none")):
             made: Any = make_client(parse_target(url), connections=1, tls=tls)
             if isinstance(made, RedisCluster):
@@ -302,7 +302,7 @@ class TestLosses:
                 if handed_in:
                     await source.aclose()
 
-    async def test_scripts_that_the_server_forgot_are_told_again(self, any_redis_url: str) -> None:
+    async def test_scripts_that_the_server_forgot_are_sent_again(self, any_redis_url: str) -> None:
         async with opened(any_redis_url) as backend:
             store = backend.of(f"erin-{new_id()}")
             record = await store.create(started(new_id(), now=store.now()))

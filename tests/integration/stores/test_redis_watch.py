@@ -56,7 +56,7 @@ def said(content: str) -> list[Message]:
     return [Message(role="user", content=content)]
 
 
-async def test_every_kind_of_change_is_told(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_every_kind_of_change_is_announced(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
     assert isinstance(here, Watchable)
     async with here.watch() as changes, here.watch() as later:
@@ -143,7 +143,7 @@ async def test_a_server_that_no_longer_answers_ends_a_watch(monkeypatch: pytest.
         await backend.close()
 
 
-async def test_what_changes_nothing_is_not_told(pair: tuple[RedisStore, RedisStore]) -> None:
+async def test_a_write_without_a_change_is_not_announced(pair: tuple[RedisStore, RedisStore]) -> None:
     here, there = pair
     record = await there.create(started(new_id(), now=there.now()))
     message = Message(role="user", content="hello", message_id="m1")
@@ -181,7 +181,7 @@ async def test_other_owners_are_not_heard(
         assert await take(changes, 1) == [(record.id, 0)]
 
 
-async def test_nothing_of_the_content_is_told(redis_url: str) -> None:
+async def test_announcements_contain_no_content(redis_url: str) -> None:
     backend = RedisBackend(redis_url)
     await backend.open()
     listener: Any = Redis.from_url(redis_url)

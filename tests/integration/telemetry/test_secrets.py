@@ -317,7 +317,9 @@ async def test_a_whole_story_over_the_wire(seen: Seen) -> None:
     assert not [place for place, text in seen.everything().items() if keys in text]
 
 
-async def test_a_mistake_of_ours_is_told_by_its_places(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_is_logged_by_its_code_locations(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def stumble(*_: Any, **__: Any) -> Any:
         raise KeyError(SECRET)
 
@@ -331,7 +333,7 @@ async def test_a_mistake_of_ours_is_told_by_its_places(seen: Seen, monkeypatch: 
     assert "stumble" in seen.log.getvalue()
 
 
-async def test_a_task_that_nobody_waits_for(seen: Seen) -> None:
+async def test_a_task_without_a_waiter(seen: Seen) -> None:
     async def stumble() -> None:
         raise ValueError(SECRET)
 

@@ -135,7 +135,7 @@ async def test_the_latest_exemplar_is_kept(folder: Path) -> None:
     assert shown.labels == {"request_id": "late"}
 
 
-async def test_a_folder_that_is_gone_is_said_and_nobody_falls_over_it(
+async def test_a_removed_folder_is_logged_and_breaks_no_process(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared = SharedNumbers(folder / "nowhere", metrics=Telemetry())

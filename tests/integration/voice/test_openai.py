@@ -159,7 +159,7 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
     await transcriber.close()
 
 
-async def test_a_client_of_somebody_elses_stays_open() -> None:
+async def test_a_client_of_the_caller_stays_open() -> None:
     client = await asyncio.to_thread(httpx.AsyncClient)
     async with serving(json_response({"text": "Yes."})) as service:
         transcriber = OpenAITranscriber(base_url=service.url, client=client)

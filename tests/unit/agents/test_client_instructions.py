@@ -46,7 +46,7 @@ def specialist(agent: Scripted) -> Specialist:
     return Specialist(loop=AgenticLoop(agent, instructions="Be brief."))
 
 
-async def test_an_agent_is_told_the_client_and_keeps_its_instructions(erin: ConversationManager) -> None:
+async def test_an_agent_gets_the_client_and_keeps_its_instructions(erin: ConversationManager) -> None:
     agent = Scripted("Fine.", "On Monday.", "Which Smith?")
     for name in ("Harold Finch", "Jane Smith", "Robert Smith"):
         await erin.clients.add(name)
@@ -69,7 +69,7 @@ async def test_without_clients_the_instructions_stay(erin: ConversationManager) 
     assert [ask.system for ask in agent.asked] == ["Be brief."]
 
 
-async def test_another_owners_contacts_are_not_told() -> None:
+async def test_another_owners_contacts_are_not_revealed() -> None:
     agent = Scripted("Hello.")
     async with aforesaid.open("memory://") as memory:
         await memory.of("sam").clients.add("Harold Finch")

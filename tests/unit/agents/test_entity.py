@@ -178,7 +178,7 @@ async def test_a_first_turn_that_fails_leaves_only_its_question(memory: aforesai
     assert turn.messages[0].content == "hello"
 
 
-async def test_a_first_turn_that_fails_takes_nothing_back_that_somebody_else_said(
+async def test_a_first_turn_that_fails_removes_no_words_of_others(
     memory: aforesaid.Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erin = memory.of("erin")
@@ -255,7 +255,7 @@ async def test_clearing_a_conversation_leaves_what_others_have_under_its_name(
     assert (await memory.of("default").list()).conversations == ()
 
 
-async def test_a_conversation_that_somebody_else_began_is_cleared_where_the_entity_spoke_in_it(
+async def test_a_conversation_that_another_caller_began_is_cleared_where_the_entity_spoke_in_it(
     memory: aforesaid.Memory,
 ) -> None:
     erin = memory.of("erin")

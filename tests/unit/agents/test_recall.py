@@ -67,7 +67,7 @@ async def test_it_quotes_what_was_said_with_the_day_and_the_place(
     assert "[2]" not in answer
 
 
-async def test_who_wants_to_know_what_they_asked_is_told(
+async def test_a_user_who_asks_for_their_questions_gets_them(
     erin: ConversationManager, clock: FixedClock
 ) -> None:
     """Questions are no answers, but where they are what is looked for."""
@@ -135,7 +135,7 @@ async def test_it_makes_notes_that_know_where_they_were_said(erin: ConversationM
     assert "It replaces: The bedroom lights are dim" in await ask("remember the bedroom lights are off", "s")
 
 
-async def test_it_forgets_when_told_to(erin: ConversationManager) -> None:
+async def test_it_forgets_on_request(erin: ConversationManager) -> None:
     ask = assistant(erin).process_query
     await ask("remember that the bedroom lights are dim at 9 pm", "s")
     assert "Tell me what" in await ask("forget everything", "s")
@@ -156,7 +156,7 @@ async def test_without_tools_it_does_the_same_itself(erin: ConversationManager) 
     assert "no such note" in (await loop.run("forget I like tea")).text
 
 
-async def test_a_note_that_cannot_be_made_is_told(erin: ConversationManager) -> None:
+async def test_a_note_that_cannot_be_made_is_reported(erin: ConversationManager) -> None:
     answer = await assistant(erin).process_query(f"remember that {'x ' * 1200}", "s")
     assert "I could not do that: text must have at most 2,000 characters" in answer
     assert await erin.notes() == []

@@ -119,7 +119,7 @@ async def test_a_correction_does_not_link_an_unlinked_conversation(
 
 
 @pytest.mark.parametrize("text", ["Smith called", "Robert Smith met Jane Smith", "Turn on the lights"])
-async def test_nobody_is_guessed(manager: Manager, conversation: Conversation, text: str) -> None:
+async def test_no_client_is_guessed(manager: Manager, conversation: Conversation, text: str) -> None:
     await manager.clients.add("Robert Smith")
     await manager.clients.add("Jane Smith")
     await manager.add_message(conversation.id, "user", text)
@@ -146,7 +146,7 @@ async def test_blocks_are_read_like_text(manager: Manager, conversation: Convers
     assert (await settled(manager, conversation)).client_id == ann.id
 
 
-async def test_a_message_that_was_redacted_before_it_is_looked_through_links_nobody(
+async def test_a_message_that_was_redacted_before_its_examination_links_no_client(
     manager: Manager, conversation: Conversation
 ) -> None:
     await manager.clients.add("Ann Oakley")
@@ -157,7 +157,7 @@ async def test_a_message_that_was_redacted_before_it_is_looked_through_links_nob
     assert (await settled(manager, conversation)).client_id == robert.id
 
 
-async def test_a_message_that_is_redacted_while_its_link_is_made_links_nobody(
+async def test_a_message_that_is_redacted_while_its_link_is_made_links_no_client(
     memory: aforesaid.Memory, manager: Manager, conversation: Conversation
 ) -> None:
     class Redacting:
@@ -209,7 +209,7 @@ async def test_linking_by_id_by_contact_by_match_and_by_text(
         assert (await service.unlink_conversation(conversation.id)).client_id is None
 
 
-async def test_what_names_nobody_links_nothing(
+async def test_a_message_without_a_name_links_nothing(
     manager: Manager, service: ClientAssociationService, conversation: Conversation
 ) -> None:
     for name in ("Robert Smith", "Jane Smith"):

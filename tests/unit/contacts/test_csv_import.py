@@ -101,7 +101,7 @@ async def test_a_line_with_an_id_changes_that_contact(contacts: Contacts) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "\n", "phone,email\n1,a@b.c\n", 7, None])
-async def test_a_file_that_names_nobody_is_refused(contacts: Contacts, text: object) -> None:
+async def test_a_file_without_names_is_refused(contacts: Contacts, text: object) -> None:
     with pytest.raises(InvalidInput):
         await contacts.import_csv(text)  # type: ignore[arg-type]
     assert (await contacts.list()).contacts == ()

@@ -79,7 +79,7 @@ def test_the_garbage_collector_does_not_visit_the_contacts_of_an_index() -> None
         "The landmark is famous",
     ],
 )
-def test_a_name_inside_a_word_or_a_word_that_is_a_name_is_nobody(text: str) -> None:
+def test_a_name_inside_a_word_or_a_word_that_is_a_name_names_no_client(text: str) -> None:
     assert identify(text, index("Mark Thompson", "Anna Schmidt")) is None
 
 
@@ -118,7 +118,7 @@ def test_possessives_titles_accents_and_initials(text: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("said", ["Margiee", "Gretta", "Maggiee Hill"])
-def test_a_misspelt_short_form_names_nobody(said: str) -> None:
+def test_a_misspelt_short_form_names_no_client(said: str) -> None:
     assert named("Greta Hill called", "Margaret Hill") == "Margaret Hill"
     assert identify(f"{said} called", index("Margaret Hill")) is None
 
@@ -147,7 +147,7 @@ def test_two_clients_in_one_sentence_are_candidates() -> None:
 @pytest.mark.parametrize(
     "text", ["Peter Smith called", "peter smith called", "Is Priya Sharma there?", "ask priya patel"]
 )
-def test_another_person_with_one_of_the_names_is_nobody(text: str) -> None:
+def test_another_person_with_one_of_the_names_is_no_client(text: str) -> None:
     assert identify(text, index("Robert Smith", "Priya Raman")) is None
 
 

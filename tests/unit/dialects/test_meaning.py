@@ -109,7 +109,7 @@ def test_responses_items() -> None:
     assert one(spoken).text == "hi!"
 
 
-def test_calls_answered_by_the_provider_itself_wait_for_nobody() -> None:
+def test_calls_answered_by_the_provider_itself_wait_for_no_result() -> None:
     searched = {
         "role": "assistant",
         "content": [

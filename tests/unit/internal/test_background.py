@@ -67,7 +67,7 @@ async def test_who_waits_does_not_wait_for_the_moment() -> None:
     assert notes.done == ["a", "b"]
 
 
-async def test_a_rest_ends_when_somebody_waits() -> None:
+async def test_a_rest_ends_when_a_caller_waits() -> None:
     resting = asyncio.Event()
     left = [1]
 

@@ -58,7 +58,7 @@ def test_the_cache_is_outside_of_the_spool() -> None:
     assert isinstance(backend.inner, ResilientBackend)
 
 
-def test_each_store_has_a_spool_of_its_own_whoever_logs_in(tmp_path: Path) -> None:
+def test_each_store_has_a_spool_of_its_own_for_every_login(tmp_path: Path) -> None:
     def folder(url: str) -> Path:
         return spool_folder(url, tmp_path)
 

@@ -267,7 +267,7 @@ async def test_an_operation_that_cannot_be_decoded_is_set_aside_as_soon_as_the_d
     assert not await asyncio.to_thread(lambda: list(setup.folder.glob("*.spool")))
 
 
-async def test_a_letter_without_an_owner_is_named_when_somebody_is_erased(setup: LayerSetup) -> None:
+async def test_a_letter_without_an_owner_is_named_when_an_owner_is_erased(setup: LayerSetup) -> None:
     left = SpoolFiles(setup.folder, limit=LIMIT)
     await asyncio.to_thread(left.append, [b"not even \xff JSON"])
     await asyncio.to_thread(left.close)

@@ -51,7 +51,7 @@ def test_what_is_set_aside_while_others_are_forgotten_is_kept(
     assert dead_letters.count(tmp_path) == 1
 
 
-def test_whoever_holds_the_letters_for_too_long_is_not_waited_for(
+def test_a_process_that_holds_the_letters_for_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LONGEST_WAIT", 0)
@@ -108,7 +108,7 @@ def test_a_letter_torn_at_any_byte_leaves_its_neighbours_whole_and_is_erased(
         assert raw(folder) == b"", cut
 
 
-def test_a_torn_letter_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_torn_letter_of_another_owner_is_left_alone(tmp_path: Path) -> None:
     torn_then_whole(tmp_path, cut=letter_size(tmp_path, "erin") - 3, torn="erin", whole="bob")
     assert dead_letters.remove(tmp_path, "bob", None) == 1
     assert SECRET.encode() in raw(tmp_path)

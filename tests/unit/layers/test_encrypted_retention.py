@@ -96,7 +96,7 @@ async def test_a_conversation_is_archived_and_comes_back_and_is_sealed_meanwhile
     await kept.erin.erase()
 
 
-async def test_an_archive_that_needs_another_master_key_keeps_nobody_from_the_rest(tmp_path: Path) -> None:
+async def test_an_archive_that_needs_another_master_key_does_not_block_the_rest(tmp_path: Path) -> None:
     def memory_with(master: bytes) -> contextlib.AbstractAsyncContextManager[aforesaid.Memory]:
         return aforesaid.open(
             f"sqlite:///{tmp_path}/memory.db",

@@ -64,7 +64,7 @@ async def test_a_sealed_store_is_not_opened_with_another_master_key(place: Any) 
 
 
 @pytest.mark.parametrize("altered", range(3))
-async def test_one_owner_whose_key_is_damaged_keeps_nobody_out(altered: int) -> None:
+async def test_one_owner_whose_key_is_damaged_blocks_no_other_owner(altered: int) -> None:
     """Also the first or the last of them: a master key that opens any key is the right one."""
     inner = InMemoryBackend()
     backend = encrypted(inner, Encryption(master=RIGHT))
@@ -140,7 +140,7 @@ async def test_a_wrong_key_is_not_ready_and_says_why(tmp_path: Path) -> None:
     await memory.close()
 
 
-async def test_nobodys_data_is_sealed_by_a_wrong_key(tmp_path: Path) -> None:
+async def test_no_data_is_sealed_by_a_wrong_key(tmp_path: Path) -> None:
     """A new owner would get a data key that cannot be opened once the mistake is corrected."""
     store, memory = await started_in_an_outage(tmp_path)
     with pytest.raises(KeyUnavailable):

@@ -77,7 +77,7 @@ async def test_a_conversation_whose_making_was_not_confirmed_is_there_once(setup
 
 
 @pytest.mark.parametrize("error", [StoreDamaged, ConversationNotFound])
-async def test_an_error_that_does_not_pass_is_told_at_once(setup: LayerSetup, error: type[Exception]) -> None:
+async def test_a_permanent_error_is_raised_at_once(setup: LayerSetup, error: type[Exception]) -> None:
     store = setup.layer.of("erin")
     record = await new(store)
     setup.failing.calls.clear()
@@ -124,7 +124,7 @@ async def test_turns_are_accepted_and_read_while_the_store_is_away_and_are_in_it
     assert not list(setup.folder.glob("*.spool"))
 
 
-async def test_a_turn_with_half_a_surrogate_pair_holds_nobody_up(setup: LayerSetup) -> None:
+async def test_a_turn_with_half_a_surrogate_pair_blocks_no_other_turn(setup: LayerSetup) -> None:
     erin, bob = setup.layer.of("erin"), setup.layer.of("bob")
     hers, his = await new(erin), await new(bob)
     setup.failing.down()

@@ -332,9 +332,7 @@ def _text(micros: int) -> str:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-async def test_an_attack_is_noticed_by_whoever_reads(
-    encrypted: EncryptedConversation, attack: Attack
-) -> None:
+async def test_an_attack_is_noticed_by_every_read(encrypted: EncryptedConversation, attack: Attack) -> None:
     before = await encrypted.raw()
     after = attack(encrypted, before)
     if isinstance(encrypted.backend.inner, JsonFileBackend):

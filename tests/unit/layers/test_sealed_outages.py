@@ -62,7 +62,7 @@ async def test_sealed_turns_are_accepted_and_open_in_their_places_later(setup: L
     await outer.close()
 
 
-async def test_a_spooled_turn_goes_behind_what_somebody_else_wrote_meanwhile(setup: LayerSetup) -> None:
+async def test_a_spooled_turn_goes_behind_the_turns_of_other_writers(setup: LayerSetup) -> None:
     layer, outer = sealed_over(setup)
     _, elsewhere = sealed_over(setup)
     await outer.open()

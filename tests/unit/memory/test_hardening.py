@@ -115,7 +115,7 @@ def _use_after_fork(memory: aforesaid.Memory, conversation_id: str, answer: Any)
 
 @pytest.mark.parametrize("store", ["sqlite", "file"])
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_child_of_a_fork_is_told_to_open_for_itself(store: str, tmp_path: Path) -> None:
+def test_a_child_of_a_fork_gets_an_error_and_must_open_for_itself(store: str, tmp_path: Path) -> None:
     async def opened() -> tuple[aforesaid.Memory, str]:
         memory = await aforesaid.open(
             url_of(store, tmp_path), retention=aforesaid.Retention(sweep_every=None)

@@ -203,7 +203,7 @@ FORGED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("forged", FORGED)
-async def test_a_reference_that_somebody_made_up_does_no_harm(album: Memory, forged: dict[str, Any]) -> None:
+async def test_a_made_up_reference_does_no_harm(album: Memory, forged: dict[str, Any]) -> None:
     erin = album.of("erin")
     conversation_id = await begun(erin, [{"role": "user", "content": [text("hi"), forged]}])
     assert await shown(erin, conversation_id) == [[text("hi"), text(WORDS)]]

@@ -79,7 +79,7 @@ MOVES: dict[str, Callable[[list[str]], list[list[str]]]] = {
 
 
 @pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
-async def test_a_conversation_that_moves_to_the_front_meanwhile_is_told_of_once(
+async def test_a_conversation_that_moves_to_the_front_meanwhile_is_listed_once(
     moves: Callable[[list[str]], list[list[str]]],
 ) -> None:
     store = Busy()

@@ -330,7 +330,7 @@ class TestContexts:
         with pytest.raises(NothingToSend, match="there is no conversation"):
             await erin.load_request(new_id(), "plain")
 
-    async def test_a_turn_in_which_nobody_has_spoken_yet_has_no_request(
+    async def test_a_turn_without_messages_has_no_request(
         self, erin: ConversationManager, kitchen: Conversation
     ) -> None:
         turn = erin.turn(kitchen.id)

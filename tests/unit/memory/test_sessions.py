@@ -167,7 +167,7 @@ async def test_a_session_in_which_nothing_was_said_leaves_nothing(erin: Conversa
     assert await sessions.end_session("s3") is not None
 
 
-async def test_sessions_that_nobody_ended_are_swept(erin: ConversationManager, clock: FixedClock) -> None:
+async def test_sessions_without_an_end_are_swept(erin: ConversationManager, clock: FixedClock) -> None:
     sessions = SessionManager(erin)
     spoken, silent, alive = [await sessions.create_session(name) for name in ("spoken", "silent", "alive")]
     await say(erin, spoken.conversation_id)

@@ -146,7 +146,7 @@ async def test_an_agents_own_view_has_notes_too(erin: ConversationManager) -> No
     assert context.report.notes
 
 
-async def test_nobody_sees_somebody_elses_notes(memory: aforesaid.Memory) -> None:
+async def test_no_owner_sees_another_owners_notes(memory: aforesaid.Memory) -> None:
     await memory.of("erin").remember(DIM)
     bob = memory.of("bob")
     assert (await bob.load_context(await conversation(bob))).report.notes == ()
@@ -260,7 +260,7 @@ async def test_the_tools_say_what_they_did(erin: ConversationManager) -> None:
     assert await erin.notes() == []
 
 
-async def test_a_model_that_writes_nonsense_is_told(erin: ConversationManager) -> None:
+async def test_a_model_that_writes_nonsense_gets_an_error(erin: ConversationManager) -> None:
     for name, arguments in (
         ("remember", {}),
         ("remember", {"text": "?"}),

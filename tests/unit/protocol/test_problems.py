@@ -84,7 +84,7 @@ def test_a_problem_has_the_members_of_the_rfc(error: AforesaidError) -> None:
     assert 400 <= problem["status"] <= 599
 
 
-def test_marks_that_somebody_left_on_an_error_are_not_told() -> None:
+def test_marks_of_other_code_on_an_error_are_not_revealed() -> None:
     error = errors.NotFound("gone")
     error._seen_by_somebody = True  # type: ignore[attr-defined]
     assert problem_of(error).keys() == {"type", "title", "status", "detail"}
@@ -108,7 +108,7 @@ def test_each_kind_has_a_type_of_its_own() -> None:
         (418, AforesaidError),
     ],
 )
-def test_an_answer_that_is_no_problem_of_ours_is_told_apart_by_its_status(
+def test_a_response_that_is_no_problem_of_ours_is_distinguished_by_its_status(
     status: int, kind: type[AforesaidError]
 ) -> None:
     error = error_of({"title": "Gateway says no"}, status=status)

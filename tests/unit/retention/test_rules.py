@@ -229,7 +229,7 @@ class TestOnEveryStore:
             await memory.of("erin").get_conversation(first.conversation.id)
 
 
-async def test_rules_that_cannot_be_read_keep_nobody_from_speaking(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreadable_rules_do_not_prevent_turns(caplog: pytest.LogCaptureFixture) -> None:
     async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
         erin = memory.of("erin")
         await erin.store.put_document("retention", "rules", b"no rules")

@@ -88,7 +88,7 @@ async def test_two_sweepers_and_ten_writers(memory: aforesaid.Memory, clock: Fix
 
 
 @pytest.mark.parametrize("records", [False, True], ids=["messages sealed", "records sealed"])
-async def test_an_owner_whose_key_is_not_at_hand_keeps_nobody_else_from_being_swept(
+async def test_an_owner_without_a_key_does_not_prevent_the_sweep_of_others(
     tmp_path: Path, clock: FixedClock, records: bool
 ) -> None:
     def opened(*keys: bytes) -> aforesaid.Memory:

@@ -45,7 +45,7 @@ async def test_the_owner_who_asks_is_served_however_much_it_is() -> None:
     assert len(cache) == 1
 
 
-async def test_what_nobody_asks_for_is_let_go() -> None:
+async def test_unused_entries_are_dropped() -> None:
     time = Time()
     cache = OwnerCache(Copy, max_size=10, idle=60, now=time)
     cache.of("erin")

@@ -382,7 +382,7 @@ async def test_while_turns_keep_coming_vectors_wait() -> None:
         await indexer.close()
 
 
-async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_somebody_waits() -> None:
+async def test_while_turns_keep_coming_the_indexer_rests_after_each_piece_until_a_caller_waits() -> None:
     async with aforesaid.open(
         "memory://", retention=aforesaid.Retention(sweep_every=None), models=aforesaid.Models(embedder=None)
     ) as memory:

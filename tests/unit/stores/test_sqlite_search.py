@@ -129,7 +129,7 @@ async def test_where_turns_come_without_a_pause_they_take_the_oldest_along(
     await backend.close()
 
 
-async def test_whoever_stores_many_at_once_leaves_no_more_waiting_than_others_do(
+async def test_a_writer_of_many_messages_leaves_no_longer_index_queue_than_others(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "IDLE_SECONDS", 60.0)

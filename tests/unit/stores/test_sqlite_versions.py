@@ -46,7 +46,7 @@ async def test_looking_at_the_version_changes_nothing(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-async def test_the_version_of_a_file_in_use_is_told(path: Path) -> None:
+async def test_the_version_of_a_file_in_use_is_reported(path: Path) -> None:
     backend = SQLiteBackend(str(path))
     await backend.open()
     version = await backend.schema_version()
@@ -54,7 +54,9 @@ async def test_the_version_of_a_file_in_use_is_told(path: Path) -> None:
     await backend.close()
 
 
-async def test_the_version_of_a_newer_file_is_told_and_of_another_program_s_is_not(tmp_path: Path) -> None:
+async def test_the_version_of_a_newer_file_is_reported_and_of_another_program_s_is_not(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "memory.db"
     version = await SQLiteBackend(str(path)).schema_version()
     assert version.found == 0

@@ -179,7 +179,7 @@ class TestAFileThatIsHeld:
         await store.append(conversation_id, said("at last"))
         assert [e.message.content for e in await store.page(conversation_id, limit=9)] == ["at last"]
 
-    async def test_a_turn_is_told_that_it_is_stored_while_the_index_waits_for_the_file(
+    async def test_a_turn_is_acknowledged_while_the_index_waits_for_the_file(
         self, path: str, backend: SQLiteBackend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         store = backend.of("erin")
@@ -279,7 +279,7 @@ class TestWhatIsRemembered:
         entries = await here.page(conversation_id, limit=9)
         assert [entry.message.content for entry in entries] == ["one", "two", "three", "four"]
 
-    async def test_a_turn_is_refused_after_another_process_gave_the_conversation_to_somebody_else(
+    async def test_a_turn_is_refused_after_another_process_gave_the_conversation_to_another_owner(
         self, backend: SQLiteBackend, other: SQLiteBackend
     ) -> None:
         """Under the same id and key, and with everything else as it was."""

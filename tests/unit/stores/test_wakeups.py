@@ -61,7 +61,7 @@ async def test_work_of_many_threads_is_settled_once_and_in_the_order_of_each_thr
 
 
 @KINDS
-def test_a_loop_that_was_closed_is_told_nothing(
+def test_a_closed_loop_gets_no_notification(
     kind: Callable[[asyncio.AbstractEventLoop], Wakeups],
 ) -> None:
     loop = asyncio.new_event_loop()

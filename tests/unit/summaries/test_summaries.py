@@ -318,7 +318,7 @@ async def test_what_was_made_before_a_redaction_does_not_go_on_from_what_was_mad
         assert await erin.summary(conversation_id) == summary
 
 
-async def test_nobody_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
+async def test_no_turn_waits_for_a_summary_and_closing_ends_it(url: str) -> None:
     slow = Slow()
     async with aforesaid.open(
         url,
@@ -351,7 +351,7 @@ async def test_what_is_said_with_an_earlier_time_makes_it_void(url: str) -> None
         assert summary.text.startswith("Before everything.")
 
 
-async def test_it_goes_with_the_conversation_and_is_nobody_elses(
+async def test_it_goes_with_the_conversation_and_belongs_to_one_owner(
     memory: aforesaid.Memory, erin: ConversationManager
 ) -> None:
     conversation_id = await talked(erin, 20)
@@ -515,7 +515,7 @@ def test_a_summary_that_is_too_long_loses_its_beginning() -> None:
     assert shortened(summary, tokens=resources, count=count) is None
 
 
-def test_a_damaged_summary_is_told() -> None:
+def test_a_damaged_summary_is_reported() -> None:
     document = Document(kind=KIND, key="x", data=b"\xff", version=1, updated_at=FixedClock()())
     with pytest.raises(StoreDamaged, match="summary"):
         decode_summary(document)

@@ -117,7 +117,7 @@ def test_the_log_is_afterwards_as_it_was_before() -> None:
     assert (root.handlers, root.level) == before
 
 
-def test_a_slow_reader_of_the_log_keeps_nobody_waiting_and_no_memory_either() -> None:
+def test_a_slow_reader_of_the_log_delays_no_caller_and_keeps_no_memory() -> None:
     waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     handing = _QueueHandler(waiting)
     for _ in range(MOST_WAITING + 5):
@@ -125,7 +125,7 @@ def test_a_slow_reader_of_the_log_keeps_nobody_waiting_and_no_memory_either() ->
     assert waiting.qsize() == MOST_WAITING
 
 
-def test_a_stream_that_breaks_stops_nobody() -> None:
+def test_a_broken_stream_stops_no_caller() -> None:
     class Broken(io.StringIO):
         def write(self, text: str) -> int:
             raise BrokenPipeError
@@ -150,11 +150,11 @@ def test_a_stream_that_breaks_stops_nobody() -> None:
         (AgentRejected(SECRET), "AgentRejected"),
     ],
 )
-def test_an_error_is_told_without_quoting(error: Exception, words: str) -> None:
+def test_an_error_is_logged_without_quoting(error: Exception, words: str) -> None:
     assert describe(error) == words
 
 
-def test_an_error_is_told_with_what_led_to_it() -> None:
+def test_an_error_is_logged_with_its_causes() -> None:
     error = StoreDamaged(SECRET)
     error.__cause__ = ValueError(SECRET)
     assert describe(error) == "StoreDamaged after ValueError"

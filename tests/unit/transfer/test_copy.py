@@ -195,7 +195,7 @@ async def test_what_has_expired_is_not_copied(source: Backend, target: Backend, 
     assert list((await everything(target))["erin"]) == [kept.id]
 
 
-async def test_progress_is_told_conversation_by_conversation(source: Backend, clock: FixedClock) -> None:
+async def test_progress_is_reported_conversation_by_conversation(source: Backend, clock: FixedClock) -> None:
     await live(source, clock)
     describe: list[CopyReport] = []
     report = await copy(source, InMemoryBackend(clock=clock), progress=describe.append)
@@ -244,7 +244,7 @@ class TestWhileTheSourceIsWrittenTo:
         assert (await copy(source, target)).entries == 2
         assert await everything(target) == await everything(source)
 
-    async def test_a_history_that_is_replaced_meanwhile_is_told(
+    async def test_a_history_that_is_replaced_meanwhile_is_reported(
         self, source: Backend, clock: FixedClock
     ) -> None:
         record = await conversation_with(source, 1, 2)
@@ -259,7 +259,7 @@ class TestWhileTheSourceIsWrittenTo:
         assert (await copy(source, target)).copied == 1
         assert await everything(target) == await everything(source)
 
-    async def test_a_conversation_that_is_deleted_meanwhile_is_told_and_does_not_live_on(
+    async def test_a_conversation_that_is_deleted_meanwhile_is_reported_and_does_not_live_on(
         self, source: Backend, clock: FixedClock
     ) -> None:
         record = await conversation_with(source, 1, 2)

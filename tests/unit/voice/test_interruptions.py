@@ -255,7 +255,7 @@ def test_what_no_speech_can_be_is_refused(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("speech", ["loud", 7, {"loud": True}, [1]])
-def test_a_speech_of_somebody_elses_is_refused(speech: Any) -> None:
+def test_a_speech_of_another_conversation_is_refused(speech: Any) -> None:
     with pytest.raises(InvalidInput, match="speech"):
         Message.from_dict({"role": "user", "content": "x", "speech": speech})
 

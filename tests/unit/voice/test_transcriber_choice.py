@@ -7,7 +7,7 @@ from aforesaid.settings import SECRETS, Settings, VoiceConfig
 from aforesaid.voice import EmbeddedTranscriber, OpenAITranscriber, WyomingTranscriber, transcriber_for
 
 
-def test_nobody_understands_where_that_is_off() -> None:
+def test_without_a_transcriber_no_speech_is_understood() -> None:
     assert transcriber_for(Settings.load(environ={"AFORESAID_TRANSCRIBER": "off"}).voice) is None
 
 

@@ -222,7 +222,7 @@ class TestNothingToSend:
             write_request(context, "openai_chat")
 
     @pytest.mark.parametrize("entries", [log(), log(system("be kind")), log(result("nobody"))])
-    def test_nor_is_a_conversation_in_which_nobody_spoke(self, entries: list[Entry]) -> None:
+    def test_nor_is_a_conversation_without_messages(self, entries: list[Entry]) -> None:
         context = window(entries, max_messages=5)
         assert context.report.nothing_to_send == "the conversation has no message that a model could answer"
 

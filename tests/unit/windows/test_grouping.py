@@ -50,7 +50,7 @@ def test_a_result_that_came_before_its_call_by_a_clock_that_was_off_is_found() -
     assert groups(log(user("q"), result("a"), calls("a"))) == [["q"], ["a?", "a!"]]
 
 
-def test_second_results_and_results_of_nobody_are_dropped_and_named() -> None:
+def test_second_results_and_results_without_a_call_are_dropped_and_named() -> None:
     entries = log(user("q"), calls("a"), result("a"), result("a", "again"), result("x"), assistant("done"))
     assert groups(entries) == [["q"], ["a?", "a!"], ["done"]]
     assert dropped(entries) == [(4, "duplicate"), (5, "orphan")]

@@ -33,7 +33,7 @@ def test_tokens_by_kind_and_utilisation() -> None:
     assert (report.max_tokens, report.counter, report.message_count) == (100, "words", 5)
 
 
-def test_what_others_said_weighs_as_much_as_when_it_is_told() -> None:
+def test_words_of_others_weigh_as_much_as_in_the_narrated_form() -> None:
     entries = log(user("one"), assistant("two", agent="garden"), assistant("three", agent="kitchen"))
     plain = build_window(entries, WindowPolicy(), cost=words).report.tokens.history
     describe = build_window(entries, WindowPolicy(told_to="kitchen"), cost=words).report.tokens.history

@@ -89,7 +89,7 @@ def test_no_window_of_a_thousand_is_refused(state: State, data: st.DataObject, p
 
 @given(history=histories(same_ids=True), policy=policies())
 @examples(200)
-def test_call_ids_that_come_again_in_every_turn_are_told_apart(
+def test_call_ids_that_come_again_in_every_turn_are_distinguished(
     history: History, policy: WindowPolicy
 ) -> None:
     check_valid(build_window(history.entries, policy, cost=words), history.entries, policy)
@@ -97,7 +97,7 @@ def test_call_ids_that_come_again_in_every_turn_are_told_apart(
 
 @given(call_id=st.sampled_from(("a", "")), results=st.integers(0, 3), policy=policies())
 @examples(200)
-def test_calls_of_one_message_with_one_id_are_told_apart(
+def test_calls_of_one_message_with_one_id_are_distinguished(
     call_id: str, results: int, policy: WindowPolicy
 ) -> None:
     brought = [result(call_id, f"found {number}") for number in range(results)]

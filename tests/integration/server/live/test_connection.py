@@ -68,7 +68,7 @@ async def test_the_agent_is_given_what_was_said_before() -> None:
         ]
 
 
-async def test_words_that_want_no_answer_are_stored_and_told() -> None:
+async def test_words_that_want_no_answer_are_stored_and_sent() -> None:
     async with open_hub() as hub:
         one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
@@ -82,7 +82,7 @@ async def test_words_that_want_no_answer_are_stored_and_told() -> None:
 TURN = [{"role": "user", "content": "is the door locked?"}, {"role": "assistant", "content": "since two"}]
 
 
-async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_told_to_the_others() -> None:
+async def test_a_turn_that_was_answered_elsewhere_is_stored_whole_and_sent_to_the_others() -> None:
     async with open_hub() as hub:
         one, other = hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen")
@@ -164,7 +164,7 @@ async def test_a_turn_may_be_as_a_provider_writes_it_and_keeps_ids_of_its_own() 
         assert (await client.next())["message_ids"] == ["mine", "t2/1"]
 
 
-async def test_what_others_said_before_a_turn_is_told_before_it() -> None:
+async def test_messages_before_a_turn_are_sent_before_it() -> None:
     async with open_hub(poll_seconds=3600.0) as hub:
         client = hub.client()
         conversation_id = (await client.hello(session_id="kitchen"))["conversation"]["id"]
@@ -188,7 +188,7 @@ async def test_a_turn_under_an_id_that_is_being_answered_is_refused() -> None:
         assert (await client.until("answer.done"))["text"] == "you said good morning"
 
 
-async def test_without_a_key_nothing_is_told() -> None:
+async def test_without_a_key_nothing_is_revealed() -> None:
     async with open_hub() as hub:
         for fields in ({"key": "wrong"}, {"key": ""}):
             client = hub.client()
@@ -218,7 +218,7 @@ async def test_a_key_reaches_its_owner_only_and_says_the_same_for_all_others() -
         assert answers[0]["problem"]["status"] == 403
 
 
-async def test_somebody_elses_conversation_is_not_there() -> None:
+async def test_another_owners_conversation_is_not_found() -> None:
     async with open_hub() as hub:
         theirs = await hub.memory.of("not erin").get_or_create_conversation("kitchen")
         client = hub.client()
@@ -310,7 +310,7 @@ async def test_a_frame_that_is_too_large_is_refused() -> None:
         assert (await client.next())["problem"]["status"] == 413
 
 
-async def test_an_answer_that_fails_is_told_and_nothing_is_stored() -> None:
+async def test_an_answer_that_fails_is_reported_and_nothing_is_stored() -> None:
     async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
@@ -381,7 +381,7 @@ async def test_more_questions_than_may_wait_are_refused() -> None:
         hub.agent.may_go_on.set()
 
 
-async def test_typing_is_told_to_the_others_who_watch() -> None:
+async def test_typing_is_sent_to_the_other_watchers() -> None:
     async with open_hub() as hub:
         one, other, elsewhere = hub.client(), hub.client(), hub.client()
         ready = await one.hello(session_id="kitchen", name="Erin")
@@ -425,7 +425,7 @@ async def test_an_interrupted_answer_is_kept_as_far_as_it_was_heard() -> None:
         assert (await client.say("q2", "go on"))["text"] == "you said go on"
 
 
-async def test_somebody_may_cut_in_while_a_complete_answer_is_spoken() -> None:
+async def test_a_user_may_interrupt_while_a_complete_answer_is_spoken() -> None:
     async with open_hub() as hub:
         client = hub.client()
         ready = await client.hello(session_id="kitchen")
@@ -777,7 +777,7 @@ async def test_an_answer_that_takes_too_long_to_end_is_given_up_and_leaves_what_
         assert answer.content.endswith("[incomplete: the turn was cancelled]")
 
 
-async def test_an_answer_that_cannot_be_stored_is_delivered_and_told_to_watchers_later(
+async def test_an_answer_that_cannot_be_stored_is_delivered_and_sent_to_watchers_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*_: object, **__: object) -> None:

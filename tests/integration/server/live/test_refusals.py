@@ -80,7 +80,7 @@ async def test_every_kind_of_refusal_is_noted(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_page_of_somebody_elses_is_noted(tmp_path: Path) -> None:
+async def test_a_refused_page_of_another_site_is_in_the_audit_trail(tmp_path: Path) -> None:
     foreign = {"origin": "https://evil.example"}
     async with audited(tmp_path, open_without_keys=True) as server, connect(server, **foreign) as client:
         await client.hello(session_id="kitchen")

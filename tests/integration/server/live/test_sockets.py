@@ -70,7 +70,7 @@ async def test_a_key_comes_by_header_by_subprotocol_or_in_the_hello(way: str) ->
             assert client.socket.subprotocol == ("aforesaid.v1" if way == "subprotocol" else None)
 
 
-async def test_nothing_is_told_without_a_key_that_holds() -> None:
+async def test_nothing_is_revealed_without_a_valid_key() -> None:
     async with live_serving() as server:
         erin = await server.key("erin")
         conversation = await server.memory.of("erin").get_or_create_conversation("kitchen")
@@ -94,7 +94,7 @@ async def test_nothing_is_told_without_a_key_that_holds() -> None:
             assert await client.close_code() == CloseCode.NOT_ALLOWED
 
 
-async def test_an_open_server_answers_no_page_of_somebody_elses() -> None:
+async def test_an_open_server_answers_no_page_of_another_site() -> None:
     async with live_serving() as server:
         async with server.connect() as client:
             assert (await client.hello(session_id="kitchen"))["owner"] == "default"
@@ -187,7 +187,7 @@ async def test_a_client_that_gives_a_sign_stays() -> None:
             assert (await client.say("q1", "here"))["text"] == "you said here"
 
 
-async def test_a_slow_watcher_holds_nobody_up_and_fills_nothing() -> None:
+async def test_a_slow_watcher_delays_no_client_and_fills_no_queue() -> None:
     """It does not read; others go on; it is cut off, and what it held is freed."""
     async with live_serving(stall_seconds=0.5) as server:
         key = await server.key("erin")

@@ -42,7 +42,7 @@ class ProjectAgent:
     async def close(self) -> None: ...
 
 
-async def test_voice_then_a_restart_then_text_with_a_client_linked_and_somebody_watching(
+async def test_voice_then_a_restart_then_text_with_a_linked_client_and_a_watcher(
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"

@@ -35,7 +35,7 @@ async def seen_until(client: Client, last: str) -> list[str]:
     return found
 
 
-async def test_a_watcher_is_told_what_others_store(hub: HubSetup) -> None:
+async def test_a_watcher_receives_what_others_store(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -110,7 +110,7 @@ async def test_an_answer_that_was_stored_in_the_gap_is_not_made_again(hub: HubSe
     assert hub.agent.asked == ["hello"]
 
 
-async def test_a_record_that_changes_is_told(hub: HubSetup) -> None:
+async def test_a_changed_record_is_sent(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -122,7 +122,7 @@ async def test_a_record_that_changes_is_told(hub: HubSetup) -> None:
     assert describe["place"]["revision"] == 1
 
 
-async def test_a_redacted_message_is_told_without_its_words(hub: HubSetup) -> None:
+async def test_a_redacted_message_is_sent_without_its_words(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     await client.say("q1", "my pin is marzipan")
@@ -132,7 +132,7 @@ async def test_a_redacted_message_is_told_without_its_words(hub: HubSetup) -> No
     assert "marzipan" not in str(changed)
 
 
-async def test_a_message_redacted_in_the_gap_is_told_to_the_resumed_client(hub: HubSetup) -> None:
+async def test_a_message_redacted_in_the_gap_is_sent_to_the_resumed_client(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     done = await client.say("q1", "my pin is marzipan")
@@ -170,7 +170,7 @@ async def test_a_conversation_that_is_deleted_is_gone(hub: HubSetup) -> None:
     assert len(hub.live.feeds) == 0
 
 
-async def test_a_message_that_is_dated_back_is_told_too(hub: HubSetup) -> None:
+async def test_a_backdated_message_is_sent_too(hub: HubSetup) -> None:
     client = hub.client()
     ready = await client.hello(session_id="kitchen")
     erin = hub.erin
@@ -182,7 +182,7 @@ async def test_a_message_that_is_dated_back_is_told_too(hub: HubSetup) -> None:
     assert describe[:-1] == [f"m{number}" for number in range(30)]
 
 
-async def test_who_reads_slowly_is_told_so_and_misses_nothing(
+async def test_a_slow_reader_gets_a_notice_and_misses_nothing(
     hub: HubSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feeds, "BUFFER_ENTRIES", 4)
