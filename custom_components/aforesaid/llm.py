@@ -84,6 +84,8 @@ async def _result(
         ) from error
 
 
+# Of one search: a small local model has a context of a few thousand.
+_MAX_TOKENS = 2_000
 _READS = llm.ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
 
@@ -108,7 +110,9 @@ class SearchHistory(MemoryTool):
 
     async def run(self, manager: ManagerProtocol, **arguments: Any) -> dict[str, Any]:
         zone = dt_util.get_default_time_zone()
-        return {"passages": await manager.search_history(**arguments, timezone=zone)}
+        found = await manager.search(**arguments, max_tokens=_MAX_TOKENS, timezone=zone)
+        remark = found.remark(asked=bool(arguments.get("query", "").strip()))
+        return {"passages": found.render()} | ({"remark": remark} if remark else {})
 
 
 class Remember(MemoryTool):

@@ -57,7 +57,7 @@ class SearchResult(_Result):
 
     notice: str = NOTICE
     passages: list[FoundPassage]
-    remark: Annotated[str | None, Field(description="A limitation of this search.")]
+    remark: Annotated[str | None, Field(description="That nothing was found, or what limits this search.")]
     left_out: Truncated | None
 
 

@@ -79,7 +79,7 @@ class Tools:
         step = "Use a narrower query, `since` or `until`; read around a passage with read_conversation."
         return SearchResult(
             passages=passages[:fit],
-            remark=findings.note,
+            remark=findings.remark(asked=bool(query.strip())),
             left_out=Truncated(items=left, next_step=step) if left else None,
         )
 

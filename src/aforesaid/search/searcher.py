@@ -98,8 +98,15 @@ class Findings(Struct, frozen=True, kw_only=True):
 
     def to_text(self, *, asked: bool = True) -> str:
         """Return the answer of a tool: the passages, or that there are none, and what limits the search."""
-        found = self.render() or [NOTHING_ABOUT_IT if asked else NOTHING_STORED]
-        return "\n\n".join([*found, *self._limits(asked=asked)])
+        return "\n\n".join([*self.render(), *filter(None, [self.remark(asked=asked)])])
+
+    def remark(self, *, asked: bool = True) -> str | None:
+        """Return what a model must know besides the passages: that there are none, and the search's limits.
+
+        `asked` is False for a listing without a query.
+        """
+        nothing = [] if self.passages else [NOTHING_ABOUT_IT if asked else NOTHING_STORED]
+        return "\n\n".join([*nothing, *self._limits(asked=asked)]) or None
 
     def _limits(self, *, asked: bool) -> list[str]:
         limits = [STORE_UNAVAILABLE] if self.degraded else []
