@@ -72,7 +72,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
 
 
 HYBRID = Calibration(
-    constant=-11.6,
+    constant=-10.8,
     match=9.34,
     both=5.3,
     coverage=-5.4,
@@ -80,7 +80,7 @@ HYBRID = Calibration(
     known=1.52,
     known_of_few=3.1,
     least_size=_SMALL_SIZE,
-    small=1.1,
+    small=0.95,
     cosine_of_small=4.0,
     speaker=6.96,
     share=2.0,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Role
+from aforesaid.search.cues import NUMBER, WISH, Cues
 from aforesaid.search.dates import Period
 from aforesaid.search.ranking import PARTS, AnalyzedQuestion, Neighbour, Ranking, rank, rarity
 
@@ -59,10 +60,15 @@ def match(
 
 
 def ranked(
-    *found: Match, terms: int = 1, periods: tuple[Period, ...] = (), vectors: Vectors | None = None
+    *found: Match,
+    terms: int = 1,
+    periods: tuple[Period, ...] = (),
+    vectors: Vectors | None = None,
+    cues: Cues = Cues(),  # noqa: B008  a frozen value
 ) -> Ranking:
     matches = Matches(found=found, frequencies=(3,) * terms * 2, messages=100, terms=1_000)
-    asked = AnalyzedQuestion(terms=tuple(f"t{number}" for number in range(terms)), periods=periods, zone=UTC)
+    named = tuple(f"t{number}" for number in range(terms))
+    asked = AnalyzedQuestion(terms=named, periods=periods, cues=cues, zone=UTC)
     return rank(asked, matches, vectors)
 
 
@@ -120,6 +126,29 @@ def test_the_short_message_before_helps() -> None:
     asked, answer = match(4, 1, 0, length=4), match(5, 0, 1)
     other = match(9, 0, 1, micros=DAY + 1)
     assert order(ranked(asked, answer, other)) == [4, 5, 9]
+
+
+def test_neighbours_that_contain_the_other_terms_help() -> None:
+    among = [match(3, 1, 0, 0, 0, role="assistant"), match(4, 0, 1, 0, 0, role="assistant")]
+    alone = match(9, 0, 1, 0, 0, role="assistant", conversation="b")
+    assert order(ranked(*among, alone, terms=2))[-1] == 9
+
+
+def test_the_assistants_words_are_better_if_the_question_asks_for_them() -> None:
+    found = match(1, 1, 0, role="assistant"), match(5, 1, 0, conversation="b")
+    assert order(ranked(*found)) == [5, 1]
+    assistant = next(
+        one for one in ranked(*found, cues=Cues(assistant=True)).ordered if one.role == "assistant"
+    )
+    assert assistant.assistant > 0
+
+
+def test_a_number_and_a_wish_help_only_the_questions_that_need_them() -> None:
+    for flag, cues in ((NUMBER, Cues(quantity=True)), (WISH, Cues(request=True))):
+        vectors = Vectors({1: 0.5, 5: 0.5}, flags_by_sequence={1: flag})
+        found = match(1, 1, 0), match(5, 1, 0, conversation="b", micros=DAY + 1)
+        assert order(ranked(*found, vectors=vectors)) == [5, 1]
+        assert order(ranked(*found, vectors=vectors, cues=cues)) == [1, 5]
 
 
 def test_what_scores_alike_is_ordered_by_time() -> None:

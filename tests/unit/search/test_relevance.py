@@ -74,6 +74,19 @@ async def test_what_was_said_is_found(household: ConversationManager, query: str
     )
 
 
+@pytest.mark.parametrize("household", ["hybrid"], indirect=True)
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("what can I not eat?", "allergic to nuts"),
+        ("water pipe is broken", "tap"),
+        ("when is garbage day?", "bin"),
+    ],
+)
+async def test_a_paraphrase_is_found(household: ConversationManager, query: str, expected: str) -> None:
+    assert any(expected in text for text in await texts(household, query))
+
+
 async def test_no_floor_returns_every_match_but_never_an_acknowledgement(
     household: ConversationManager,
 ) -> None:

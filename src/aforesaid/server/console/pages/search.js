@@ -66,10 +66,11 @@ function Passage({ passage }) {
 
 const NAMES = {
   words: "words", coverage: "share of your words", meaning: "meaning", speaker: "speaker", date: "date", person: "a person’s words",
-  conversation: "conversation", previous: "the message before", next: "the message after", asks: "only asks the same",
+  assistant: "the assistant’s words", conversation: "conversation", previous: "the message before", around: "your words around it",
+  feedback: "similar to the best", number: "a number", wish: "a wish", asks: "only asks the same",
 };
-// Every message of a person gets this, whatever the question: it ranks, but it is no reason.
-const NO_REASON = ["person"];
+// These rank, but are no reason: every message of a person, its neighbours and its likeness to other results.
+const NO_REASON = ["person", "around", "feedback"];
 
 /** @param {{ score: number, parts: any }} props */
 function Reason({ score, parts }) {
