@@ -50,8 +50,8 @@ _REQUEST = lazy_pattern(
 )
 _ASSISTANT = lazy_pattern(
     r"\b(did you|have you|had you|remind me"
-    r"|(?<!can )(?<!could )(?<!would )(?<!will )you (said|mention|recommend|suggest|told|gave|provid|list|creat"
-    r"|wrote|advis|explain|shar|propos|describ|outlin|walk|help|show)\w*"
+    r"|(?<!can )(?<!could )(?<!would )(?<!will )you (said|mention|recommend|suggest|told|gave|provid|list"
+    r"|creat|wrote|advis|explain|shar|propos|describ|outlin|walk|help|show)\w*"
     r"|your (advice|suggestion|recommendation|answer|list|explanation|response)"
     r"|hast du|du (gesagt|empfohlen|vorgeschlagen|erkl[aä]rt)|dein\w* (rat|vorschlag|antwort|empfehlung)"
     r"|heb je|je (zei|aanraadde|voorstelde)|jouw (advies|antwoord|voorstel)"
