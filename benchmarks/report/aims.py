@@ -53,7 +53,14 @@ class Aim(Struct, frozen=True, kw_only=True):
 
 def aims(results: dict[str, Results]) -> str:
     """Return the table of all aims that the available results cover."""
-    found = [*_growth(results), *_together(results), *_safe(results), *_cold(results), *_windows(results)]
+    found = [
+        *_growth(results),
+        *_together(results),
+        *_servers(results),
+        *_safe(results),
+        *_cold(results),
+        *_windows(results),
+    ]
     return table(["aim", "wanted", "measured", "met"], [_row(one) for one in found])
 
 
@@ -171,6 +178,36 @@ def _together(results: dict[str, Results]) -> Iterator[Aim]:
         found=times(ratio),
         met=ratio >= 5,
     )
+
+
+# Ours, the entrant on the same server, the step, and the most time that ours may take relative to it.
+SERVER_AIMS = (
+    ("Aforesaid on Redis", "floor: redis-py", "turn", 1.5),
+    ("Aforesaid on Redis", "OpenAI RedisSession", "window", 1.0),
+    ("Aforesaid on PostgreSQL", "floor: psycopg", "turn", 1.5),
+    ("Aforesaid on PostgreSQL", "floor: psycopg", "window", 2.0),
+)
+# Ours, the entrant on the same server, and the least share of its turns a second.
+SERVER_RATES = (
+    ("Aforesaid on Redis", "OpenAI RedisSession", 1.5),
+    ("Aforesaid on PostgreSQL", "floor: psycopg", 2.0),
+)
+
+
+def _servers(results: dict[str, Results]) -> Iterator[Aim]:
+    """Compare entrants on the same server."""
+    entrants = results.get("growth", {}).get("entrants", {})
+    for ours, other, step, most in SERVER_AIMS:
+        one, their = (_at(entrants.get(name, {}), step) for name in (ours, other))
+        if one and their:
+            what = f"{ours}: a {step} relative to {other} at {MARK:,}"
+            yield Aim(what=what, wanted=times(most), found=times(one / their), met=one / their <= most)
+    rates = results.get("together", {}).get("entrants", {})
+    for ours, other, least in SERVER_RATES:
+        one, their = (rates.get(name, {}).get("turns_a_second") for name in (ours, other))
+        if one and their:
+            what = f"{ours}: 64 conversations relative to {other}"
+            yield Aim(what=what, wanted=times(least), found=times(one / their), met=one / their >= least)
 
 
 def _safe(results: dict[str, Results]) -> Iterator[Aim]:

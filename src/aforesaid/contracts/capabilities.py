@@ -384,6 +384,34 @@ class Searchable(Protocol):
         ...
 
 
+class Label(NamedTuple):
+    """The texts by which a conversation is found, besides its messages."""
+
+    conversation_id: str
+    client_name: str | None
+    subject: str | None
+
+
+class LabelChanges(NamedTuple):
+    """Labels that changed after a mark, and the mark for the next call."""
+
+    mark: int
+    changed: Sequence[Label]
+
+
+@runtime_checkable
+class Labelled(Protocol):
+    """A store that reports changes of labels, so that an index of them in memory is cheap to keep current."""
+
+    async def labels_since(self, mark: int) -> LabelChanges:
+        """Return the labels that changed after this mark; 0 means all.
+
+        Removed conversations are not reported, and expired ones may be: the reader of an index reads the
+        records. A lower mark than the given one means that the store was replaced.
+        """
+        ...
+
+
 class VectorMatch(Struct, frozen=True, kw_only=True):
     """A message and the similarity of its vector to the query."""
 

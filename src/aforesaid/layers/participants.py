@@ -18,6 +18,9 @@ from aforesaid.contracts import (
     ConversationStore,
     Document,
     Entry,
+    Labelled,
+    Listing,
+    LogSnapshot,
     Position,
     Reindexable,
     Sealable,
@@ -51,7 +54,7 @@ class ParticipantStore(StoreWrapper):
     """An owner's store as one participant sees it."""
 
     hides: ClassVar[tuple[type, ...]] = (
-        SnapshotReader,
+        Labelled,
         Searchable,
         VectorSearchable,
         Sealable,
@@ -201,6 +204,27 @@ class ParticipantStore(StoreWrapper):
         hidden = await self._hidden(record, participant)
         found = await self.inner.page(conversation_id, limit=limit, offset=offset + hidden)
         return _visible(found, participant)
+
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        if not await self._shows(documents.kind, None):
+            documents = documents._replace(limit=0)
+        snapshot = await self.inner_capability(SnapshotReader).read_snapshot(
+            conversation_id, front=front, tail=tail, documents=documents
+        )
+        record = snapshot.record or await self.inner.get(conversation_id)
+        participant = None if record is None else self._participant(record)
+        if record is None or participant is None:
+            raise ConversationNotFound(conversation_id)
+        if participant.visible_from is None:
+            return snapshot
+        return LogSnapshot(
+            message_count=record.message_count - await self._hidden(record, participant),
+            front=await self.page(conversation_id, limit=front),
+            tail=_visible(snapshot.tail, participant),
+            documents=snapshot.documents,
+        )
 
     async def _hidden(self, record: Conversation, participant: Participant) -> int:
         """Count the entries before the visible part, by bisection: the visible part ends the log."""

@@ -6,8 +6,10 @@ that of messages: a conversation scores as its best message.
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +22,7 @@ from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.mappings import ReadableAsDict
 from aforesaid.search.analysis import indexed_terms, searchable_text, terms_of
+from aforesaid.search.labels import label_text
 from aforesaid.search.memory_index import all_entries
 from aforesaid.search.passages import excerpt, mark_matches, speaker_of
 from aforesaid.search.queries import analyze_question
@@ -37,6 +40,8 @@ BY_LABEL = 1.0
 CHARACTERISTIC = 24
 # Concurrent reads of one search: fewer than a pool has connections.
 _READS = 8
+# Conversations that are read in one step, and the most with an equal score that are read one by one.
+STEP, MOST_READ = 32, 256
 _WORDS_WEIGHT, _MEANING_WEIGHT = 0.6, 0.4
 
 
@@ -79,29 +84,100 @@ async def search_conversations(
 
     Each has its `latest` messages; 0 means all.
     """
-    records = [record async for record in known_records(searcher.store, query)]
-    if question:
-        found = await _matching(searcher, question, query, records, zone)
+    if not question:
+        page = await searcher.store.find(query)
+        found = [to_result(record) for record in page.conversations]
     else:
-        found = [to_result(record) for record in records[: query.limit]]
+        found = await _matching(searcher, question, query, zone)
     return await _with_latest(searcher, found, latest)
 
 
-async def _matching(
-    searcher: Searcher, question: str, query: Query, records: Sequence[Conversation], zone: tzinfo
-) -> list[FoundConversation]:
+async def _matching(searcher: Searcher, question: str, query: Query, zone: tzinfo) -> list[FoundConversation]:
     analyzed = analyze_question(question, now=searcher.store.now(), zone=zone)
     contents, complete = await _contents(searcher, question, analyzed)
-    best = _ranked(records, question, analyzed, contents)
-    # The candidates were cut off before enough conversations passed the filters.
-    if len(best) < query.limit and not complete:
-        contents, _ = await _contents(searcher, question, analyzed, among={record.id for record in records})
+    labels = await searcher.label_matches(question, analyzed.terms)
+    best = [] if labels is None else await _best_of(searcher, query, _scores(labels, contents))
+    if labels is None or (len(best) < query.limit and not complete):
+        records = [record async for record in known_records(searcher.store, query)]
         best = _ranked(records, question, analyzed, contents)
+        # The candidates were cut off before enough conversations passed the filters.
+        if len(best) < query.limit and not complete:
+            among = {record.id for record in records}
+            contents, _ = await _contents(searcher, question, analyzed, among=among)
+            best = _ranked(records, question, analyzed, contents)
     best = best[: query.limit]
     excerpts = await asyncio.gather(
         *(_excerpts(searcher, contents.get(record.id), analyzed.terms, zone) for _, record in best)
     )
     return [to_result(record, score, quoted) for (score, record), quoted in zip(best, excerpts, strict=True)]
+
+
+# The best conversations, without reading the records of all: scores follow from messages and labels alone.
+
+
+def _scores(labels: Mapping[str, float], contents: Mapping[str, _ContentScore]) -> dict[str, float]:
+    scores = {one: content.best for one, content in contents.items()}
+    for one, share in labels.items():
+        scores[one] = scores.get(one, 0.0) + BY_LABEL * share
+    return {one: score for one, score in scores.items() if score > 0}
+
+
+async def _best_of(
+    searcher: Searcher, query: Query, scores: Mapping[str, float]
+) -> list[tuple[float, Conversation]]:
+    """Return at least `query.limit` conversations that pass the filters, best first, if there are as many."""
+    best: list[tuple[float, Conversation]] = []
+    for ids in _in_steps(scores):
+        if len(best) >= query.limit:
+            break
+        if len(ids) > MOST_READ:
+            records = await _latest_among(searcher, query, set(ids), query.limit - len(best))
+        else:
+            records = await _passing(searcher, query, ids)
+        best += sorted(((scores[record.id], record) for record in records), key=_order)
+    return best
+
+
+def _in_steps(scores: Mapping[str, float]) -> Iterator[list[str]]:
+    """Yield the ids by descending score. Equal scores are in one step: the time decides among them."""
+    step: list[str] = []
+    ordered = sorted(((-round(score, 9), one) for one, score in scores.items()))
+    for _, equal in groupby(ordered, key=itemgetter(0)):
+        ids = [one for _, one in equal]
+        if step and len(step) + len(ids) > STEP:
+            yield step
+            step = []
+        step += ids
+    if step:
+        yield step
+
+
+async def _passing(searcher: Searcher, query: Query, ids: Sequence[str]) -> list[Conversation]:
+    """Read the records of these conversations; return those that pass the filters."""
+    turns = asyncio.Semaphore(_READS)
+
+    async def read(one: str) -> Conversation | None:
+        async with turns:
+            return await searcher.store.get(one)
+
+    found = await asyncio.gather(*map(read, ids))
+    for one, record in zip(ids, found, strict=True):
+        if record is None:
+            searcher.forget(one)
+    return [record for record in found if record is not None and query.matches(record)]
+
+
+async def _latest_among(
+    searcher: Searcher, query: Query, ids: Container[str], wanted: int
+) -> list[Conversation]:
+    """Return the latest of many conversations: those that are as recent as the last wanted one."""
+    found: list[Conversation] = []
+    async for record in known_records(searcher.store, query):
+        if len(found) >= wanted and record.last_activity < found[wanted - 1].last_activity:
+            break
+        if record.id in ids:
+            found.append(record)
+    return found
 
 
 async def _with_latest(
@@ -169,7 +245,7 @@ def label_match(record: Conversation, question: str, terms: Sequence[str]) -> fl
 
     A question that is part of a word there counts as 1.
     """
-    labels = " ".join(filter(None, (record.client_name, record.subject)))
+    labels = label_text(record.client_name, record.subject)
     if not labels:
         return 0.0
     if question.casefold() in labels.casefold():

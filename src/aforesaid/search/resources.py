@@ -11,6 +11,7 @@ from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder
 from aforesaid.errors import EncoderFailed
 from aforesaid.search.indexing import QUIET, Indexer
+from aforesaid.search.labels import OwnerLabels
 from aforesaid.search.memory_index import OwnerIndex
 from aforesaid.search.relevance import BUILT_IN, RELATED, CosineScale, scale_of
 from aforesaid.search.vectors import OwnerVectors, UniversalEncoder, encodable_text, encode_texts
@@ -135,6 +136,9 @@ MOST_MESSAGES = 500_000
 # minutes (see `owner_cache`).
 MOST_VECTOR_BYTES = 512 * 1024 * 1024
 
+# Labels of all owners in memory: about 400 bytes each.
+MOST_LABELS = 500_000
+
 # Texts of all owners, other than messages, with cached vectors.
 MOST_TEXTS = 20_000
 
@@ -158,6 +162,7 @@ class SearchResources:
             None if embedder is None else Indexer(embedder, on_written=self._vectors_changed, quiet=quiet)
         )
         self._indexes = OwnerCache(OwnerIndex, max_size=most_messages)
+        self._labels = OwnerCache(OwnerLabels, max_size=MOST_LABELS)
         self._vectors, self._texts = None, None
         if embedder is not None:
             most_vectors = most_vector_bytes // (embedder.dimension * 4)
@@ -177,12 +182,16 @@ class SearchResources:
 
     def owners(self) -> set[str]:
         """Return the owners with copies in memory."""
-        caches = (self._indexes, self._vectors, self._texts)
+        caches = (self._indexes, self._labels, self._vectors, self._texts)
         return {owner for cache in caches if cache is not None for owner in cache.owners()}
 
     def index_of(self, owner: str) -> OwnerIndex:
         """Return the owner's index in memory."""
         return self._indexes.of(owner)
+
+    def labels_of(self, owner: str) -> OwnerLabels:
+        """Return the owner's labels in memory."""
+        return self._labels.of(owner)
 
     def vectors_of(self, owner: str) -> OwnerVectors:
         """Return the owner's vectors. Requires an encoder."""
@@ -208,6 +217,9 @@ class SearchResources:
     def forget(self, owner: str, conversation_id: str) -> None:
         """Reload a conversation that was removed or cleared, on the next search."""
         self._vectors_changed(owner, conversation_id)
+        labels = self._labels.get(owner)
+        if labels is not None:
+            labels.remove(conversation_id)
 
     def _vectors_changed(self, owner: str, conversation_id: str) -> None:
         vectors = None if self._vectors is None else self._vectors.get(owner)
@@ -219,6 +231,7 @@ class SearchResources:
     ) -> Mapping[str, int]:
         """Drop the owner's copies in memory; they are rebuilt on demand. Implements `CopyHolder`."""
         index = self._indexes.pop(owner)
+        self._labels.pop(owner)
         vectors = None if self._vectors is None else self._vectors.pop(owner)
         if self._texts is not None:
             self._texts.pop(owner)
@@ -233,6 +246,6 @@ class SearchResources:
         """Stop indexing and clear the caches."""
         if self.indexer is not None:
             await self.indexer.close()
-        for cache in (self._indexes, self._vectors, self._texts):
+        for cache in (self._indexes, self._labels, self._vectors, self._texts):
             if cache is not None:
                 cache.clear()

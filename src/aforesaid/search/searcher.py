@@ -6,7 +6,7 @@ best are read from the log and become passages.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -18,6 +18,7 @@ from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import (
     ConversationStore,
     Entry,
+    Labelled,
     Matches,
     Position,
     Searchable,
@@ -149,11 +150,24 @@ class Searcher:
         self.weights = weights
         self._index = capability(store, Searchable)
         self._vectors = capability(store, VectorSearchable)
+        self._labels = capability(store, Labelled)
 
     @property
     def index_store(self) -> ConversationStore:
         """The store from which the index and the vectors are built: the owner's, complete."""
         return self.store
+
+    async def label_matches(self, question: str, terms: Sequence[str]) -> Mapping[str, float] | None:
+        """Return the share of the question in the label of each conversation; None without an index of
+        labels."""
+        if self._labels is None or self.store.degraded:
+            return None
+        labels = self.resources.labels_of(self.owner)
+        try:
+            await labels.update(self._labels)
+        except StoreUnavailable:  # the records of the last known state can still be read
+            return None
+        return labels.matches(question, terms)
 
     def enqueue_indexing(self, conversation_id: str) -> None:
         """Enqueue a conversation with new messages for indexing."""

@@ -12,6 +12,7 @@ from aforesaid.contracts import (
     Backend,
     Bounded,
     ConversationStore,
+    Labelled,
     LogEnd,
     Sealable,
     Searchable,
@@ -142,7 +143,7 @@ class EncryptedStoreBase(StoreWrapper):
     """The owner, the wrapped store, which must be `Sealable`, and access to the owner's data keys."""
 
     # An index or a vector comparison of the wrapped store would see only ciphertext.
-    hides = (Sealable, Searchable, VectorSearchable)
+    hides = (Labelled, Sealable, Searchable, VectorSearchable)
 
     def __init__(self, shared: SharedState, owner: str, inner: ConversationStore) -> None:
         log = capability(inner, Sealable)

@@ -17,6 +17,8 @@ from aforesaid.contracts import (
     ConversationStore,
     Document,
     Entry,
+    LabelChanges,
+    Labelled,
     Listing,
     LogEnd,
     LogSnapshot,
@@ -463,7 +465,11 @@ class ResilientStore(StoreWrapper):
         inner = self.inner_capability(Sealable)
         return await self._calls.write_through(lambda: inner.exchange_head(conversation_id, old, new))
 
-    # Searchable and VectorSearchable
+    # Searchable, VectorSearchable and Labelled
+
+    async def labels_since(self, mark: int) -> LabelChanges:
+        inner = self.inner_capability(Labelled)
+        return await self._calls.search(lambda: inner.labels_since(mark))
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         inner = self.inner_capability(Searchable)

@@ -483,3 +483,12 @@ UPDATE index_residue SET messages = ((messages >> 32) + 1) << 32 WHERE messages 
 -- name: disk_usage
 -- Return the bytes of every table and index, with the parts of the full-text index separately.
 SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY name;
+
+-- name: last_label
+-- Return the number of the last change of a label, of any owner.
+SELECT seq FROM sqlite_sequence WHERE name = 'labels';
+
+-- name: labels_since
+-- Return the labels of an owner's conversations that changed after a number, expired ones included.
+SELECT id, client_name, subject FROM labels JOIN conversations ON pk = conversation
+WHERE labels.owner = ? AND change > ?;

@@ -10,6 +10,8 @@ import apsw
 from aforesaid.contracts import (
     Appended,
     Entry,
+    Label,
+    LabelChanges,
     Listing,
     LogEnd,
     LogSnapshot,
@@ -420,6 +422,17 @@ class SQLiteStore(StoredDocuments):
 
 class SearchableSQLiteStore(SQLiteStore):
     """A store with an index; see `contracts.Searchable`."""
+
+    async def labels_since(self, mark: int) -> LabelChanges:
+        """See `contracts.Labelled`."""
+
+        def work(db: apsw.Connection) -> LabelChanges:
+            # The number first: a change in between is then reported again, not missed.
+            (last,) = db.execute(SQL["last_label"]).fetchone() or (0,)
+            found = db.execute(SQL["labels_since"], (self._owner, mark)) if last > mark else ()
+            return LabelChanges(last, [Label(*row) for row in found])
+
+        return await self._database.readers.run(work)
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         check_count(limit, field="limit", least=0)
