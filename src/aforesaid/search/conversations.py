@@ -40,7 +40,8 @@ BY_LABEL = 1.0
 CHARACTERISTIC = 24
 # Concurrent reads of one search: fewer than a pool has connections.
 _READS = 8
-# Conversations that are read in one step, and the most with an equal score that are read one by one.
+# Conversations that are read in one step, and the most with an equal score that are read one by one. A step
+# with several scores is never longer than the second number.
 STEP, MOST_READ = 32, 256
 _WORDS_WEIGHT, _MEANING_WEIGHT = 0.6, 0.4
 
