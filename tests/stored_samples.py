@@ -53,6 +53,8 @@ async def fill(backend: Backend) -> int:
     await backend.open()
     try:
         await _fill(backend)
+        if isinstance(backend, SQLiteBackend):
+            await backend.catch_up()  # at rest a slow machine would index some of it
     finally:
         await backend.close()
     return await version_of(backend)
