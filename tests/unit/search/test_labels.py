@@ -9,7 +9,7 @@ import pytest
 
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import Changes, started
+from aforesaid.model.conversations import Changes, Page, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.search import conversations
 from aforesaid.search.searcher import Searcher
@@ -80,8 +80,15 @@ async def _no_index(*_: object) -> None:
 
 async def test_a_search_lists_no_records(erin: ConversationManager, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(erin, 60, random.Random(1))
-    listed: list[object] = []
+    listed: list[Query] = []
     find = SQLiteStore.find
-    monkeypatch.setattr(SQLiteStore, "find", lambda self, query: listed.append(query) or find(self, query))
+
+    async def noted(store: SQLiteStore, query: Query) -> Page:
+        listed.append(query)
+        return await find(store, query)
+
+    monkeypatch.setattr(SQLiteStore, "find", noted)
     assert await erin.search_conversations("kitchen", limit=5)
     assert listed == []
+    assert await erin.search_conversations(limit=5)
+    assert len(listed) == 1
