@@ -8,11 +8,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from aforesaid.contracts import Backend
 from aforesaid.stores.postgres import PostgresBackend
-from aforesaid.testing import FixedClock, SearchContract, StoreContract, store_machine
+from aforesaid.testing import FixedClock, SearchContract, SnapshotContract, StoreContract, store_machine
 from tests.examples import examples
 
 
-class TestPostgresStore(StoreContract):
+class TestPostgresStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, postgres_url: str) -> AsyncIterator[Backend]:
         backend = PostgresBackend(postgres_url, clock=clock)

@@ -132,4 +132,6 @@ class PostgresBackend(Database, Backend):
         total = 0
         while removed := (await self.run("purge_all_owners", values))[0][0]:
             total += removed
+        if total:
+            self.forget_snapshots()
         return total

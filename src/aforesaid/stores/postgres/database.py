@@ -20,6 +20,7 @@ from aforesaid.errors import (
 from aforesaid.model.clock import Clock, system_clock
 from aforesaid.model.conversations import Conversation, check_count
 from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.stores._snapshots import SnapshotCache
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import (
     MAX_CONNECTIONS,
@@ -42,6 +43,7 @@ from aforesaid.stores.postgres.connections import (
 )
 from aforesaid.stores.postgres.rows import Row, key_of
 from aforesaid.stores.postgres.schema import Abilities, find_abilities, prepare
+from aforesaid.stores.postgres.snapshots import DECODERS
 from aforesaid.stores.postgres.turns import TurnWriter
 from aforesaid.stores.postgres.watch import Delivery, Listener
 
@@ -68,6 +70,7 @@ class Database:
         self.listener = Listener(self._connect_to_listen, self._notify_listeners, self.server)
         self.abilities = Abilities()
         self.turns = TurnWriter(self.run)
+        self.snapshots = SnapshotCache(DECODERS)
         self._pool: Pool | None = None
         self._loop = LoopWatch()
         self._loop_end: LoopEnd | None = None
@@ -170,6 +173,10 @@ class Database:
             async with borrow(pool) as connection:
                 with discard_unless_idle(connection):
                     yield connection
+
+    def forget_snapshots(self) -> None:
+        """Drop the cached snapshots after a removal. A read that began before fills the old cache."""
+        self.snapshots = SnapshotCache(DECODERS)
 
     async def run(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         """Run one query in one round trip. The query itself sets the owner."""

@@ -106,7 +106,8 @@ RETURNING c.id::text;
 
 -- name: reseal_messages
 -- Replace the stored form of messages; return the replaced ones. Their terms are removed and they wait to be indexed
--- again, because the new form may have none. Lock the conversation first, for its counts.
+-- again, because the new form may have none. Lock the conversation first, for its counts. Update it in any case, so
+-- that its version changes: see `aforesaid.snapshot`.
 WITH old AS (
     SELECT m.at, m.sequence, m.term_count, incoming.body
     FROM unnest(%(times)s::timestamptz[], %(sequences)s::bigint[], %(revisions)s::bigint[], %(bodies)s::text[])
@@ -130,7 +131,7 @@ counted AS (
         term_count = c.term_count - (SELECT coalesce(sum(exchanged.term_count), 0) FROM exchanged)
     WHERE
         c.owner = %(owner)s AND c.id = %(id)s::uuid
-        AND EXISTS (SELECT FROM exchanged WHERE exchanged.term_count > 0)
+        AND EXISTS (SELECT FROM exchanged)
 )
 SELECT exchanged.sequence FROM exchanged;
 
@@ -418,6 +419,23 @@ SELECT page.at, page.sequence, page.revision, page.stored_at, page.body
 FROM aforesaid.page(
     %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(limit)s, %(offset)s
 ) AS page;
+
+-- name: snapshot
+-- Return what a context needs: see the function.
+SELECT
+    found.part, found.at, found.sequence, found.revision, found.stored_at, found.body, found.data,
+    (found.conversation).id::text, (found.conversation).channel, (found.conversation).status,
+    (found.conversation).priority, (found.conversation).client_id::text, (found.conversation).client_name,
+    (found.conversation).subject, (found.conversation).assigned_to, (found.conversation).tags,
+    (found.conversation).notes, (found.conversation).last_message_at, (found.conversation).last_message_from,
+    (found.conversation).unread_count, (found.conversation).message_count, (found.conversation).revision,
+    (found.conversation).ttl, (found.conversation).expires_at, (found.conversation).created_at,
+    (found.conversation).updated_at, (found.conversation).name, (found.conversation).participants::text,
+    (found.conversation).lineage,
+    (found.conversation).head
+FROM aforesaid.snapshot(
+    %(name)s, %(owner)s, %(id)s::uuid, %(now)s, %(version)s, %(front)s, %(tail)s, %(kind)s, %(after)s, %(limit)s
+) AS found;
 
 -- name: use_one_snapshot
 -- Use one snapshot for the rest of the transaction.

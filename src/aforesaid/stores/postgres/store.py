@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Self
 
+from msgspec.structs import replace
 from psycopg import Rollback
 
 from aforesaid.contracts import (
@@ -21,6 +22,7 @@ from aforesaid.contracts import (
     Entry,
     Listing,
     LogEnd,
+    LogSnapshot,
     Matches,
     Place,
     Position,
@@ -34,12 +36,14 @@ from aforesaid.model.conversations import Changes, Conversation, Page, Query, ch
 from aforesaid.model.ids import parse_uuid
 from aforesaid.model.messages import Message
 from aforesaid.stores._arguments import DocumentChecks, frozen_in_time, last_sequence
+from aforesaid.stores._snapshots import SnapshotQuery
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import Connection
 from aforesaid.stores.postgres.database import Database, OwnerConnection, revision_conflict
 from aforesaid.stores.postgres.documents import Documents
 from aforesaid.stores.postgres.log import Log
 from aforesaid.stores.postgres.search import SearchIndex, VectorSearch
+from aforesaid.stores.postgres.snapshots import read_snapshot
 
 PURGE_BATCH = 100
 
@@ -94,6 +98,7 @@ class PostgresStore(DocumentChecks):
         ((left, *gone),) = await self._connection.run(
             ("lock_to_delete", values), ("delete_conversation", values)
         )
+        self._database.forget_snapshots()
         if expected_revision is not None and left is not None:
             raise RevisionConflict(values["id"], expected=expected_revision, actual=left)
         return _deleted(tuple(gone))
@@ -162,7 +167,9 @@ class PostgresStore(DocumentChecks):
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        return await self._log.rewrite(conversation_id, messages, expected_revision)
+        rewritten = await self._log.rewrite(conversation_id, messages, expected_revision)
+        self._database.forget_snapshots()
+        return rewritten
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         return await self._log.tail(conversation_id, limit, before)
@@ -170,13 +177,28 @@ class PostgresStore(DocumentChecks):
     async def page(self, conversation_id: str, *, limit: int, offset: int = 0) -> list[Entry]:
         return await self._log.page(conversation_id, limit, offset)
 
+    async def read_snapshot(
+        self, conversation_id: str, *, front: int, tail: int, documents: Listing
+    ) -> LogSnapshot:
+        named = self._connection.named(conversation_id) | {"name": self._connection.name}
+        # Contacts are rows of another table, and no context needs them.
+        is_apart = documents.kind == CONTACTS
+        read = documents._replace(limit=0) if is_apart else documents
+        query = SnapshotQuery(self._connection.key, named["id"], front, tail, read)
+        snapshot = await read_snapshot(self._connection.run_query, self._database.snapshots, named, query)
+        if not is_apart:
+            return snapshot
+        return replace(snapshot, documents=await self._documents(None).page(documents))
+
     async def entry(self, conversation_id: str, message_id: str) -> Entry | None:
         return await self._log.entry(conversation_id, message_id)
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        return await self._log.replace(conversation_id, message, expected_revision)
+        replaced = await self._log.replace(conversation_id, message, expected_revision)
+        self._database.forget_snapshots()
+        return replaced
 
     async def restore(
         self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None
@@ -241,6 +263,8 @@ class PostgresStore(DocumentChecks):
             await self._connection.run(("purge_owner", self._connection.owned() | {"limit": PURGE_BATCH}))
         )[0][0]:
             total += removed
+        if total:
+            self._database.forget_snapshots()
         return total
 
     async def expired(self, *, by: datetime, limit: int = 100) -> list[Conversation]:
@@ -274,6 +298,7 @@ class PostgresStore(DocumentChecks):
             documents = await execute(("clear_documents", owned))
             ((conversations, messages, index_entries),) = await execute(("clear_conversations", owned))
             ((contacts,),) = await execute(("clear_contacts", owned))
+        self._database.forget_snapshots()
         counts = (conversations, messages, index_entries, sessions)
         return _tally(counts, _with_contacts(documents, contacts))
 
