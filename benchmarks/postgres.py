@@ -41,7 +41,7 @@ ONE_COLUMN_TABLE = "CREATE TABLE one_column (id uuid PRIMARY KEY, messages jsonb
 Work = Callable[[], Awaitable[object]]
 
 
-def _named(message: Message) -> Message:
+def named(message: Message) -> Message:
     """With an id, as every message has that came through a manager."""
     return message.with_(message_id=new_id())
 
@@ -68,7 +68,7 @@ class Bench:
         record = await self.store.create(started(new_id(), now=self.store.now()))
         for begin in range(0, length, 5_000):
             size = min(5_000, length - begin)
-            await self.store.append(record.id, [_named(TURN[n % 2]) for n in range(size)])
+            await self.store.append(record.id, [named(TURN[n % 2]) for n in range(size)])
         return record.id
 
     async def one_column(self, length: int) -> str:
@@ -77,7 +77,7 @@ class Bench:
         return key
 
     def append(self, conversation_id: str) -> Work:
-        return lambda: self.store.append(conversation_id, [_named(message) for message in TURN])
+        return lambda: self.store.append(conversation_id, [named(message) for message in TURN])
 
     def bare(self) -> Work:
         key, sequence = new_id(), iter(range(10**9))

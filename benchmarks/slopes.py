@@ -157,9 +157,6 @@ EACH = 1_000
 MEMORY = 64e9
 USED = 0.6
 """Of a Redis node's memory: the rest is for rewriting the file, buffers and fragmentation."""
-DISK = 2e12
-FULL = 0.7
-"""Of a disk: the rest is for the log, vacuum and rebuilding an index."""
 PARTITIONS = 16
 
 
@@ -178,8 +175,7 @@ def _machines(what: str, kept_bytes: float, search: float) -> str:
         case "PostgreSQL":
             return (
                 f"{size(kept_bytes / PARTITIONS)} in each of {PARTITIONS} partitions, "
-                f"{size(search / PARTITIONS)} of it for search; "
-                f"on Citus, disks of {size(DISK)}, {FULL:.0%} full: {ceil(kept_bytes / (DISK * FULL))}"
+                f"{size(search / PARTITIONS)} of it for search"
             )
         case "Redis":
             return (

@@ -17,7 +17,7 @@ from aforesaid.cli.demo import demo, loadgen
 from aforesaid.cli.doctor import config, doctor
 from aforesaid.cli.keys import keys
 from aforesaid.cli.mcp import mcp
-from aforesaid.cli.migrate import migrate, postgres
+from aforesaid.cli.migrate import migrate
 from aforesaid.cli.notes import notes
 from aforesaid.cli.participants import participants
 from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
@@ -71,4 +71,3 @@ app.add_typer(topics, rich_help_panel="Read")
 app.add_typer(backup, rich_help_panel="Move")
 app.add_typer(keys, rich_help_panel="Operate")
 app.add_typer(audit, rich_help_panel="Operate")
-app.add_typer(postgres, rich_help_panel="Operate")

@@ -1,4 +1,4 @@
-"""`aforesaid migrate` and `postgres`: the schema of a store."""
+"""`aforesaid migrate`: the schema of a store."""
 
 from typing import Annotated
 
@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from aforesaid.cli.runtime import JsonOption, UrlOption, console, print_json, run, store_url
 from aforesaid.contracts import Migratable, SchemaVersion, capability
-from aforesaid.errors import InvalidSetting
 from aforesaid.settings import masked_url
-from aforesaid.stores.urls import backend_for, parse_url
+from aforesaid.stores.urls import backend_for
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -66,34 +65,3 @@ async def _migrate(url: str, *, check_only: bool) -> Outcome:
     await backend.open()
     await backend.close()
     return Outcome(url=outcome.url, found=version.found, needed=version.needed, migrated=True)
-
-
-# PostgreSQL
-
-
-postgres = typer.Typer(name="postgres", help="Commands for PostgreSQL only.", no_args_is_help=True)
-
-
-@postgres.callback()
-def only_postgres() -> None:
-    """Commands for PostgreSQL only."""
-
-
-@postgres.command()
-def distribute(url: UrlOption = None) -> None:
-    """Distribute the tables over a Citus cluster by owner. Run it once, while no process writes."""
-
-    async def work() -> str:
-        target = store_url(url)
-        if parse_url(target).scheme not in ("postgres", "postgresql"):
-            raise InvalidSetting(
-                f"only a postgresql: store can be distributed; got {masked_url(target)}", field="url"
-            )
-        from aforesaid.stores.postgres import PostgresBackend
-
-        backend = backend_for(target)
-        assert isinstance(backend, PostgresBackend)
-        await backend.distribute()
-        return masked_url(target)
-
-    console().print(f"{run(work)} is distributed by owner", soft_wrap=True, markup=False)

@@ -214,14 +214,6 @@ class TestMigrate:
             assert "has no schema" in run("migrate", "--check", "--url", url).stdout
 
 
-class TestDistribute:
-    def test_a_server_without_citus_is_reported(self, run: Run, databases: Databases) -> None:
-        assert "has no Citus" in run("postgres", "distribute", "--url", databases.new(), code=4).output
-
-    def test_another_store_cannot_be(self, run: Run) -> None:
-        assert "only a postgresql: store" in run("postgres", "distribute", code=2).output
-
-
 class TestForeignFiles:
     @pytest.fixture
     def file(self, tmp_path: Path) -> str:

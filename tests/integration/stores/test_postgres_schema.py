@@ -24,7 +24,7 @@ from aforesaid.model.conversations import Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores._sql_files import migrations, queries, sql_file
-from aforesaid.stores.postgres import PostgresBackend, distribute
+from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.connections import PACKAGE, translated
 from aforesaid.stores.urls import backend_for
 from tests.servers.postgres import Databases
@@ -381,30 +381,6 @@ async def test_errors_of_the_driver_never_come_through(
 def test_every_error_has_a_name_of_ours(error: type[psycopg.Error], ours: type[Exception]) -> None:
     with pytest.raises(ours), translated("server"):
         raise error("something")
-
-
-async def test_distributing_needs_citus_and_says_so(postgres_url: str) -> None:
-    await (await opened(postgres_url)).close()
-    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
-        with pytest.raises(StoreForeign, match="CREATE EXTENSION citus"):
-            await distribute(connection)
-
-
-def test_what_distributing_changes_by_itself_works_on_any_server(databases: Databases) -> None:
-    """All of the script but the calls into Citus, which cannot be had here."""
-    script = sql_file(PACKAGE, "distribute.sql")
-    calls = re.findall(r"create_distributed_table\('aforesaid\.(\w+)', 'owner'", script)
-    assert calls == ["contacts", "conversations", "messages", "sessions", "documents", "vectors"]
-    with psycopg.connect(databases.new()) as connection:
-        connection.execute(sql_file(PACKAGE, "schema.sql").encode())
-        connection.execute(re.sub(r"SELECT create_(distributed|reference)_table.*?;", "", script).encode())
-        connection.execute("SELECT aforesaid.set_owner('o''ann')")
-        connection.execute("INSERT INTO api.contacts (name) VALUES ('Bo')")
-        connection.execute("INSERT INTO api.conversations (client_id) SELECT id FROM api.contacts")
-        connection.execute("DELETE FROM api.contacts")
-        assert connection.execute("SELECT client_id FROM api.conversations").fetchall() == [(None,)]
-        connection.execute("SELECT aforesaid.set_owner('bob')")
-        assert connection.execute("SELECT count(*) FROM aforesaid.conversations").fetchone() == (0,)
 
 
 def test_every_key_starts_with_the_owner(fresh: psycopg.Connection[Any]) -> None:

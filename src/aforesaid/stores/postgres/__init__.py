@@ -1,7 +1,7 @@
 """The PostgreSQL store: one database, many services, rows protected by row-level security per owner.
 
 - `database` is the open database with its pool; `connections` connects and translates the driver's errors.
-- `schema` migrates, detects optional extensions and distributes the tables with Citus.
+- `schema` migrates and detects optional extensions.
 - `backend` serves all owners; `store` is one owner's part, made of `log`, `documents` and `search`, which
   share an `OwnerConnection`.
 - `watch` reports changes; `rows` converts rows to values and back.
@@ -23,9 +23,8 @@ except ImportError as error:
     raise MissingExtra("the PostgreSQL store", extra="postgres") from error
 
 from aforesaid.stores.postgres.backend import PostgresBackend
-from aforesaid.stores.postgres.schema import distribute
 
-__all__ = ["PostgresBackend", "backend", "distribute"]
+__all__ = ["PostgresBackend", "backend"]
 
 
 def backend(address: Address, clock: Clock) -> PostgresBackend:

@@ -15,7 +15,7 @@ from aforesaid.stores.postgres.connections import (
 )
 from aforesaid.stores.postgres.database import Database
 from aforesaid.stores.postgres.rows import key_of, name_of
-from aforesaid.stores.postgres.schema import distribute, schema_version, server_time
+from aforesaid.stores.postgres.schema import schema_version, server_time
 from aforesaid.stores.postgres.store import PostgresStore
 
 # Remove deleted rows from the files of the tables.
@@ -92,12 +92,6 @@ class PostgresBackend(Database, Backend):
 
     async def missing_extensions(self) -> tuple[str, ...]:
         return self.abilities.missing
-
-    async def distribute(self) -> None:
-        """Distribute the tables over a Citus cluster, by owner; see `schema.distribute`."""
-        with translated(self.server):
-            async with await self._connect() as connection:
-                await distribute(connection)
 
     def of(self, owner: str) -> PostgresStore:
         return PostgresStore(self, parse_name(owner, field="owner"))

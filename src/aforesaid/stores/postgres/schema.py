@@ -1,4 +1,4 @@
-"""Check and migrate the schema, use optional extensions, and distribute the tables with Citus."""
+"""Check and migrate the schema, and use optional extensions."""
 
 import logging
 from datetime import datetime
@@ -16,8 +16,6 @@ from aforesaid.stores.postgres.connections import (
     PACKAGE,
     SQL,
     Connection,
-    server_name,
-    translated,
 )
 
 # Check and migrate the database's schema.
@@ -194,40 +192,3 @@ async def _extension_state(connection: Connection, extension: str) -> ExtensionS
         found = await cursor.fetchone()
         assert found is not None, "the query always returns a row"
         return found
-
-
-# Distribute the tables with Citus, by owner.
-#
-# Every key, join and foreign key of the schema contains the owner, so all rows of an owner are on one node.
-# The statements follow the documentation of Citus and have not been run against it. `distribute.sql` lists
-# the known limitations.
-
-
-SCRIPT = sql_file(PACKAGE, "distribute.sql").encode()
-
-
-async def distribute(connection: Connection) -> None:
-    """Convert the tables of an up-to-date schema to distributed tables, in one transaction.
-
-    Run it once, as the role that created the schema, while there are no writes. Raise `StoreForeign` if the
-    database lacks Citus or the schema.
-    """
-    server = server_name(connection.info.dsn)
-    with translated(server):
-        async with connection.transaction():
-            if not await _holds(connection, "SELECT 1 FROM pg_extension WHERE extname = 'citus'"):
-                raise StoreForeign(
-                    f"{server} has no Citus: install it on every node, then CREATE EXTENSION citus"
-                )
-            if not await _holds(connection, "SELECT to_regclass('aforesaid.migrations') IS NOT NULL"):
-                raise StoreForeign(
-                    f"{server} has no Aforesaid schema yet: open it once before distributing it"
-                )
-            await connection.execute(SCRIPT)
-
-
-async def _holds(connection: Connection, sql: str) -> bool:
-    async with connection.cursor(row_factory=tuple_row) as cursor:
-        await cursor.execute(sql.encode())
-        found = await cursor.fetchone()
-    return bool(found and found[0])

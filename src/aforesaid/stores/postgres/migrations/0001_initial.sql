@@ -1,8 +1,7 @@
 -- Tables for conversations, messages, sessions, documents and contacts; access rules; the public views.
 --
 -- Schema `aforesaid` contains the stored data, schema `api` the documented views for plain SQL. The owner is the first
--- column of every key, join and foreign key, so that one owner's rows are stored together and the schema can be
--- distributed by owner.
+-- column of every key, join and foreign key, so that one owner's rows are stored together.
 
 CREATE SCHEMA aforesaid;
 CREATE SCHEMA IF NOT EXISTS api;
