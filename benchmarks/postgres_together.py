@@ -105,10 +105,8 @@ async def together(url: str, seconds: float) -> None:
         done = await load(works, seconds)
         await close()
         rates[side] = done.turns / done.seconds
-    ratio = rates["ours"] / rates["bare"]
-    print(
-        f"{CONVERSATIONS} conversations: {rates['ours']:,.0f} turns/s; bare {rates['bare']:,.0f}: {ratio:.2f} x"
-    )
+    one, other = rates["ours"], rates["bare"]
+    print(f"{CONVERSATIONS} conversations: {one:,.0f} turns/s; bare {other:,.0f}: {one / other:.2f} x")
 
 
 # Several processes
