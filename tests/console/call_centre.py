@@ -15,6 +15,12 @@ OWNER = "practice"
 WEEKS = 4
 AGENTS = ("reception", "billing")
 PERSON = "mara"
+QUESTIONS = (
+    "Can I move my appointment to another day?",
+    "My invoice shows the cleaning twice.",
+    "When are you open on Saturday?",
+    "My tooth hurts since yesterday, is there a free slot?",
+)
 
 
 class MovableClock:
@@ -49,13 +55,14 @@ async def conversation(
     made = session.conversation.id
     await manager.set_participant(made, PERSON, name="Mara", kind="person")
     for turn in range(draw.randint(1, 3)):
+        question = [] if not turn else [_asked(name, clock)]
         by_person = draw.random() < 0.25
         clock.time += timedelta(seconds=draw.choice((90, 240, 900) if by_person else (2, 3, 5, 8, 20)))
         who = (PERSON, None) if by_person else (None, agent)
         answer = Message(
             role="assistant", content="An answer.", timestamp=clock.time, author=who[0], agent_name=who[1]
         )
-        await manager.append(made, [answer] if not turn else [_asked(name, clock), answer])
+        await manager.append(made, [*question, answer])
         clock.time += timedelta(minutes=draw.randint(1, 9))
     if draw.random() < 0.7:
         await manager.update_metadata(made, status="resolved")
@@ -65,7 +72,8 @@ async def conversation(
 
 
 def _asked(name: str, clock: MovableClock) -> Message:
-    return Message(role="user", content=f"A question of {name}", timestamp=clock.time)
+    words = QUESTIONS[sum(map(ord, name)) % len(QUESTIONS)]
+    return Message(role="user", content=words, timestamp=clock.time)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,21 @@ def test_numbers_are_saved_as_csv(opening: Opening, practice: str, tmp_path: Pat
         assert sum(int(row["opened"]) for row in rows) >= 50
 
 
+def test_topics_are_named_counted_and_removed(opening: Opening, practice: str) -> None:
+    page = opening("/insights", whose=practice).page
+    topics = page.get_by_role("region", name="Topics")
+    expect(topics).to_contain_text("Name a topic with a few example sentences.")
+    topics.get_by_role("button", name="Name a topic").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill("Invoices")
+    dialog.get_by_label("Example sentences").fill("My invoice shows the cleaning twice.")
+    dialog.get_by_role("button", name="Save").click()
+    expect(topics.locator(".bars li", has_text="Invoices").locator("strong")).not_to_have_text("0 %")
+    topics.get_by_role("button", name="Invoices").click()
+    dialog.get_by_role("button", name="Remove").click()
+    expect(topics.locator(".bars li")).to_have_count(0)
+
+
 def test_a_client_is_shown_by_name_and_an_empty_period_says_so(opening: Opening, api: httpx.Client) -> None:
     page = opening("/insights").page
     expect(page.get_by_text("Nothing happened in this period")).to_be_visible()

@@ -62,7 +62,6 @@ def test_an_answer_shows_the_request_that_was_sent(opening: Opening, api: httpx.
         expect(page.locator(".message.assistant", has_text="I like leeks").last).to_be_visible()
     api.post("/v1/notes", json={"text": "I moved to Oslo"})
     answer = page.locator(".message.assistant", has_text="From memory")
-    answer.hover()
     answer.get_by_role("link", name="Why?").click()
     expect(page.get_by_role("heading", name="Why this answer?")).to_be_visible()
     expect(page.get_by_text("Sent to recall")).to_be_visible()

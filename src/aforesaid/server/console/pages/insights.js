@@ -11,6 +11,7 @@ import { session } from "../lib/session.js";
 import { Bars, Chart } from "../parts/chart.js";
 import { toast } from "../parts/dialog.js";
 import { GroupTable, Percentiles, ToolTable } from "../parts/insight_tables.js";
+import { TopicsCard } from "../parts/topics.js";
 import { Button, Empty, Loading, PageHead, ProblemNote, SelectField, Time } from "../parts/ui.js";
 
 /** @typedef {import("../lib/insights.js").Numbers} Numbers */
@@ -41,6 +42,7 @@ export default function Insights({ query }) {
     ${report && !isEmpty && html`<${Headline} total=${report.total} />
       <div class="charts"><${DayCharts} report=${report} table=${table} /><${Spread} total=${report.total} table=${table} /></div>
       ${groups.data && html`<${GroupTable} report=${groups.data} names=${names} chosen=${choice[fieldOf(choice.by)]} onChoose=${(/** @type {string} */ value) => setChoice({ ...choice, ...only(choice.by, value) })} />`}
+      <${TopicsCard} from=${wanted.date_from} />
       <${Percentiles} total=${report.total} /><${ToolTable} tools=${report.total.tools} />
       <p class="muted">Counted from the stored messages, without their words. Days are days in UTC. Times are medians (p50) and percentiles, never averages: one conversation that waited a weekend would hide the others. Counted <${Time} at=${report.counted_at} />.</p>`}`;
 }
