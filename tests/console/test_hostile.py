@@ -68,7 +68,7 @@ def test_a_hostile_message_stays_text(
     place: str, text: str, opening: Opening, hostile: dict[str, str]
 ) -> None:
     console = opening(place.format(**hostile), viewport={"width": 360, "height": 740})
-    expect(console.page.get_by_text(text).first).to_be_visible()
+    expect(console.page.get_by_text(text).filter(visible=True).first).to_be_visible()
     assert console.page.evaluate("window.attacked") is None
     assert console.page.locator("main script, main img").count() == 0
     overflow = console.page.evaluate(

@@ -234,7 +234,7 @@ def test_data_is_exported_archived_restored_and_erased(opening: Opening, startin
         dialog.get_by_label("Type “erin” to confirm").fill("erin")
         dialog.get_by_role("button", name="Erase for good").click()
         expect(page.get_by_text("Receipt of the erasure")).to_be_visible()
-        expect(page.get_by_role("row", name="Conversations 5")).to_be_visible()
+        expect(page.get_by_role("row", name="Conversations 6")).to_be_visible()
         console.screenshot("receipt-1280-light")
         past = page.get_by_role("list", name="Past erasures").get_by_role("listitem")
         expect(past).to_contain_text("Everything")

@@ -107,7 +107,7 @@ async function loadMarkers(id, step) {
  * @param {string} link
  */
 function useReading(live, acting, state, link) {
-  const latest = [...state.entries].reverse().find((entry) => entry.message.message_id)?.message.message_id;
+  const latest = acting ? state.entries.findLast((entry) => entry.message.message_id)?.message.message_id : undefined;
   useEffect(() => {
     if (!acting || !latest || link !== "live" || document.visibilityState !== "visible") return;
     if (live.current?.send({ type: "read", message_id: latest })) live.current.options.onFrame({ type: "read", participant_id: acting.id, message_id: latest });

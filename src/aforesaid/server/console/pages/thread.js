@@ -17,7 +17,7 @@ import { Composer } from "../parts/composer.js";
 import { Confirm, toast } from "../parts/dialog.js";
 import { MessageItem } from "../parts/message.js";
 import { OpenTurns, PendingTurns, Typing } from "../parts/pending.js";
-import { Here, People, readersAt } from "../parts/people.js";
+import { Here, People, readersByMessage } from "../parts/people.js";
 import { ThreadSide } from "../parts/thread_side.js";
 import { Button, Chip, Empty, LinkButton, PageHead, ProblemNote } from "../parts/ui.js";
 
@@ -68,6 +68,7 @@ export default function Thread({ id, query }) {
   }
   /** @type {import("../lib/people.js").Participant[]} */
   const people = state.record?.participants ?? [];
+  const readers = readersByMessage(people, state.markers);
   const me = acting && people.find((each) => each.id === acting.id);
   const canWrite = may("write") && mayWriteAs(me || undefined);
   const isAnswering = voice.speaking || state.pending.some((each) => each.state !== "failed");
@@ -84,7 +85,7 @@ export default function Thread({ id, query }) {
         ${state.record && !state.entries.length && !state.pending.length && !state.open.length && html`<${Empty} icon="conversations" title="Say something">
           <p>Try “Remember that I like leeks.” Then open another conversation and ask “What do I like?”</p><//>`}
         <ol class="messages" aria-live="polite" aria-relevant="additions">
-          ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target} participants=${people} readers=${readersAt(people, state.markers, entry.message)}
+          ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target} participants=${people} readers=${readers.get(entry.message.message_id)}
             onRedact=${setRedacting} onRemember=${remember} onEdit=${setEditing} />`)}
         </ol>
         <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />

@@ -14,9 +14,9 @@ const LONG = 4000;
 /** @typedef {import("../lib/content.js").Part} Part */
 
 /**
- * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void, onEdit?: (entry: Record<string, any>) => void, participants?: import("../lib/people.js").Participant[], readers?: string[] }} props
+ * @param {{ entry: Record<string, any>, conversation: string, isTarget?: boolean, onRedact?: (entry: Record<string, any>) => void, onRemember?: (entry: Record<string, any>) => void, onEdit?: (entry: Record<string, any>) => void, participants?: import("../lib/people.js").Participant[], readers?: import("../lib/people.js").Participant[] }} props
  */
-export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember, onEdit, participants = [], readers = [] }) {
+export function MessageItem({ entry, conversation, isTarget, onRedact, onRemember, onEdit, participants = [], readers }) {
   const { message } = entry;
   const parts = entry.unreadable ? [] : partsOf(message);
   const kind = kindOf(message, parts);
@@ -36,9 +36,12 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
       ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" />This message cannot be read: ${entry.unreadable}</p>`}
       ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} />`)}
     </div>
-    ${readers.length > 0 && html`<p class="read-by">Read by ${readers.join(", ")}</p>`}
+    ${readers && html`<${ReadBy} readers=${readers.filter((each) => each.id !== message.author)} />`}
   </li>`;
 }
+
+/** Who has read up to this message. @param {{ readers: import("../lib/people.js").Participant[] }} props */
+const ReadBy = ({ readers }) => (readers.length ? html`<p class="read-by">Read by ${readers.map((each) => each.name).join(", ")}</p>` : null);
 
 const MARKS = new Set(["redacted", "interrupted"]);
 

@@ -65,8 +65,12 @@ function readFacts(participant, markers, entries) {
   return [behind ? `${behind} unread` : "read everything"];
 }
 
-/** Names of the participants, except its author, whose read marker is at a message. @param {Participant[]} participants @param {Record<string, string>} markers @param {Record<string, any>} message */
-export const readersAt = (participants, markers, message) => Object.entries(markers).filter(([id, at]) => at === message.message_id && id !== message.author).map(([id]) => nameById(participants, id));
+/** Names of the participants by the last message that each has read. @param {Participant[]} participants @param {Record<string, string>} markers @returns {Map<string, Participant[]>} */
+export function readersByMessage(participants, markers) {
+  const found = new Map();
+  for (const [id, message] of Object.entries(markers)) found.set(message, [...(found.get(message) ?? []), { id, name: nameById(participants, id) }]);
+  return found;
+}
 
 /** The clients that watch, as a chip. @param {{ present: Present[], participants: Participant[] }} props */
 export function Here({ present, participants }) {
