@@ -188,6 +188,8 @@ defaults
     timeout connect 5s
     timeout client 1h
     timeout server 1h
+    # A busy machine answers a check late; a server that stops answers it at once, with 503.
+    timeout check 60s
     option redispatch
     retries 3
     # A server that refuses the connection has not seen the request: try another one.
