@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from aforesaid.analytics.measures import Cell
+from aforesaid.analytics.measures import Cell, total
 from aforesaid.contracts.documents import STATE
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros
@@ -101,10 +101,30 @@ class Row(Struct, kw_only=True):
 
 
 class RollUp(Struct, kw_only=True):
-    """The cells of one month for one value of a dimension, by day."""
+    """The cells of one month for one value of a dimension, by day, and their sum.
+
+    The days are decoded on demand: a report over whole months needs the sums alone, and by agent or client it
+    reads a document for each value and month.
+    """
 
     value: str | None
-    days: dict[str, Cell]
+    total: Cell | None = None
+    """The sum of the days; None in documents from before it was stored."""
+    days: msgspec.Raw
+    month: str = ""
+    """The month of the key, as YYYY-MM."""
+
+    @property
+    def by_day(self) -> "dict[str, Cell]":
+        """The cells by day."""
+        return decode(bytes(self.days), dict[str, Cell])
+
+    def between(self, first: str, last: str) -> "Cell":
+        """Return the sum of the days of a period."""
+        is_whole = bool(self.month) and first <= f"{self.month}-01" and f"{self.month}-31" <= last
+        if is_whole and self.total is not None:
+            return self.total
+        return total(cell for day, cell in self.by_day.items() if first <= day <= last)
 
 
 Rows = dict[str, Row]

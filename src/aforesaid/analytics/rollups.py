@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Literal, get_args
 
-from aforesaid.analytics.measures import Cell
+from msgspec import Raw
+
+from aforesaid.analytics.measures import Cell, total
 from aforesaid.analytics.records import (
     ROLL_UPS,
     ROWS,
@@ -126,12 +128,18 @@ async def sum_day(store: ConversationStore, day: str, affected: Iterable[Group])
 async def _write_sum(
     store: ConversationStore, day: str, group: Group, sums: Mapping[Group, Cell], found: Document | None
 ) -> bool:
-    days = {} if found is None else dict(decode(found.data, RollUp).days)
+    days = {} if found is None else decode(found.data, RollUp).by_day
     days.pop(day, None)
     if group in sums:
         days[day] = sums[group]
     kind, key = roll_up_key(group, day[:7])
-    return await _put(store, kind, key, encode(RollUp(value=group[1], days=days)) if days else None, found)
+    return await _put(store, kind, key, roll_up_data(group[1], day[:7], days) if days else None, found)
+
+
+def roll_up_data(value: str | None, month: str, days: Mapping[str, Cell]) -> bytes:
+    """Return the stored form of a roll-up."""
+    encoded = Raw(encode(days))
+    return encode(RollUp(value=value, total=total(days.values()), days=encoded, month=month))
 
 
 def roll_up_key(group: Group, month: str) -> tuple[str, str]:

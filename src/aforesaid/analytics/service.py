@@ -113,9 +113,12 @@ class OwnerAnalytics:
         cells: dict[str | None, Cell] = defaultdict(Cell)
         first, last = (day.isoformat() for day in days)
         async for roll_up in self._roll_ups(by, only, (first[:7], last[:7])):
-            for day, cell in roll_up.days.items():
+            if by != "day":
+                cells[roll_up.value if by else None].add(roll_up.between(first, last))
+                continue
+            for day, cell in roll_up.by_day.items():
                 if first <= day <= last:
-                    cells[day if by == "day" else roll_up.value if by else None].add(cell)
+                    cells[day].add(cell)
         return report(days, by, cells, counted_at=counted_at)
 
     async def _roll_ups(

@@ -95,11 +95,12 @@ class Tools:
         now = self._manager.now()
         messages = [read_message(entry, now=now, start=from_character) for entry in entries]
         branches = await self._branches(record)
-        first, fit = self._fitting_window(messages, around, self._budget - self._size(branches))
+        budget = self._budget - self._size(branches)
+        first, fit = self._fitting_window(messages, around, budget)
         shown = messages[first : first + fit]
         left = None
-        if len(messages) == 1 or (len(shown) == 1 and self._is_too_long(shown[0].quotation)):
-            left = self._shorten(shown, from_character)
+        if len(messages) == 1 or (len(shown) == 1 and self._count(shown[0].quotation) > budget):
+            left = self._shorten(shown, from_character, budget)
         if left is None:
             missing = before + after + len(messages) - len(shown)
             left = Truncated(items=missing, next_step=_how_to_page(shown)) if missing else None
@@ -172,13 +173,10 @@ class Tools:
             low, high = min(low, at), max(high, at)
         return low, high - low + 1
 
-    def _is_too_long(self, text: str) -> bool:
-        return self._count(text) > self._budget
-
-    def _shorten(self, shown: list[ReadMessage], start: int) -> Truncated | None:
+    def _shorten(self, shown: list[ReadMessage], start: int, budget: int) -> Truncated | None:
         """Cut one long message; return how to get the rest."""
         message = shown[0]
-        text = shortened(message.quotation, budget=self._budget, count=self._count)
+        text = shortened(message.quotation, budget=budget, count=self._count)
         if text == message.quotation:
             return None
         rest = len(message.quotation) - len(text)

@@ -289,6 +289,5 @@ async def test_a_model_finds_and_reads_branches(manager: ConversationManager) ->
         assert result.structured_content["branch_of"] == trip
         assert "Lisbon" in text or result.structured_content["left_out"] is not None
         assert (
-            manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2))
-            <= MAX_TOKENS + 300
+            manager.intake.counter.count_text(json.dumps(result.structured_content, indent=2)) <= MAX_TOKENS
         )
