@@ -1,5 +1,9 @@
 """Five thousand messages, and the first page."""
 
+import sys
+from statistics import median
+from typing import Any
+
 import httpx
 from playwright.sync_api import expect
 
@@ -7,15 +11,27 @@ from tests.console.browsing import Console
 from tests.console.conftest import Opening
 from tests.console.serving import Served, say, turn
 
-_FRAMES = """async () => {
+_SCROLL = """async () => {
   const log = document.querySelector(".log");
-  const started = performance.now();
   for (let round = 0; round < 60; round += 1) {
     log.scrollTop = (log.scrollHeight * (60 - round)) / 60;
     await new Promise(requestAnimationFrame);
   }
-  return (performance.now() - started) / 60;
 }"""
+
+
+def processor_time(page: Any, script: str) -> float:
+    """Run a script; return the seconds that the page's main thread worked, whatever else the machine does."""
+    protocol = page.context.new_cdp_session(page)
+    protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def worked() -> float:
+        metrics = protocol.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+    before = worked()
+    page.evaluate(script)
+    return worked() - before
 
 
 def test_five_thousand_messages_stay_smooth(opening: Opening, api: httpx.Client) -> None:
@@ -31,8 +47,8 @@ def test_five_thousand_messages_stay_smooth(opening: Opening, api: httpx.Client)
         page.locator(".log").evaluate("log => { log.scrollTop = 0 }")
         page.get_by_role("button", name="Show earlier messages").click()
         expect(page.locator(".messages > .message")).to_have_count(loaded)
-    # The machine may be busy: a frame that takes ten times as long as it should is a defect, not load.
-    assert page.evaluate(_FRAMES) < 170
+    used = processor_time(page, _SCROLL) / 60
+    assert 0 < used < 0.050, f"{used * 1000:.0f} ms of processor time per frame"
     page.get_by_role("textbox", name="Message").fill("what was question 12?")
     page.keyboard.press("Enter")
     expect(page.locator(".message.user", has_text="what was question 12?")).to_be_visible()
@@ -67,3 +83,14 @@ def test_the_first_page_is_small_and_needs_nothing_else(server: Served, opening:
              .observe({ type: "layout-shift", buffered: true }) ?? setTimeout(() => resolve(0), 500))"""
     )
     assert shift < 0.1
+    report_times(console.page)
+
+
+def report_times(page: Any) -> None:
+    """Print the median time of a load until the page shows its content. Load decides it, so nothing fails."""
+    times = []
+    for _ in range(5):
+        page.reload()
+        expect(page.get_by_text("Nothing is stored yet")).to_be_visible()
+        times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    sys.stdout.write(f"first page: {median(times):.0f} ms, median of {len(times)} loads\n")
