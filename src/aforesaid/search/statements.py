@@ -31,7 +31,7 @@ def is_acknowledgement(text: str, terms: Collection[str]) -> bool:
 
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _QUESTION_MARKS = ("?", "？", ";")
-# Share of a question's terms that may be new for it to ask the same.
+# Share of a question's terms that are new, from which on it asks something else.
 _NEW_SHARE = 0.5
 
 
@@ -43,4 +43,4 @@ def only_asks(text: str, terms: Collection[str]) -> bool:
     if not all(one.endswith(_QUESTION_MARKS) or not terms_of(one) for one in sentences):
         return False
     own = set(terms_of(text))
-    return len(own.difference(terms)) <= _NEW_SHARE * len(own)
+    return len(own.difference(terms)) < _NEW_SHARE * len(own)

@@ -142,6 +142,7 @@ def test_what_only_asks() -> None:
     assert only_asks("Do I have a nut allergy?", terms)
     assert only_asks("Nuts? Is there an allergy?", terms)
     assert not only_asks("I have a nut allergy.", terms)
+    assert not only_asks("What is the weather in Topeka?", ("topeka",))
     assert not only_asks("I have a nut allergy. What can I eat?", terms)
     assert not only_asks("Which restaurant serves dessert near the station without any nuts?", terms)
 
