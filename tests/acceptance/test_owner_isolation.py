@@ -164,13 +164,28 @@ CASES: dict[str, Case] = {
     "take_notifications": lambda m, n, f: m.take_notifications(participant_id="ann"),
     "turn": _turn,
     "unanswered": lambda m, n, f: m.unanswered(n.conversation),
+    "delete_topic": lambda m, n, f: m.delete_topic(SUBJECT),
+    "delete_webhook": lambda m, n, f: m.delete_webhook("ann"),
+    "forget_everywhere": lambda m, n, f: m.forget_everywhere(n.note),
+    "notification_rule": lambda m, n, f: m.notification_rule(n.conversation, participant_id="ann"),
+    "preview_forget": lambda m, n, f: m.preview_forget(n.note),
+    "preview_redact": lambda m, n, f: m.preview_redact(n.conversation, n.message),
+    "redact_everywhere": lambda m, n, f: m.redact_everywhere(n.conversation, n.message),
+    "set_topic": lambda m, n, f: m.set_topic(SUBJECT, ["x"]),
+    "set_webhook": lambda m, n, f: m.set_webhook("ann", "https://example.test/hook", secret="s" * 32),
+    "topic_report": lambda m, n, f: m.topic_report(),
+    "topics": lambda m, n, f: m.topics(),
+    "webhooks": lambda m, n, f: m.webhooks(),
     "unread": lambda m, n, f: m.unread(n.conversation, participant_id="ann"),
     "watch": _watch,
     "update_metadata": lambda m, n, f: m.update_metadata(n.conversation, subject="x", tags=["y"]),
 }
 WITHOUT_STORE = {"calibrate", "counting_with", "idling_after", "now", "with_policy"}
 """Calls that give another handle to the same owner, or that concern no data."""
-LEAVING = {"append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention"}
+LEAVING = {
+    "append_to_session", "get_or_create_conversation", "import_", "remember", "set_retention",
+    "set_topic", "set_webhook",
+}  # fmt: skip
 """Calls after which an attacker has something of their own: what comes next must not find it."""
 SLOW = {"erase", "erase_participant"}
 """Calls that make a server write its files anew."""

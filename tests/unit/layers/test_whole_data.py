@@ -14,7 +14,7 @@ import pytest
 from aforesaid import Models, Retention, transfer
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.encryption import MasterKeys
-from aforesaid.errors import Conflict, StoreUnavailable
+from aforesaid.errors import Conflict, MessageNotFound, StoreUnavailable
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted, rotation
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
@@ -397,6 +397,11 @@ MANAGER: dict[str, tuple[Run, Any]] = {
     "apply_retention": (lambda m, _, __: m.of("erin").apply_retention(), 0),
     "analytics": (lambda m, _, __: _counted(m.of("erin").analytics()), None),
     "recompute_analytics": (lambda m, _, __: m.of("erin").recompute_analytics(), 3),
+    "forget_everywhere": (lambda m, _, __: m.of("erin").forget_everywhere("no such note"), None),
+    "preview_forget": (lambda m, _, __: m.of("erin").preview_forget("no such note"), None),
+    "redact_everywhere": (lambda m, w, __: _absent(m.of("erin").redact_everywhere(w.long, "unknown")), None),
+    "preview_redact": (lambda m, w, __: _absent(m.of("erin").preview_redact(w.long, "unknown")), None),
+    "topic_report": (lambda m, _, __: m.of("erin").topic_report(), None),
 }
 MEMORY: dict[str, tuple[Run, Any]] = {
     "owners": (lambda m, _, __: _listed(m.owners()), {"erin", "bob"}),
@@ -417,6 +422,12 @@ MOVING: dict[str, tuple[Run, Any]] = {
     ),
     "import_": (_import_lines, None),
 }
+
+
+async def _absent(doing: Awaitable[Any]) -> None:
+    """Await an operation on a message that does not exist."""
+    with pytest.raises(MessageNotFound):
+        await doing
 
 
 async def _messages(doing: Awaitable[Any]) -> int:
@@ -457,7 +468,8 @@ PARTIAL: dict[type | Any, set[str]] = {
         "remember", "retention", "search", "search_conversations", "search_history", "session", "similar",
         "summarize", "summary", "unanswered", "update_metadata",
         "assign", "mark_read_up_to", "participants", "read_markers", "remove_participant", "set_participant",
-        "unread", "notifications", "set_notification_rule", "take_notifications",
+        "unread", "notifications", "notification_rule", "set_notification_rule", "take_notifications",
+        "webhooks", "set_webhook", "delete_webhook", "topics", "set_topic", "delete_topic",
         # Sets rules for one owner, then does what `apply_retention` does.
         "set_retention",
     },
