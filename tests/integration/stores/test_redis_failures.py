@@ -31,6 +31,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.addresses import make_client, parse_target
+from aforesaid.stores.redis.backend import FORMAT
 from aforesaid.stores.redis.connections import Bounds
 from aforesaid.stores.urls import backend_for
 from tests.chaos.proxy import Proxy
@@ -124,7 +125,7 @@ class TestOpening:
 
     async def test_a_newer_format_is_left_as_it_is(self, redis_url: str) -> None:
         async with opened(redis_url) as backend:
-            for found in ("2", "something else"):
+            for found in (str(FORMAT + 1), "something else"):
                 await backend.connections.call("SET", "newer:format", found)
                 with pytest.raises(StoreForeign, match="newer"):
                     await RedisBackend(redis_url, prefix="newer").open()
