@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from heapq import nlargest
+from operator import attrgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -181,6 +182,7 @@ SCORED = (
     *("words", "coverage", "meaning", "speaker", "date", "person", "assistant", "conversation", "previous"),
     *("around", "feedback", "number", "wish"),
 )
+_scored = attrgetter(*SCORED)
 PARTS = (*SCORED, "asks")
 """The parts that add up to a score."""
 
@@ -271,7 +273,7 @@ def rank(
     if similar is not None and weights.feedback:
         _score_by_feedback(found, similar, weights)
     for one in found.values():
-        one.score = sum([getattr(one, name) for name in SCORED])
+        one.score = sum(_scored(one))
     ordered = sorted(found.values(), key=_order)
     return Ranking(
         question=question,
@@ -391,7 +393,7 @@ def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights
             together = {key: value + weight * best[key] for key, value in together.items()}
     for (conversation_id, sequence), one in found.items():
         one.conversation = together[conversation_id]
-        before, after = (found.get((conversation_id, sequence + step)) for step in (-1, 1))
+        before, after = found.get((conversation_id, sequence - 1)), found.get((conversation_id, sequence + 1))
         bits = one.terms | (after.terms if after is not None else 0)
         if before is not None:
             bits |= before.terms

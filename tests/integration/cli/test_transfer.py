@@ -18,6 +18,8 @@ from aforesaid.stores.sqlite.connections import PACKAGE
 from tests.builders import STORES, empty_url
 from tests.integration.cli.conftest import Run
 from tests.servers.postgres import Databases
+from tests.servers.redis import running
+from tests.stored_samples import DATA, restore_redis
 
 DEMO = "sqlite:///aforesaid-demo.db"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(aforesaid.__file__).parents[1])}
@@ -208,10 +210,18 @@ class TestMigrate:
         assert "is up to date" in describe
         assert "***" in describe
 
-    def test_stores_without_a_schema_need_none(self, run: Run, one_redis_url: str) -> None:
-        for url in ("memory://", "file:x.json", one_redis_url):
-            assert "has no schema" in run("migrate", "--url", url).stdout
-            assert "has no schema" in run("migrate", "--check", "--url", url).stdout
+    def test_a_store_without_a_schema_needs_none(self, run: Run) -> None:
+        assert "has no schema" in run("migrate", "--url", "memory://").stdout
+        assert "has no schema" in run("migrate", "--check", "--url", "memory://").stdout
+
+    def test_files_and_servers_have_a_version(self, run: Run, tmp_path: Path) -> None:
+        path = shutil.copy(DATA / "json-v1.json", tmp_path / "memory.json")
+        with running() as port:
+            restore_redis(f"redis://127.0.0.1:{port}/0", (DATA / "redis-v1.json").read_text())
+            for url in (f"file://{path}", f"redis://127.0.0.1:{port}/0"):
+                assert "has schema 1 and needs 2" in run("migrate", "--check", "--url", url, code=1).stdout
+                assert "migrated from schema 1 to 2" in run("migrate", "--url", url).stdout
+                assert "is up to date" in run("migrate", "--check", "--url", url).stdout
 
 
 class TestForeignFiles:

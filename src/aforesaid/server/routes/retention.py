@@ -145,7 +145,7 @@ class ForgettingResult(ResponseModel, frozen=True, kw_only=True):
     receipt: ForgetReceipt | None
 
 
-@routes.post("/forgetting", response=ForgettingResult)
+@routes.post("/forgetting", response=ForgettingResult, errors=(404,))
 async def forget_everywhere(call: Call[ForgettingBody, NoQuery]) -> Reply:
     """Remove notes, or redact a message, with all messages and notes that repeat their content.
 
