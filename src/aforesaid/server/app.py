@@ -175,9 +175,6 @@ def create_app(
         transcriber=transcriber or own_transcriber,
     )
     live = _hub(service, live_limits)
-    delivering = memory.layer(DeliversChanges)
-    if delivering is not None:
-        telemetry.gauge("aforesaid_changes_polled", "", lambda: float(delivering.changes_are_polled))
     mcp = McpEndpoint(service)
     deliveries = WebhookDeliveries(memory, service.webhook_hosts, live.presences)
     closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
@@ -196,7 +193,7 @@ def create_app(
         openapi_config=None,
         logging_config=None,
     )
-    _register_process_gauges()
+    _register_gauges(memory)
     return Application(framework, service, live)
 
 
@@ -268,9 +265,12 @@ def _lifespan(
     return lifespan
 
 
-def _register_process_gauges() -> None:
-    """Register the gauges for version and start time."""
+def _register_gauges(memory: Memory) -> None:
+    """Register the gauges for version, start time, and polling for changes."""
     began = time.time()
+    delivering = memory.layer(DeliversChanges)
+    if delivering is not None:
+        telemetry.gauge("aforesaid_changes_polled", "", lambda: float(delivering.changes_are_polled))
     telemetry.gauge("aforesaid_build_info", "", lambda: 1.0, version=VERSION)
     telemetry.gauge("aforesaid_start_time_seconds", "", lambda: began)
 

@@ -4,14 +4,23 @@ Each method decides by the view of the owner's queue whether the write is valid,
 spool, and applies it to the view once it is durable.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from aforesaid.contracts import Appended, Document, Entry, Place, check_data, without_head
+from aforesaid.contracts import (
+    Appended,
+    ConversationStore,
+    Document,
+    Entry,
+    LogSnapshot,
+    Place,
+    check_data,
+    without_head,
+)
 from aforesaid.errors import ConversationExists, ConversationNotFound, StoreClosed, StoreUnavailable
 from aforesaid.layers.resilient.last_known_state import View
 from aforesaid.layers.resilient.operations import (
@@ -41,6 +50,8 @@ from aforesaid.stores.owner_data import OwnerData
 
 
 _LENGTH = len(MARK) + 36
+# The key under which a snapshot caches itself without generated ids.
+_WITHOUT_IDS = "without generated ids"
 
 
 def with_ids(messages: Sequence[Message]) -> list[Message]:
@@ -53,7 +64,7 @@ def with_ids(messages: Sequence[Message]) -> list[Message]:
 
 def without_generated_ids(entries: Iterable[Entry]) -> list[Entry]:
     """Return the entries without generated message ids."""
-    return [_without_id(entry) if has_generated_id(entry.message) else entry for entry in entries]
+    return [_without_id(entry) if _has_generated_id(entry.message) else entry for entry in entries]
 
 
 def without_generated_ids_in(what: Appended, turn: Sequence[Message]) -> Appended:
@@ -62,17 +73,33 @@ def without_generated_ids_in(what: Appended, turn: Sequence[Message]) -> Appende
     A known entry with a generated id was stored by an attempt whose answer was lost: for the caller it is
     new.
     """
-    if not any(has_generated_id(message) for message in turn):
+    if not any(_has_generated_id(message) for message in turn):
         return what
-    fresh = [entry for entry in what.known if has_generated_id(entry.message)]
+    fresh = [entry for entry in what.known if _has_generated_id(entry.message)]
     return Appended(
         conversation=lambda: what.conversation,
         new=lambda: tuple(without_generated_ids((*fresh, *what.new))),
-        known=tuple(entry for entry in what.known if not has_generated_id(entry.message)),
+        known=tuple(entry for entry in what.known if not _has_generated_id(entry.message)),
     )
 
 
-def has_generated_id(message: Message) -> bool:
+def snapshot_without_generated_ids(snapshot: LogSnapshot) -> LogSnapshot:
+    """Return the snapshot without generated message ids."""
+    known: LogSnapshot | None = snapshot.cached(_WITHOUT_IDS)
+    if known is None:
+        known = snapshot
+        if any(_has_generated_id(entry.message) for entry in (*snapshot.front, *snapshot.tail)):
+            known = replace(
+                snapshot,
+                front=without_generated_ids(snapshot.front),
+                tail=without_generated_ids(snapshot.tail),
+                _cache={},
+            )
+        snapshot.cache(_WITHOUT_IDS, known)
+    return known
+
+
+def _has_generated_id(message: Message) -> bool:
     message_id = message.message_id
     return message_id is not None and message_id.startswith(MARK) and len(message_id) == _LENGTH
 
@@ -244,3 +271,24 @@ def _with_times(turn: Sequence[Message], stamp: datetime) -> list[EncodedMessage
     return encode_messages(
         [message if message.timestamp else message.with_(timestamp=stamp) for message in turn]
     )
+
+
+def create_once(
+    inner: ConversationStore, conversation: Conversation
+) -> Callable[[], Awaitable[Conversation]]:
+    """Return a call that creates the conversation. If the answer of an attempt was lost, the next one must
+    not raise a conflict."""
+    attempts = 0
+
+    async def create() -> Conversation:
+        nonlocal attempts
+        attempts += 1
+        try:
+            return await inner.create(conversation)
+        except ConversationExists:
+            there = await inner.get(conversation.id) if attempts > 1 else None
+            if there is None or there.created_at != conversation.created_at:
+                raise
+            return there
+
+    return create

@@ -33,11 +33,11 @@ from aforesaid.contracts import (
     VectorSearchable,
     parse_place,
 )
-from aforesaid.errors import ConversationExists
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.resilient.acceptance import (
     Acceptance,
-    has_generated_id,
+    create_once,
+    snapshot_without_generated_ids,
     with_ids,
     without_generated_ids,
     without_generated_ids_in,
@@ -80,7 +80,7 @@ class ResilientStore(StoreWrapper):
 
     async def create(self, conversation: Conversation) -> Conversation:
         return await self._calls.write(
-            _create_once(self.inner, conversation),
+            create_once(self.inner, conversation),
             lambda queue: self._acceptance.create(queue, conversation),
             remember=self._remember_record,
             subject=conversation.id,
@@ -305,7 +305,7 @@ class ResilientStore(StoreWrapper):
             remember,
             conversation_id,
         )
-        return _snapshot_without_generated_ids(await self._calls.read_from_store(call, is_prompt=True))
+        return snapshot_without_generated_ids(await self._calls.read_from_store(call, is_prompt=True))
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
@@ -482,48 +482,9 @@ class ResilientStore(StoreWrapper):
         return await self._calls.search(lambda: inner.nearest(model, vector, limit=limit, around=around))
 
 
-def _snapshot_without_generated_ids(snapshot: LogSnapshot) -> LogSnapshot:
-    known: LogSnapshot | None = snapshot.cached(_WITHOUT_IDS)
-    if known is None:
-        known = snapshot
-        if any(has_generated_id(entry.message) for entry in (*snapshot.front, *snapshot.tail)):
-            known = replace(
-                snapshot,
-                front=without_generated_ids(snapshot.front),
-                tail=without_generated_ids(snapshot.tail),
-                _cache={},
-            )
-        snapshot.cache(_WITHOUT_IDS, known)
-    return known
-
-
-_WITHOUT_IDS = "without generated ids"
-
-
 def _ignore(_: object) -> None:
     """Record nothing of an answer."""
 
 
 # Pages up to this size at offset 0 are recorded: a context reads its system messages there.
 _FRONT_SIZE = 16
-
-
-def _create_once(
-    inner: ConversationStore, conversation: Conversation
-) -> Callable[[], Awaitable[Conversation]]:
-    """Return a call that creates the conversation. If the answer of an attempt was lost, the next one must
-    not raise a conflict."""
-    attempts = 0
-
-    async def create() -> Conversation:
-        nonlocal attempts
-        attempts += 1
-        try:
-            return await inner.create(conversation)
-        except ConversationExists:
-            there = await inner.get(conversation.id) if attempts > 1 else None
-            if there is None or there.created_at != conversation.created_at:
-                raise
-            return there
-
-    return create
