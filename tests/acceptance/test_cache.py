@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import aforesaid
+from aforesaid.contracts import Listing, SnapshotReader, capability
 from aforesaid.layers.cached import CachedBackend
 from aforesaid.memory.manager import ConversationManager
 from tests.builders import Target
@@ -33,18 +34,36 @@ def contents(context: aforesaid.Context) -> list[object]:
     return [message.content for message in context.messages]
 
 
+async def check_messages_are_cached(manager: ConversationManager, layer: CachedBackend) -> None:
+    await manager.messages("kitchen")
+    misses, hits = layer.cache.misses.value, layer.cache.hits.value
+    assert [message.content for message in await manager.messages("kitchen")] == ["first"]
+    assert layer.cache.hits.value > hits
+    assert layer.cache.misses.value - misses == 1, "only the record is read again"
+
+
+async def check_the_window_is_cached(manager: ConversationManager) -> None:
+    """The store reads a window in one step, and keeps what it has decoded while the record is unchanged."""
+    reader = capability(manager.store, SnapshotReader)
+    assert reader is not None
+    conversation_id = (await manager.get_conversation("kitchen")).id
+    once, again = [
+        await reader.read_snapshot(conversation_id, front=0, tail=20, documents=Listing("note", None, "", 0))
+        for _ in range(2)
+    ]
+    assert once is again
+
+
 @pytest.mark.requirement("004-072", "004-073")
 def test_a_loaded_conversation_is_cached_and_never_stale(stored_target: Target) -> None:
     async def scenario(manager: ConversationManager) -> None:
         layer = stored_target.memory.layer(CachedBackend)
         assert (layer is not None) == stored_target.url.startswith(BEHIND_NETWORK)
         await manager.add_message("kitchen", "user", "first")
-        await manager.load_context("kitchen")
-        misses, hits = (0, 0) if layer is None else (layer.cache.misses.value, layer.cache.hits.value)
         assert contents(await manager.load_context("kitchen")) == ["first"]
         if layer is not None:
-            assert layer.cache.hits.value > hits
-            assert layer.cache.misses.value - misses == 1, "only the record is read again"
+            await check_messages_are_cached(manager, layer)
+            await check_the_window_is_cached(manager)
         await manager.add_message("kitchen", "user", "second")
         assert contents(await manager.load_context("kitchen")) == ["first", "second"]
         async with another_process(stored_target, manager.owner) as elsewhere:

@@ -85,6 +85,7 @@ async def _notified(manager: ManagerProtocol, name: str) -> None:
     await manager.get_conversation(name)
     await _joined(manager, name)
     await manager.set_notification_rule(name, "none", participant_id="p")
+    assert await manager.notification_rule(name, participant_id="p") == "none"
 
 
 USES: dict[str, Use] = {
@@ -103,6 +104,9 @@ USES: dict[str, Use] = {
     "read_markers": lambda manager, name: manager.read_markers(name),
     "unread": _read,
     "set_notification_rule": _notified,
+    "notification_rule": _notified,
+    "preview_redact": lambda manager, name: manager.preview_redact(name, "m"),
+    "redact_everywhere": lambda manager, name: manager.redact_everywhere(name, "m"),
     "get_conversation": lambda manager, name: manager.get_conversation(name),
     "update_metadata": lambda manager, name: manager.update_metadata(name, subject="s"),
     "mark_read": lambda manager, name: manager.mark_read(name),

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from psycopg import Error
 
 from aforesaid._internal.tasks import PerLoop, start_background
-from aforesaid.errors import StoreClosed, StoreError
+from aforesaid.errors import Overloaded, StoreClosed, StoreError
 from aforesaid.model.messages import Message
+from aforesaid.stores.postgres import connections
 from aforesaid.stores.postgres.rows import Row, key_of
 from aforesaid.stores.postgres.terms import Indexed, counted_values, index_values
 
@@ -100,6 +101,8 @@ class TurnWriter:
         if queue.is_closing:
             raise StoreClosed
         if queue.is_full:
+            if len(queue.waiting) >= connections.MAX_WAITING:
+                raise Overloaded(f"{connections.MAX_WAITING:,} turns are waiting for the database already")
             job = _Job(turn, asyncio.get_running_loop().create_future())
             queue.waiting.append(job)
             return await job.stored
