@@ -98,7 +98,8 @@ def openapi_document(endpoints: Sequence[Endpoint]) -> Document:
             "description": DESCRIPTION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        # Relative to the address of the document, so that it also holds under a path behind a proxy.
+        "servers": [{"url": "../"}],
         "security": [{"key": []}],
         "tags": [{"name": name, "description": text} for name, text in TAGS.items() if name in used],
         "paths": paths | _server_paths(refs),

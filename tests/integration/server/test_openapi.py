@@ -5,6 +5,7 @@ import re
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import msgspec
@@ -96,6 +97,12 @@ async def test_the_pages_load_only_files_of_this_server(server: Running) -> None
     document = await server.client.get("/schema/openapi.json")
     assert document.json()["openapi"].startswith("3.1")
     assert (await server.client.get("/schema/vendor/LICENSE")).status_code == 404
+
+
+def test_the_document_names_its_server_by_its_own_address() -> None:
+    (named,) = DOCUMENT["servers"]
+    below = "https://home.example/memory/"
+    assert urljoin(f"{below}schema/openapi.json", named["url"]) == below
 
 
 async def test_the_front_page_links_to_everything(server: Running) -> None:
