@@ -1,6 +1,7 @@
 """Whom a text names: the labelled set, the rules one by one, and what must hold for any names."""
 
 import gc
+from collections.abc import Sequence
 from typing import Literal
 from unicodedata import normalize
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from aforesaid.contacts.identification import identify
 from aforesaid.contacts.name_index import NameIndex
 from aforesaid.contacts.names import distance, similarity, skeleton, sound
-from aforesaid.model.contacts import CERTAIN
+from aforesaid.model.contacts import CERTAIN, Contact
 from tests.examples import examples
 
 
@@ -60,12 +61,18 @@ def test_short_sentences_in_four_languages_reach_the_targets(half: str) -> None:
 def test_the_garbage_collector_does_not_visit_the_contacts_of_an_index() -> None:
     """Otherwise a collection during the build of a large index stops the event loop."""
     contacts = many(1_000)
+    # Other threads and tables that are loaded once add objects, too, but not in every build.
+    assert min(tracked_objects_of(contacts) for _ in range(5)) < 200
+
+
+def tracked_objects_of(contacts: Sequence[Contact]) -> int:
+    """Return how many objects the collector visits in addition, for an index of these contacts."""
     gc.collect()
     before = len(gc.get_objects())
     people = NameIndex(contacts)
     gc.collect()
-    assert len(people) == 1_000
-    assert len(gc.get_objects()) - before < 200
+    assert len(people) == len(contacts)
+    return len(gc.get_objects()) - before
 
 
 @pytest.mark.parametrize(
