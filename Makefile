@@ -63,7 +63,7 @@ docs: setup $(DOCS)/.ready ## Build the documentation site into build/site, and 
 docs-serve: $(DOCS)/.ready ## Show the documentation site, and renew it when a page changes
 	$(DOCS)/bin/zensical serve --config-file mkdocs.yml
 
-test: check ## Run all checks and tests that a change must pass (about 10 minutes on two idle cores)
+test: check ## Run all checks and tests that a change must pass (about 12 minutes on two idle cores)
 	$(PYTEST) --randomly-seed $(ORDER)
 
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
