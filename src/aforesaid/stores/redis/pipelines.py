@@ -52,7 +52,7 @@ class Pipeline(asyncio.Protocol):
             return await reply
         except asyncio.CancelledError:
             # A silent connection may be dead. Later commands get another one.
-            if received == self._received:
+            if received == self._received or self.is_retired:
                 self.retire()
             raise
         except driver.ReadOnlyError:
@@ -87,9 +87,9 @@ class Pipeline(asyncio.Protocol):
         self._transport.write(b"".join(unsent))
 
     def retire(self) -> None:
-        """Accept no more commands; close after the last reply."""
+        """Accept no more commands; close after the last reply that a caller waits for."""
         self.is_retired = True
-        if not self._waiting:
+        if all(reply.done() for reply in self._waiting):
             self._transport.close()
 
     # asyncio.Protocol
