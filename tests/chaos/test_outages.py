@@ -65,7 +65,8 @@ async def test_a_search_while_the_server_is_away_finds_what_is_known_and_says_so
         erin = memory.of("erin")
         conversation = await erin.get_or_create_conversation("kitchen")
         await erin.add_message(conversation.id, "user", "The key is under the flowerpot.")
-        assert not (await erin.search("flowerpot")).degraded
+        while (await erin.search("flowerpot")).degraded:  # noqa: ASYNC110 - a busy server misses the deadline
+            await asyncio.sleep(0.1)
         getattr(server, how)()
         try:
             async with asyncio.timeout(120):  # without a bound of its own it would never come back

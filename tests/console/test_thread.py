@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from tests.console.browsing import until
 from tests.console.conftest import Opening, Starting
 from tests.console.serving import say, slow_assistant, turn
+from tests.servers.waiting import LONGEST
 
 
 def picture() -> str:
@@ -113,7 +114,7 @@ def test_a_killed_server_resumes_without_loss_or_repetition(
     expect(page.get_by_text("The end.")).to_be_visible(timeout=60_000)
     expect(page.locator(".message.user", has_text="Tell me a long story")).to_have_count(1)
     expect(page.locator(".message.assistant")).to_have_count(1)
-    with httpx.Client(base_url=served.address) as api:
+    with httpx.Client(base_url=served.address, timeout=LONGEST) as api:
         found = api.get("/v1/conversations").json()["conversations"][0]
     assert found["message_count"] == 2
 

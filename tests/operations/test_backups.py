@@ -61,7 +61,7 @@ class Writing(threading.Thread):
                     "session_id": f"s{self.stored % 7}",
                     "messages": [{"role": "user", "content": str(self.stored)}],
                 }
-                assert client.post("/v1/sessions/turns", json=turn).status_code == 201
+                assert client.post("/v1/sessions/turns", json=turn, timeout=LONGEST).status_code == 201
                 self.stored += 1
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ def test_pg_dump_needs_a_role_that_bypasses_row_level_security(tmp_path: Path) -
         one = server(tmp_path, database.url)
         one.start()
         turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hello"}]}
-        assert httpx.post(f"{one.address}/v1/sessions/turns", json=turn).status_code == 201
+        assert httpx.post(f"{one.address}/v1/sessions/turns", json=turn, timeout=LONGEST).status_code == 201
         one.stop()
         with psycopg.connect(database.url) as connection:
             found = connection.execute(

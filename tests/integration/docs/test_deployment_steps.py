@@ -13,8 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.server.test_process import LONGEST, _wait_for
+from tests.integration.server.test_process import _wait_for
 from tests.servers.ports import free_port
+from tests.servers.waiting import LONGEST
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "deploy.md"

@@ -32,6 +32,7 @@ from schemathesis.specs.openapi.checks import (
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.settings import ServerConfig
 from tests.integration.server.running import UNLIMITED, serving
+from tests.servers.waiting import LONGEST
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 STREAMS = frozenset({("GET", "/v1/changes")})
@@ -108,7 +109,7 @@ def fuzz(url: str, key: str, *, cases: int, seed: int = 1) -> Tally:
     operations: list[Any] = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     played = [each for each in operations if (each.method.upper(), each.path) not in STREAMS]
     chosen = random.Random(seed)
-    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}) as client:
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=LONGEST) as client:
         while tally.cases < cases:  # where nothing can be wrong about an operation, the others get more
             each_gets = max(2, -(-(cases - tally.cases) // (len(played) * 2)))
             for operation in played:

@@ -25,8 +25,9 @@ from aforesaid.telemetry.resources import MAX_FILES, open_files_limit
 from tests.integration.server.live.parts import comes_true
 from tests.integration.server.live.sockets import connecting
 from tests.integration.server.running import Running, serving
-from tests.integration.server.test_process import LONGEST, ROOT, _wait_for
+from tests.integration.server.test_process import ROOT, _wait_for
 from tests.servers.ports import free_port
+from tests.servers.waiting import LONGEST
 
 HALF_A_HEAD = b"GET /v1/conversations HTTP/1.1\r\nHost: localhost\r\nX-"
 HALF_A_BODY = (

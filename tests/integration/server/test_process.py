@@ -23,9 +23,9 @@ from aforesaid.server.process import bind_socket, check_keys, check_workers, is_
 from aforesaid.settings import ServerConfig
 from tests.integration.server.running import serving
 from tests.servers.ports import free_port
+from tests.servers.waiting import LONGEST
 
 ROOT = Path(__file__).parents[3]
-LONGEST = 120.0
 
 
 @contextmanager
@@ -74,9 +74,9 @@ def stopped(process: "subprocess.Popen[str]", kind: signal.Signals) -> str:
 def test_it_says_where_to_go_and_stops_cleanly(tmp_path: Path, kind: signal.Signals) -> None:
     with started(tmp_path, "--url", "sqlite:///memory.db") as (process, address):
         asked = {"session_id": "kitchen", "text": "Remember that I like leeks."}
-        answer = httpx.post(f"{address}/v1/sessions/answers", json=asked, timeout=30)
+        answer = httpx.post(f"{address}/v1/sessions/answers", json=asked, timeout=LONGEST)
         assert answer.status_code == 200, answer.text
-        assert httpx.get(f"{address}/schema").status_code == 200
+        assert httpx.get(f"{address}/schema", timeout=LONGEST).status_code == 200
         said = stopped(process, kind)
     assert f"{address}/console/" in said
     assert f"curl {address}/v1/sessions/answers" in said
@@ -88,21 +88,21 @@ def test_it_says_where_to_go_and_stops_cleanly(tmp_path: Path, kind: signal.Sign
 def test_what_was_said_is_there_after_a_restart(tmp_path: Path) -> None:
     turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hi"}]}
     with started(tmp_path, "--url", "sqlite:///memory.db") as (process, address):
-        httpx.post(f"{address}/v1/sessions/turns", json=turn)
+        httpx.post(f"{address}/v1/sessions/turns", json=turn, timeout=LONGEST)
         stopped(process, signal.SIGTERM)
     with started(tmp_path, "--url", "sqlite:///memory.db") as (_, address):
-        assert httpx.get(f"{address}/v1/stats").json()["messages"] == 1
+        assert httpx.get(f"{address}/v1/stats", timeout=LONGEST).json()["messages"] == 1
 
 
 def test_several_workers_share_a_store_and_one_that_dies_is_replaced(tmp_path: Path) -> None:
     with started(tmp_path, "--url", "sqlite:///memory.db", "--workers", "2") as (process, address):
         turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hi"}]}
         for _ in range(20):  # a connection each, so that both are asked
-            assert httpx.post(f"{address}/v1/sessions/turns", json=turn).status_code == 201
+            assert httpx.post(f"{address}/v1/sessions/turns", json=turn, timeout=LONGEST).status_code == 201
         killed = _children(process.pid)[0]
         os.kill(killed, signal.SIGKILL)
         _until(lambda: killed not in _children(process.pid) and len(_children(process.pid)) >= 2)
-        assert httpx.get(f"{address}/v1/stats").json()["messages"] == 20
+        assert httpx.get(f"{address}/v1/stats", timeout=LONGEST).json()["messages"] == 20
         stopped(process, signal.SIGTERM)
     assert _children(process.pid) == []
 

@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from aforesaid._internal.scratch import ScratchFile, ScratchFolder, open_scratch
-from tests.integration.server.test_process import LONGEST, started
+from tests.integration.server.test_process import started
+from tests.servers.waiting import LONGEST
 
 MARK = "markxyzzyq"
 TEXT = f"{MARK} {'words ' * 100_000}"

@@ -13,6 +13,7 @@ from aforesaid.voice import EmbeddedTranscriber
 from tests.integration.server.live.parts import words
 from tests.integration.server.live.sockets import Serving, live_serving
 from tests.integration.server.live.test_sockets import offered
+from tests.servers.waiting import LONGEST
 from tests.synthesis import say
 
 STATUS = "What's the status of the Johnson house project?"
@@ -83,7 +84,7 @@ async def test_voice_then_a_restart_then_text_with_a_linked_client_and_a_watcher
 
 async def linked_to(server: Serving, key: str, conversation_id: str, contact: Contact) -> None:
     """Link by hand, over HTTP: whom the conversation is about after all."""
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=LONGEST) as http:
         answer = await http.put(
             f"http://127.0.0.1:{server.port}/v1/conversations/{conversation_id}/client",
             json={"client_id": contact.id, "client_name": contact.name},
