@@ -130,6 +130,11 @@ class FrozenDict(dict[str, Any]):
         """Check the values, and replace those that have a standard form. Raise `InvalidInput`."""
 
     @classmethod
+    def of_known(cls, fields: Mapping[str, Any]) -> Self:
+        """Return the record of a document that may have more fields than this release declares."""
+        return cls(**{name: fields[name] for name in cls._defaults if name in fields})
+
+    @classmethod
     def struct(cls) -> type[Struct]:
         """Return a struct with the same fields, for decoders: msgspec decodes no subclass of dict."""
         fields: list[Any] = [

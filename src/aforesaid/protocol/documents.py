@@ -231,7 +231,8 @@ def conversation_document(record: Conversation) -> Document:
 
 
 def conversation_of(document: Mapping[str, Any]) -> Conversation:
-    return Conversation(**conversation_fields(document))
+    """Return a record; fields that only a newer server knows, and the mark `degraded`, are ignored."""
+    return Conversation.of_known(conversation_fields(document))
 
 
 def conversation_fields(document: Mapping[str, Any]) -> dict[str, Any]:

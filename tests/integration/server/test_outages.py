@@ -11,6 +11,7 @@ from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.opening import Memory
 from aforesaid.model.messages import Message
+from aforesaid.protocol.documents import conversation_of
 from aforesaid.server.auth.authenticator import Authenticator
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.stores.memory import InMemoryBackend
@@ -94,6 +95,12 @@ async def test_records_and_lists_are_marked(away: DisconnectedServer) -> None:
     for path in ("/conversations", f"/conversations/{away.short}"):
         status, document, marked = await away.get(path)
         assert (status, marked, document["degraded"]) == (200, True, True)
+
+
+async def test_a_client_reads_a_marked_record(away: DisconnectedServer) -> None:
+    status, document, marked = await away.get(f"/conversations/{away.short}")
+    assert (status, marked) == (200, True)
+    assert conversation_of(document).id == away.short
 
 
 async def test_a_turn_that_is_accepted_into_the_spool_is_marked(away: DisconnectedServer) -> None:

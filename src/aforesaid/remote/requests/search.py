@@ -275,8 +275,8 @@ def _found(document: Any) -> "list[FoundConversation]":
     from aforesaid.search.conversations import Excerpt, FoundConversation
 
     return [
-        FoundConversation(
-            **conversation_fields(each) | {"excerpts": msgspec.convert(each["excerpts"], tuple[Excerpt, ...])}
+        FoundConversation.of_known(
+            conversation_fields(each) | {"excerpts": msgspec.convert(each["excerpts"], tuple[Excerpt, ...])}
         )
         for each in document["conversations"]
     ]
