@@ -20,8 +20,6 @@ STORES = {
 """A store's name in a parameter → the prefix of its test modules."""
 SPEECH = "tests/integration/voice/test_embedded.py"
 """Needs espeak-ng and PocketSphinx."""
-PROXY = "tests/integration/docs/test_deployment_steps.py"
-"""Needs nginx."""
 BUDGET = 8 * 60
 """Seconds that `make test` may take on two idle cores."""
 OUTCOMES = ("passed", "failed", "error", "skipped")
@@ -70,9 +68,6 @@ def lines(stats: Mapping[str, Sequence[Any]]) -> Iterator[str]:
     speechless = [report for report in stats.get("error", ()) if report.nodeid.startswith(SPEECH)]
     if speechless:
         yield f"speech: {len(speechless)} tests could not be set up: {_reason(speechless[0])}"
-    unproxied = [report for report in stats.get("skipped", ()) if report.nodeid.startswith(PROXY)]
-    if unproxied:
-        yield f"nginx: {len(unproxied)} tests could not run: nginx is not installed"
     if find_spec("supabase") is None:
         yield "supabase: tested in an environment of its own: make test-adapters ADAPTERS=supabase"
 

@@ -1,6 +1,6 @@
 """The soak: a server under mixed load for a long time. Memory, file handles and latency must stay flat.
 
-    python -m tests.chaos.soak [--minutes 60] [--rate 12] [--store sqlite|postgres] [--every 10] [--plot soak.svg]
+    python -m tests.chaos.soak [--minutes 60] [--rate 12] [--store sqlite|postgres] [--every 10] [--plot FILE]
 
 A server runs as a process of its own. Clients store turns, read windows, search, list, watch and erase at a
 steady rate, so that the store keeps its size. Every so many seconds a line is printed: the server's resident
@@ -153,7 +153,8 @@ class Client:
             oldest = await self._current(self._erased // 2)
             receipt = await self._measured.timed("erase", self._manager.erase(oldest))
         self._erased += 1
-        assert receipt.erased and not receipt.remains, receipt
+        assert receipt.erased, receipt
+        assert not receipt.remains, receipt
 
 
 class Window:
@@ -164,7 +165,9 @@ class Window:
         self.operations, self.processor = measured.operations, _processor(process)
 
 
-async def soak(address: str, process: int, folder: Path, given: argparse.Namespace) -> tuple[list[Sample], Measured]:
+async def soak(
+    address: str, process: int, folder: Path, given: argparse.Namespace
+) -> tuple[list[Sample], Measured]:
     measured, begin = Measured(), time.monotonic()
     until = begin + given.minutes * 60
     samples: list[Sample] = []
@@ -222,8 +225,8 @@ def _processor(process: int) -> float:
 
 def _line(sample: Sample) -> str:
     return (
-        f"{sample.seconds:7.0f} s  {sample.operations:9,} operations  {sample.memory:7.1f} MB  {sample.files:4} files  "
-        f"turn p50 {sample.p50:6.2f} ms  p99 {sample.p99:7.2f} ms  "
+        f"{sample.seconds:7.0f} s  {sample.operations:9,} operations  {sample.memory:7.1f} MB  "
+        f"{sample.files:4} files  turn p50 {sample.p50:6.2f} ms  p99 {sample.p99:7.2f} ms  "
         f"floor {sample.floor:6.2f} ms  processor {sample.processor:5.2f} ms"
     )
 

@@ -1,13 +1,16 @@
 """Servers behind nginx and Caddy with the shipped configurations."""
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
+import httpx
 import pytest
 
 from tests.servers.load import Load, client, rolled
-from tests.servers.running import PROXIES, Process, new_key, server
+from tests.servers.running import PROXIES, Process, bare_nginx, new_key, server
 from tests.servers.streams import watching
 
 LAME_DUCK = "3"
@@ -58,31 +61,84 @@ SPELLINGS = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["", "/memory"])
 @pytest.mark.parametrize("proxy", PROXIES)
-async def test_metrics_are_hidden_in_every_spelling(tmp_path: Path, proxy: str) -> None:
+async def test_metrics_are_hidden_in_every_spelling(tmp_path: Path, proxy: str, path: str) -> None:
     url = f"sqlite:///{tmp_path}/memory.db"
     key = new_key(url, "--owner", "*", "--scope", "admin")
     one = server(tmp_path, url, AFORESAID_REQUIRE_KEYS="true")
     one.start()
     try:
-        with PROXIES[proxy](tmp_path, [one.address]) as address:
+        with PROXIES[proxy](tmp_path, [one.address], path=path) as address:
             async with client(one.address, key) as http:
                 assert "aforesaid_build_info" in (await http.get("/metrics")).text
-            for path in SPELLINGS:
-                text = await raw_get(address, path, key)
-                assert b"aforesaid_build_info" not in text, path
+            for spelling in SPELLINGS:
+                text = await raw_get(address, f"{path}{spelling}", key)
+                assert b"aforesaid_build_info" not in text, spelling
+    finally:
+        one.stop()
+
+
+LINK = re.compile(r'(?:href|src)="([^"#]+)"')
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+async def test_everything_works_under_a_path(tmp_path: Path, proxy: str) -> None:
+    """Pages link relatively, and the OpenAPI document names the server relative to itself."""
+    servers, key = two_servers(tmp_path)
+    servers[0].start()
+    try:
+        with PROXIES[proxy](tmp_path, [servers[0].address], path="/memory") as address:
+            async with client(address, key) as http, watching(address, key, session="kitchen") as seen:
+                for page in ("/", "/schema", "/console/"):
+                    await check_links(http, f"{address}{page}")
+                document = f"{address}/schema/openapi.json"
+                base = urljoin(document, (await http.get(document)).json()["servers"][0]["url"])
+                turn = {"session_id": "kitchen", "messages": [{"role": "user", "content": "hello"}]}
+                stored = await http.post(f"{base.rstrip('/')}/v1/sessions/turns", json=turn)
+                assert stored.status_code == 201
+                await seen.until(["hello"])
+    finally:
+        servers[0].stop()
+
+
+async def check_links(http: httpx.AsyncClient, page: str) -> None:
+    """All files and pages of this machine that a page names are there."""
+    answer = await http.get(page)
+    assert answer.status_code == 200, page
+    links = [urljoin(page, each) for each in LINK.findall(answer.text) if ":" not in each]
+    assert links, page
+    for link in links:
+        assert (await http.get(link)).status_code == 200, link
+
+
+CLOSED = PROXIES | {"bare nginx": bare_nginx}
+
+
+@pytest.mark.parametrize("kind", CLOSED)
+def test_a_server_without_keys_behind_a_proxy_is_closed(tmp_path: Path, kind: str) -> None:
+    one = server(tmp_path, f"sqlite:///{tmp_path}/memory.db")
+    one.start()
+    try:
+        with CLOSED[kind](tmp_path, [one.address]) as address:
+            assert httpx.get(f"{one.address}/v1/conversations").status_code == 200
+            for headers in ({}, {"Host": "localhost"}):
+                with httpx.Client(base_url=address, headers=headers, verify=False) as through:
+                    assert through.post("/v1/erase").status_code == 403
+                    assert through.get("/v1/conversations").status_code == 403
+                    assert through.get("/schema").status_code == 403
     finally:
         one.stop()
 
 
 async def raw_get(address: str, path: str, key: str) -> bytes:
     """Send the path as it is: a client would normalise it."""
-    host, _, port = address.partition("//")[2].partition(":")
+    place = urlsplit(address)
     context = None
-    if address.startswith("https"):
+    if place.scheme == "https":
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port, ssl=context)
     try:
         head = ("Host: localhost", f"Authorization: Bearer {key}", "Connection: close", "", "")
         writer.write("\r\n".join((f"GET {path} HTTP/1.1", *head)).encode())

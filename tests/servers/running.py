@@ -115,6 +115,7 @@ NGINX = """
 daemon off; error_log {root}/error.log; pid {root}/nginx.pid; worker_processes 1;
 events {{ worker_connections 512; }}
 http {{
+    access_log off;
     client_body_temp_path {root}/body; proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;
     uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;
     {server}
@@ -122,9 +123,22 @@ http {{
 """
 
 
-def nginx_configuration(port: int, addresses: Sequence[str], root: Path) -> str:
+DEPLOY_PAGE = ROOT / "docs" / "how-to" / "deploy.md"
+LOCATIONS = re.compile(r"^ *location ~\* .*\n *location / .*\n", re.MULTILINE)
+
+
+def under_a_path(text: str) -> str:
+    """nginx's shipped file with the locations that the deployment page names for a path."""
+    locations = DEPLOY_PAGE.read_text("utf-8").partition("```nginx\n")[2].partition("```")[0]
+    changed, count = LOCATIONS.subn(lambda _: locations, text)
+    assert (bool(locations), count) == (True, 1)
+    return changed
+
+
+def nginx_configuration(port: int, addresses: Sequence[str], root: Path, *, path: str = "") -> str:
     """The shipped file with other addresses, names and certificates; everything else stays."""
     text = (DEPLOY / "nginx" / "aforesaid.conf").read_text("utf-8")
+    text = under_a_path(text) if path else text
     servers = re.findall(r"^ *server 10\.0\.0\.\d+:8765([^;]*);\n", text, re.MULTILINE)
     assert len(servers) == 2
     ours = "".join(f"    server {each.removeprefix('http://')}{servers[0]};\n" for each in addresses)
@@ -151,30 +165,48 @@ def certificate(root: Path) -> None:
 
 
 @contextmanager
-def nginx(root: Path, addresses: Sequence[str]) -> Iterator[str]:
+def nginx(root: Path, addresses: Sequence[str], *, path: str = "") -> Iterator[str]:
     port = free_port()
     certificate(root)
-    server = nginx_configuration(port, addresses, root)
-    (root / "nginx.conf").write_text(NGINX.format(root=root, server=server))
-    command = [str(programs.nginx()), "-c", str(root / "nginx.conf"), "-p", str(root)]
-    proxy = Process(command, f"https://127.0.0.1:{port}", root / "nginx.log")
-    yield from _running(proxy)
+    server = nginx_configuration(port, addresses, root, path=path)
+    yield from _running(nginx_with(root, server, f"https://127.0.0.1:{port}{path}"))
+
+
+BARE = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {address}; }} }}"
 
 
 @contextmanager
-def caddy(root: Path, addresses: Sequence[str]) -> Iterator[str]:
+def bare_nginx(root: Path, addresses: Sequence[str]) -> Iterator[str]:
+    """nginx as somebody configures it without our file: it adds no header."""
+    port = free_port()
+    server = BARE.format(port=port, address=addresses[0])
+    yield from _running(nginx_with(root, server, f"http://127.0.0.1:{port}"))
+
+
+def nginx_with(root: Path, server: str, address: str) -> Process:
+    (root / "nginx.conf").write_text(NGINX.format(root=root, server=server))
+    command = [str(programs.nginx()), "-c", str(root / "nginx.conf"), "-p", str(root)]
+    return Process(command, address, root / "nginx.log")
+
+
+@contextmanager
+def caddy(root: Path, addresses: Sequence[str], *, path: str = "") -> Iterator[str]:
     port = free_port()
     text = (DEPLOY / "caddy" / "Caddyfile").read_text("utf-8")
     assert "memory.example.org {" in text
     assert "reverse_proxy 10.0.0.11:8765 10.0.0.12:8765 {" in text
     ours = " ".join(each.removeprefix("http://") for each in addresses)
-    text = text.replace("memory.example.org {", f"http://127.0.0.1:{port} {{")
+    text = text.replace("memory.example.org {", f"http://127.0.0.1:{port}, http://localhost:{port} {{")
     text = text.replace("10.0.0.11:8765 10.0.0.12:8765", ours)
+    if path:
+        # As the deployment page says.
+        head, _, rest = text.partition(" {\n\t#")
+        text = f"{head} {{\n\thandle_path {path}/* {{\n\t#{rest.rstrip()}\n}}\n"
     (root / "Caddyfile").write_text("{\n\tadmin off\n}\n" + text)
     command = [str(programs.caddy()), "run", "--config", str(root / "Caddyfile"), "--adapter", "caddyfile"]
     proxy = Process(
         command,
-        f"http://127.0.0.1:{port}",
+        f"http://127.0.0.1:{port}{path}",
         root / "caddy.log",
         XDG_DATA_HOME=str(root),
         XDG_CONFIG_HOME=str(root),

@@ -192,16 +192,21 @@ class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # uvicorn chooses the i
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol with a time limit on closing."""
+    """uvicorn's WebSocket protocol with a time limit on closing, and a close frame for slow readers too."""
 
     def __init__(self, config: BoundedConfig, *arguments: Any, **options: Any) -> None:
         super().__init__(config, *arguments, **options)
         self._connections = config.connections
 
     async def send(self, message: Any) -> None:
+        closes = message["type"] == "websocket.close"
+        if closes:
+            # The close frame is queued behind what the client has not read, instead of waiting for it.
+            self.writable.set()
         await super().send(message)
-        if message["type"] == "websocket.close" and not self.transport.is_closing():
-            self._connections.closing.put(self)
+        if closes and not self.transport.is_closing():
+            is_unread = self.transport.get_write_buffer_size() > 0
+            (self._connections.unread if is_unread else self._connections.closing).put(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.drop(self)

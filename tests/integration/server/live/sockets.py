@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from socket import SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -13,7 +14,7 @@ import aforesaid
 from aforesaid.contracts import Transcriber
 from aforesaid.server.app import create_app
 from aforesaid.server.auth.keys import AccessScope, ApiKeys
-from aforesaid.server.limits import LiveLimits
+from aforesaid.server.limits import ConnectionLimits, LiveLimits
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.process import Server, bind_socket, uvicorn_config
 from aforesaid.settings import Settings, VoiceConfig
@@ -90,11 +91,22 @@ Connecting = Any
 
 
 @asynccontextmanager
+async def connecting_slowly(port: int) -> AsyncIterator[Socket]:
+    """A client that reads one frame at a time, from a small buffer."""
+    with socket() as small:
+        small.setsockopt(SOL_SOCKET, SO_RCVBUF, 32 * 1024)
+        small.connect(("127.0.0.1", port))
+        options = {"sock": small, "max_queue": 1, "ping_interval": None}
+        async with connecting(f"ws://127.0.0.1:{port}/ws", **options) as client:
+            yield client
+
+
+@asynccontextmanager
 async def connecting(url: str, **options: Any) -> AsyncIterator[Socket]:
     async with connect(
         url, **({"open_timeout": PATIENCE, "close_timeout": 2, "max_size": None} | options)
-    ) as socket:
-        yield Socket(socket)
+    ) as connection:
+        yield Socket(connection)
 
 
 @asynccontextmanager
@@ -104,6 +116,7 @@ async def live_serving(
     agent: Any = None,
     transcriber: Transcriber | None = None,
     voice: VoiceConfig | None = None,
+    connections: ConnectionLimits | None = None,
     **limits: Any,
 ) -> AsyncIterator[Serving]:
     """A server as `aforesaid serve` runs it, over the memory at this URL; it ends with the block."""
@@ -121,7 +134,7 @@ async def live_serving(
             open_without_keys=True,
         )
         started = asyncio.Event()
-        server = Server(app, uvicorn_config(app, given.server), listening=started.set)
+        server = Server(app, uvicorn_config(app, given.server, connections), listening=started.set)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             waiting = asyncio.create_task(started.wait())

@@ -11,9 +11,10 @@ from websockets.exceptions import InvalidStatus
 
 from aforesaid.contracts import PCM
 from aforesaid.protocol.live import CloseCode
+from aforesaid.server.limits import ConnectionLimits
 from aforesaid.settings import VoiceConfig
 from tests.integration.server.live.parts import comes_true, words
-from tests.integration.server.live.sockets import connecting, live_serving
+from tests.integration.server.live.sockets import Serving, Socket, connecting, connecting_slowly, live_serving
 from tests.integration.server.test_sessions import Listener
 
 
@@ -187,20 +188,42 @@ async def test_a_client_that_gives_a_sign_stays() -> None:
             assert (await client.say("q1", "here"))["text"] == "you said here"
 
 
-async def test_a_slow_watcher_delays_no_client_and_fills_no_queue() -> None:
-    """It does not read; others go on; it is cut off, and what it held is freed."""
+async def store_until_one_is_left(server: Serving, reader: Socket, conversation_id: str) -> None:
+    """Store long messages, which one of two clients reads, until the server has given up the other one."""
+    erin = server.memory.of("erin")
+    while len(server.live._peers) == 2:
+        await erin.add_message(conversation_id, "user", "x" * 200_000)
+        await reader.until("messages")
+
+
+async def test_a_slow_watcher_delays_no_client_and_learns_why_it_is_cut_off() -> None:
+    """It does not read; others go on; what it held is freed; behind what it left unread comes the reason."""
     async with live_serving(stall_seconds=0.5) as server:
         key = await server.key("erin")
-        async with server.connect() as one, server.connect(max_queue=1) as slow:
+        async with server.connect() as one, connecting_slowly(server.port) as slow:
             ready = await one.hello(key=key, session_id="kitchen")
-            await slow.hello(key=key, conversation_id=ready["conversation"]["id"])
-            erin = server.memory.of("erin")
-            long = "x" * 200_000
-            for number in range(60):
-                await erin.add_message(ready["conversation"]["id"], "user", f"{number} {long}")
-                await one.until("messages")
-            await comes_true(lambda: len(server.live._peers) == 1)
+            conversation_id = ready["conversation"]["id"]
+            await slow.hello(key=key, conversation_id=conversation_id)
+            await store_until_one_is_left(server, one, conversation_id)
             assert (await one.say("q1", "still there?"))["text"] == "you said still there?"
+            # The server has done what it does for this client before the client reads on.
+            await comes_true(lambda: len(server.server.server_state.tasks) == 1)
+            assert await slow.close_code() == CloseCode.TOO_SLOW
+            place = slow.frames[-1]["place"]
+        async with server.connect() as again:
+            resumed = await again.hello(key=key, conversation_id=conversation_id, place=place)
+            assert resumed["resumed"]
+
+
+async def test_a_client_that_never_reads_is_cut_off_after_a_grace_period() -> None:
+    async with live_serving(stall_seconds=0.5, connections=ConnectionLimits(stall_seconds=0.5)) as server:
+        key = await server.key("erin")
+        async with server.connect() as one, connecting_slowly(server.port) as deaf:
+            ready = await one.hello(key=key, session_id="kitchen")
+            await deaf.hello(key=key, conversation_id=ready["conversation"]["id"])
+            await store_until_one_is_left(server, one, ready["conversation"]["id"])
+            open_connections = server.server.server_state.connections
+            await comes_true(lambda: len(open_connections) == 1)
 
 
 async def test_a_server_that_stops_finishes_its_answers_and_says_so(tmp_path: Path) -> None:
