@@ -116,7 +116,7 @@ async def live_serving(
     agent: Any = None,
     transcriber: Transcriber | None = None,
     voice: VoiceConfig | None = None,
-    connections: ConnectionLimits | None = None,
+    socket_limits: ConnectionLimits | None = None,
     **limits: Any,
 ) -> AsyncIterator[Serving]:
     """A server as `aforesaid serve` runs it, over the memory at this URL; it ends with the block."""
@@ -134,7 +134,7 @@ async def live_serving(
             open_without_keys=True,
         )
         started = asyncio.Event()
-        server = Server(app, uvicorn_config(app, given.server, connections), listening=started.set)
+        server = Server(app, uvicorn_config(app, given.server, socket_limits), listening=started.set)
         task = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             waiting = asyncio.create_task(started.wait())

@@ -216,7 +216,7 @@ async def test_a_slow_watcher_delays_no_client_and_learns_why_it_is_cut_off() ->
 
 
 async def test_a_client_that_never_reads_is_cut_off_after_a_grace_period() -> None:
-    async with live_serving(stall_seconds=0.5, connections=ConnectionLimits(stall_seconds=0.5)) as server:
+    async with live_serving(stall_seconds=0.5, socket_limits=ConnectionLimits(stall_seconds=0.5)) as server:
         key = await server.key("erin")
         async with server.connect() as one, connecting_slowly(server.port) as deaf:
             ready = await one.hello(key=key, session_id="kitchen")
