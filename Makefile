@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # Tests start many processes: none of them compiles again what another has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help check-console setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-scale test-console test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
+.PHONY: help check-console setup run chat demo docs docs-serve test test-fast test-adapters test-ha test-readme test-ops test-scale test-console test-encoder test-matrix explore check chaos residue fuzz fuzz-live soak windows bench eval lock clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -151,8 +151,18 @@ CASES ?= 5000
 fuzz: setup ## Send generated requests to a server; check every response against the OpenAPI document
 	$(BIN)/python -m tests.integration.server.fuzz --cases $(CASES)
 
-eval: setup ## Score search on labelled conversations in DATA, and write docs/search-quality.md
-	$(BIN)/python -m benchmarks.search_eval --data $(DATA)
+ENCODER := .venv-encoder
+$(ENCODER)/.ready: requirements/encoder.txt pyproject.toml
+	$(PYTHON) -m venv $(ENCODER)
+	$(ENCODER)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/encoder.txt
+	$(ENCODER)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+test-encoder: $(ENCODER)/.ready ## Test search with the encoder of `aforesaid[encoder]`, in an environment of its own
+	$(ENCODER)/bin/python -m pytest -c tests/encoder/pytest.ini tests/encoder
+
+eval: $(ENCODER)/.ready ## Score search on labelled conversations in DATA, and write docs/search-quality.md
+	$(ENCODER)/bin/python -m benchmarks.search_eval --data $(DATA)
 
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
@@ -162,6 +172,9 @@ lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra cli --extra server --extra client --extra semantic --group build --output-file requirements/run.txt pyproject.toml
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+		--extra cli --extra postgres --extra redis --extra semantic --extra encoder --group encoder \
+		--output-file requirements/encoder.txt pyproject.toml
+	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--output-file requirements/docs.txt requirements/docs.in
 	$(PYTHON) -m scripts.adapter_environments --lock
 	uv pip compile --generate-hashes --no-header --python-version 3.14.2 --quiet \
@@ -170,4 +183,4 @@ lock: ## Renew the locked requirements (needs uv)
 		--output-file requirements/homeassistant-tools.txt requirements/homeassistant-tools.in
 
 clean: ## Remove what was made
-	rm -rf $(VENV) $(RUN) $(DOCS) $(CONSOLE) .console .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(RUN) $(DOCS) $(CONSOLE) $(ENCODER) .console .adapters .venv-ha .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -18,8 +18,8 @@ from msgspec import Struct
 import aforesaid
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.ids import new_id
+from aforesaid.search.encoders import encoder_named
 from aforesaid.search.searcher import Findings
-from aforesaid.search.vectors import installed_encoder
 from benchmarks.search_eval.labelled import Person, read_sets
 from benchmarks.search_speed import RandomVectors, Speech, fill
 
@@ -102,7 +102,7 @@ async def made_up(urls: Sequence[str], conversations: int, *, by_words: bool) ->
 
 
 async def labelled(urls: Sequence[str], title: str, person: Person, *, by_words: bool) -> None:
-    async with memories(urls, None if by_words else installed_encoder()) as opened:
+    async with memories(urls, None if by_words else encoder_named("installed")) as opened:
         managers = {name: memory.of(f"agree-{new_id()}") for name, memory in opened.items()}
         for name, manager in managers.items():
             for number, messages in enumerate(person.sessions):

@@ -29,8 +29,8 @@ import aforesaid
 from aforesaid.contracts import Embedder
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
+from aforesaid.search.encoders import UniversalEncoder
 from aforesaid.search.indexing import Indexer
-from aforesaid.search.vectors import UniversalEncoder
 from benchmarks.measuring import p50
 
 QUESTIONS = 200

@@ -98,7 +98,7 @@ class Memory:
         # Components with copies of stored data, which erasures must reach. Append to register one.
         self.holders = list(holders)
         self._counter = models.load_tokenizer()
-        self.search_resources = SearchResources(models.load_embedder())
+        self.search_resources = SearchResources(models.load_embedder(self._config.encoder))
         self.notes_cache = NotesCache()
         self.summary_resources = SummaryResources(models.load_summarizer(self._config.summaries))
         self.latest = LatestMessages()

@@ -84,7 +84,8 @@ class Models(CheckedFields, frozen=True, kw_only=True):
 
     - `tokenizer`: the name of the model for which the tokens of a stored message are counted, or a
       `TokenCounter`; None uses `o200k_base`, or an estimate where tiktoken is not installed.
-    - `embedder`: the encoder for semantic search: "installed" uses that of `aforesaid[semantic]`; None
+    - `embedder`: the encoder for semantic search. "installed" follows the setting `encoder`, which by default
+      uses that of `aforesaid[semantic]`; "universal" and "minilm" (`aforesaid[encoder]`) name one; None
       searches by words only.
     - `summarizer`: summarizes messages outside the window in the background. "extract" quotes the most
       informative sentences; one of your own may call a model. None uses the setting `summaries`, which is off
@@ -97,18 +98,19 @@ class Models(CheckedFields, frozen=True, kw_only=True):
     """
 
     tokenizer: str | TokenCounter | None = None
-    embedder: Embedder | Literal["installed"] | None = "installed"
+    embedder: Embedder | Literal["installed", "universal", "minilm"] | None = "installed"
     summarizer: Summarizer | Literal["extract"] | None = None
     detector: NoteDetector | Literal["rules"] | None = None
     preload: bool = False
 
-    def load_embedder(self) -> Embedder | None:
-        """Return the embedder, or None."""
-        if self.embedder != "installed":
-            return self.embedder
-        from aforesaid.search.vectors import installed_encoder
+    def load_embedder(self, setting: str = "installed") -> Embedder | None:
+        """Return the embedder, by default that of the setting, or None."""
+        choice = setting if self.embedder == "installed" else self.embedder
+        if not isinstance(choice, str):
+            return choice
+        from aforesaid.search.encoders import encoder_named
 
-        return installed_encoder()
+        return encoder_named(choice)
 
     def load_tokenizer(self) -> TokenCounter:
         """Return the token counter."""

@@ -1,35 +1,37 @@
 """Forget content everywhere: notes, the messages they came from, and messages that repeat it.
 
 An assistant repeats what it hears: in the arguments of a call, in its result, in the answer, on another day.
-A message repeats a content if it has one of its numbers of three or more digits, or nearly all of its words
-close together. Within the turn that a note came from, all of its words are enough. Summaries, vectors and
+A message repeats a content if it has one of its codes (a number of three or more digits, letters with digits)
+or nearly all of its words close together. Within the turn that a note came from, all of its words are enough.
+Every message of the owner is compared: a search would return only the best of them. Summaries, vectors and
 kept requests of a conversation are removed with each redaction.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
+from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Entry
+from aforesaid.contracts.listing import check_complete
 from aforesaid.dialects.tombstones import TAG
-from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, shown
+from aforesaid.errors import ConversationNotFound, InvalidInput, MessageNotFound, StoreUnavailable, shown
 from aforesaid.model.messages import Message, starts_turn, words_of
 from aforesaid.notes.records import Note, meant
 from aforesaid.search.analysis import searchable_text, terms_of
 
 if TYPE_CHECKING:
-    from aforesaid.model.conversations import Conversation
-    from aforesaid.search.searcher import Findings
+    from aforesaid.model.conversations import Conversation, Page
 
-# Conversations that a search adds to those that the notes came from.
-MOST_FOUND = 50
 PAGE = 200
 # Words that a content needs to be recognized outside its turn, and the share of them that a repetition has.
 _LEAST_WORDS = 3
 _SHARE = 0.75
+# Characters of a word with letters and digits that identifies a content.
+_LEAST_CODE = 6
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
@@ -72,28 +74,32 @@ class Forgettable(Protocol):
     async def entries(
         self, conversation_id: str, limit: int = 50, offset: int | None = None
     ) -> list[Entry]: ...
-    async def search(
-        self, query: str = "", max_results: int = 5, *, min_relevance: float | None = None
-    ) -> "Findings": ...
     async def notes(self) -> list[Note]: ...
     async def forget(self, what: str) -> list[Note]: ...
     async def redact(self, conversation_id: str, message_id: str, *, scrub: bool = False) -> Message: ...
+    # Last: below it, `list` is this method.
+    async def list(self, *, limit: int | None = None, after: str | None = None) -> "Page": ...
 
 
 class _Content(NamedTuple):
-    """A content by its terms and numbers."""
+    """A content by its terms and codes, and the message that it comes from."""
 
     terms: frozenset[str]
-    numbers: frozenset[str]
+    codes: frozenset[str]
+    conversation_id: str | None = None
+    message_id: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> "_Content":
+    def of(cls, text: str, conversation_id: str | None = None, message_id: str | None = None) -> "_Content":
         terms = frozenset(terms_of(text))
-        return cls(terms, frozenset(term for term in terms if _is_distinctive(term)))
+        return cls(terms, frozenset(filter(_is_code, terms)), conversation_id, message_id)
 
-    def is_in(self, message: Message, *, same_turn: bool) -> bool:
-        terms = terms_of(f"{searchable_text(message)} {words_of(message)}")
-        if not self.numbers.isdisjoint(terms):
+    def comes_from(self, entry: Entry) -> bool:
+        own = self.conversation_id, self.message_id
+        return own == (entry.conversation_id, entry.message.message_id)
+
+    def is_in(self, terms: Sequence[str], *, same_turn: bool = False) -> bool:
+        if not self.codes.isdisjoint(terms):
             return True
         if same_turn:
             return bool(self.terms) and self.terms <= set(terms)
@@ -102,6 +108,9 @@ class _Content(NamedTuple):
     def _is_close(self, terms: Sequence[str]) -> bool:
         """Return whether nearly all terms occur close together."""
         span, needed = 2 * len(self.terms), _SHARE * len(self.terms)
+        # Few messages pass this, and it is much cheaper.
+        if len(self.terms.intersection(terms)) < needed:
+            return False
         return any(
             len(self.terms & set(terms[start : start + span])) >= needed
             for start in range(max(1, len(terms) - span + 1))
@@ -115,13 +124,15 @@ async def named_content(manager: Forgettable, what: str) -> ForgetPreview:
             f"what must be an id, a subject or words; got {shown(what)}", field="what", value=what
         )
     notes = meant(await manager.notes(), what.strip())
-    found: dict[tuple[str, str], Repeat] = {}
-    for note in notes:
-        source = note.source
-        start = None if source is None else (source.conversation_id, source.message_id)
-        async for repeat in _repeats(manager, note.text, start):
-            found[repeat.conversation_id, repeat.message_id] = repeat
-    return ForgetPreview(notes=tuple(notes), messages=tuple(found.values()))
+    contents = [
+        _Content.of(note.text)
+        if note.source is None
+        else _Content.of(note.text, note.source.conversation_id, note.source.message_id)
+        for note in notes
+    ]
+    return ForgetPreview(
+        notes=tuple(notes), messages=await _scan(manager, _Comparison(contents)) if contents else ()
+    )
 
 
 async def message_content(manager: Forgettable, conversation_id: str, message_id: str) -> ForgetPreview:
@@ -134,16 +145,14 @@ async def message_content(manager: Forgettable, conversation_id: str, message_id
     message = next((one.message for one in entries if one.message.message_id == message_id), None)
     if message is None:
         raise MessageNotFound(record.id, message_id)
-    content = _Content.of(searchable_text(message))
+    content = _Content.of(searchable_text(message), record.id, message_id)
     notes = [
         note
         for note in await manager.notes()
         if (note.source is not None and note.source.message_id == message_id)
-        or content.is_in(Message(role="user", content=note.text), same_turn=False)
+        or content.is_in(terms_of(note.text))
     ]
-    start = record.id, message_id
-    repeats = [repeat async for repeat in _repeats(manager, searchable_text(message), start)]
-    return ForgetPreview(notes=tuple(notes), messages=tuple(repeats))
+    return ForgetPreview(notes=tuple(notes), messages=await _scan(manager, _Comparison([content])))
 
 
 async def content_about(manager: Forgettable, topic: str) -> ForgetPreview:
@@ -151,14 +160,9 @@ async def content_about(manager: Forgettable, topic: str) -> ForgetPreview:
     terms = frozenset(terms_of(topic))
     if not terms:
         return ForgetPreview()
-    found = await manager.search(topic, MOST_FOUND, min_relevance=0)
-    repeats: list[Repeat] = []
-    for conversation_id in dict.fromkeys(passage.conversation_id for passage in found.passages):
-        async for entry in _entries(manager, conversation_id):
-            if TAG not in entry.message.tags and terms <= set(terms_of(searchable_text(entry.message))):
-                repeats += _repeat_of(entry)
+    repeats = await _scan(manager, lambda entry: terms <= set(terms_of(searchable_text(entry.message))))
     notes = [note for note in await manager.notes() if terms <= set(terms_of(f"{note.subject} {note.text}"))]
-    return ForgetPreview(notes=tuple(notes), messages=tuple(repeats))
+    return ForgetPreview(notes=tuple(notes), messages=repeats)
 
 
 def _repeat_of(entry: Entry) -> list[Repeat]:
@@ -192,28 +196,56 @@ async def forget_all(manager: Forgettable, found: ForgetPreview, *, scrub: bool 
     )
 
 
-async def _repeats(
-    manager: Forgettable, text: str, start: tuple[str | None, str | None] | None
-) -> AsyncIterator[Repeat]:
-    """Yield the message at `start` and all messages that repeat the text."""
-    content = _Content.of(text)
-    conversation_id, message_id = start or (None, None)
-    conversations: dict[str, None] = {}
-    # A number alone is a repetition, too. Relevance does not matter: each message is compared.
-    for query in (text, *sorted(content.numbers)):
-        found = await manager.search(query, MOST_FOUND, min_relevance=0)
-        conversations |= dict.fromkeys(passage.conversation_id for passage in found.passages)
-    for each in dict.fromkeys([*([conversation_id] if conversation_id else []), *conversations]):
-        in_turn = False
-        async for entry in _entries(manager, each):
-            message = entry.message
-            is_start = each == conversation_id and message.message_id == message_id
-            in_turn = is_start or (in_turn and not starts_turn(message))
-            if TAG in message.tags:
-                continue
-            if is_start or content.is_in(message, same_turn=in_turn):
-                for repeat in _repeat_of(entry):
-                    yield repeat
+class _Comparison:
+    """Whether a message is the origin of a content or repeats it; called with one message after another."""
+
+    def __init__(self, contents: Sequence[_Content]) -> None:
+        self._contents = contents
+        self._conversation_id = ""
+        # The contents that come from the turn of the current message.
+        self._in_turn: set[_Content] = set()
+
+    def __call__(self, entry: Entry) -> bool:
+        message = entry.message
+        origins = {content for content in self._contents if content.comes_from(entry)}
+        if origins or starts_turn(message) or entry.conversation_id != self._conversation_id:
+            self._conversation_id, self._in_turn = entry.conversation_id, origins
+        terms = terms_of(f"{searchable_text(message)} {words_of(message)}")
+        return bool(origins) or any(
+            content.is_in(terms, same_turn=content in self._in_turn) for content in self._contents
+        )
+
+
+async def _scan(manager: Forgettable, is_repeat: Callable[[Entry], bool]) -> tuple[Repeat, ...]:
+    """Return all messages of the owner that repeat a content, without redacted ones.
+
+    Raise `StoreUnavailable` if not all can be read.
+    """
+    found: dict[tuple[str, str], Repeat] = {}
+    seen: set[str] = set()
+    with noting_freshness() as freshness:
+        # A conversation that becomes active meanwhile moves to the front of the listing: list once more.
+        while fresh := [one async for one in _conversations(manager) if one not in seen]:
+            seen.update(fresh)
+            for conversation_id in fresh:
+                async for entry in _entries(manager, conversation_id):
+                    if is_repeat(entry) and TAG not in entry.message.tags:
+                        for repeat in _repeat_of(entry):
+                            found[repeat.conversation_id, repeat.message_id] = repeat
+    if freshness.degraded:
+        raise StoreUnavailable("the store is unavailable, so repetitions may be missing")
+    return tuple(found.values())
+
+
+async def _conversations(manager: Forgettable) -> AsyncIterator[str]:
+    after: str | None = None
+    while True:
+        page = check_complete(await manager.list(limit=PAGE, after=after))
+        for record in page.conversations:
+            yield record.id
+        after = page.next
+        if after is None:
+            return
 
 
 async def _entries(manager: Forgettable, conversation_id: str) -> AsyncIterator[Entry]:
@@ -231,9 +263,12 @@ async def _entries(manager: Forgettable, conversation_id: str) -> AsyncIterator[
         offset += len(page)
 
 
-def _is_distinctive(term: str) -> bool:
+def _is_code(term: str) -> bool:
+    """Return whether a term alone identifies a content: a long number other than a year, or `hunter2`."""
     digits = sum(map(str.isdigit, term))
-    return digits >= 3 and not (digits == len(term) == 4 and term[:2] in ("19", "20"))
+    if 0 < digits < len(term):
+        return digits >= 3 or len(term) >= _LEAST_CODE
+    return digits >= 3 and not (digits == 4 and term[:2] in ("19", "20"))
 
 
 def _count(number: int, noun: str) -> str:

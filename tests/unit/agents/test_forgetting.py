@@ -6,7 +6,7 @@ from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
 from aforesaid.agents.toolbox import owner_tools
 from aforesaid.errors import MessageNotFound
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.messages import words_of
+from aforesaid.model.messages import Message, words_of
 from tests.doubles import Scripted, calling
 
 CODE = "The safe code is 7788"
@@ -94,3 +94,24 @@ async def test_redacting_a_message_everywhere_removes_notes_that_repeat_it(erin:
     receipt = await erin.redact_everywhere("monday", "m1", scrub=True)
     assert (receipt.notes, receipt.messages) == (1, 1)
     assert await erin.notes() == []
+
+
+async def test_every_planted_repetition_is_found_in_a_long_history(erin: ConversationManager) -> None:
+    """More messages are similar to the content than any search would return."""
+    await erin.remember("The alarm password is hunter42 or else 7788", subject="alarm")
+    planted = []
+    for day in range(150):
+        other = [f"the alarm password is not {word}" for word in ("sesame", "swordfish", "rosebud")]
+        repeats = day % 10 == 7
+        text = ("it was hunter42 again" if day % 20 == 7 else "7788 worked") if repeats else "lunch at noon"
+        planted += [f"day {day}"] if repeats else []
+        messages = [Message(role="user", content=each) for each in (*other, text)]
+        await erin.append((await erin.get_or_create_conversation(f"day {day}")).id, messages)
+    preview = await erin.preview_forget("alarm")
+    assert len(preview.messages) == len(planted) == 15
+    assert {repeat.text for repeat in preview.messages} == {"it was hunter42 again", "7788 worked"}
+    assert (await erin.forget_everywhere("alarm")).messages == 15
+    said = await everything(erin)
+    assert "7788" not in said
+    assert "hunter42" not in said
+    assert "lunch at noon" in said

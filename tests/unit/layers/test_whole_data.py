@@ -14,7 +14,7 @@ import pytest
 from aforesaid import Models, Retention, transfer
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.encryption import MasterKeys
-from aforesaid.errors import Conflict, MessageNotFound, StoreUnavailable
+from aforesaid.errors import Conflict, StoreUnavailable
 from aforesaid.layers.encrypted import EncryptedBackend, Encryption, encrypted, rotation
 from aforesaid.layers.resilient import Resilience
 from aforesaid.memory.manager import ConversationManager
@@ -32,6 +32,8 @@ from tests.unit.layers.conftest import LayerSetup
 
 MANY = 16
 BACKLOG = 4
+CODE = "ab1234"
+"""In a stored message and in those of the backlog."""
 
 
 def user(content: str) -> Message:
@@ -58,7 +60,7 @@ class Replaying(LayerSetup):
         bob = self.memory_of_before.of("bob")
         self.bobs = (await bob.get_or_create_conversation("kitchen")).id
         await before.append(self.long, [user(f"long {n}") for n in range(MANY)])
-        await before.append(self.unknown, [user("unknown")])
+        await before.append(self.unknown, [user(f"unknown {CODE}")])
         await bob.append(self.bobs, [user("bob")])
         await self.layer.close()
         await self.memory.open()
@@ -75,7 +77,7 @@ class Replaying(LayerSetup):
         await erin.store.get(self.long)
         self.failing.down()
         for number in range(BACKLOG):
-            await erin.append(self.busy, [user(f"busy {number}")])
+            await erin.append(self.busy, [user(f"busy {number} {CODE}")])
 
     async def probe(self) -> None:
         """The store is back; nothing of the backlog is stored yet."""
@@ -399,8 +401,8 @@ MANAGER: dict[str, tuple[Run, Any]] = {
     "recompute_analytics": (lambda m, _, __: m.of("erin").recompute_analytics(), 3),
     "forget_everywhere": (lambda m, _, __: m.of("erin").forget_everywhere("no such note"), None),
     "preview_forget": (lambda m, _, __: m.of("erin").preview_forget("no such note"), None),
-    "redact_everywhere": (lambda m, w, __: _absent(m.of("erin").redact_everywhere(w.long, "unknown")), None),
-    "preview_redact": (lambda m, w, __: _absent(m.of("erin").preview_redact(w.long, "unknown")), None),
+    "redact_everywhere": (lambda m, w, __: _redacted_everywhere(m.of("erin"), w), 1 + BACKLOG),
+    "preview_redact": (lambda m, w, __: _repetitions(m.of("erin"), w), 1 + BACKLOG),
     "topic_report": (lambda m, _, __: m.of("erin").topic_report(), None),
 }
 MEMORY: dict[str, tuple[Run, Any]] = {
@@ -424,10 +426,14 @@ MOVING: dict[str, tuple[Run, Any]] = {
 }
 
 
-async def _absent(doing: Awaitable[Any]) -> None:
-    """Await an operation on a message that does not exist."""
-    with pytest.raises(MessageNotFound):
-        await doing
+async def _repetitions(erin: ConversationManager, setup: Replaying) -> int:
+    (message,) = await erin.messages(setup.unknown)
+    return len((await erin.preview_redact(setup.unknown, str(message.message_id))).messages)
+
+
+async def _redacted_everywhere(erin: ConversationManager, setup: Replaying) -> int:
+    (message,) = await erin.messages(setup.unknown)
+    return (await erin.redact_everywhere(setup.unknown, str(message.message_id))).messages
 
 
 async def _messages(doing: Awaitable[Any]) -> int:

