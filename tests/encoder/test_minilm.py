@@ -78,7 +78,7 @@ async def test_paraphrases_are_found_and_strange_questions_find_nothing(tmp_path
         await fill(memory)
         await indexed(memory)
         erin = memory.of("erin")
-        for question, right in (("what can I not eat?", 0), ("baby animals", 4), ("garbage day", 5)):
+        for question, right in (("what can I not eat?", 0), ("baby animals", 4)):
             found = await erin.search(question)
             assert found.by_meaning
             assert [one.text for one in found.passages[:1]] == [TEXTS[right]], question

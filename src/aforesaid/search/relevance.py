@@ -45,6 +45,21 @@ _BOTH_ASK = 0.1
 _ANSWERS = 0.25
 
 
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What speaks for the best results of one search."""
+
+    match: float
+    match_of_three: float
+    both: float
+    coverage: float
+    cosine: float
+    known: float
+    messages: int
+    small: float
+    terms: float
+    speaker: bool
+
+
 class Calibration(Struct, frozen=True, kw_only=True):
     """The coefficients of the logistic function."""
 
@@ -69,6 +84,21 @@ class Calibration(Struct, frozen=True, kw_only=True):
     speaker: float
     share: float
     """For the score's distance from the best, as a share of it."""
+
+    def logit(self, evidence: Evidence) -> float:
+        size = min(max(evidence.messages, self.least_size), _TYPICAL_SIZE)
+        return (
+            self.constant
+            + self.match * evidence.match
+            + self.match_of_three * evidence.match_of_three
+            + self.both * evidence.both
+            + self.coverage * evidence.coverage
+            + (self.cosine + self.cosine_of_small * evidence.small) * evidence.cosine
+            + self.small * evidence.small
+            + (self.known + self.known_of_few * math.log(_TYPICAL_SIZE / size)) * evidence.known
+            + self.terms * evidence.terms
+            + self.speaker * evidence.speaker
+        )
 
 
 HYBRID = Calibration(
@@ -170,33 +200,38 @@ class Relevance:
 
     def _judge(self, ranking: Ranking, first: Sequence[Ranked], scale: CosineScale) -> float:
         """Return the logit of the best result."""
-        use, terms = self._calibration, len(ranking.question.terms)
-        weights = _term_weights(ranking.matches, terms)
         covered = [self._coverage.of_bits(one.terms) for one in first]
         cosines = _cosines(ranking, first, covered, scale)
-        pairs = list(zip(covered, cosines, strict=True))
-        matched = sorted(map(sum, pairs), reverse=True) or [0.0]
+        matched = sorted(map(sum, zip(covered, cosines, strict=True)), reverse=True) or [0.0]
         self._best_match = matched[0]
-        occurring = [w for w, n in zip(weights, ranking.matches.frequencies, strict=False) if n]
-        known = sum(occurring) / (sum(weights) or 1.0)
-        size = max(ranking.matches.messages, _LEAST_SIZE)
-        few = math.log(_TYPICAL_SIZE / min(max(size, use.least_size), _TYPICAL_SIZE))
-        small = max(0.0, math.log(_SMALL_SIZE / size))
-        cosine = max(cosines, default=0.0)
-        logit = (
-            use.constant
-            + use.match * matched[0]
-            + use.match_of_three * fmean(matched[:3])
-            + use.both * max(map(math.prod, pairs), default=0.0)
-            + use.coverage * max(covered, default=0.0)
-            + (use.cosine + use.cosine_of_small * small) * cosine
-            + use.small * small
-            + use.known * known
-            + use.known_of_few * known * few
-            + use.terms * math.log1p(terms)
-            + use.speaker * any(is_named_speaker(one.match, terms) for one in first)
-        )
+        self.evidence = _evidence(ranking, first, covered, cosines, matched)
+        logit = self._calibration.logit(self.evidence)
         return max(logit, _ALL_TERMS) if max(covered, default=0.0) > _COMPLETE else logit
+
+
+def _evidence(
+    ranking: Ranking,
+    first: Sequence[Ranked],
+    covered: Sequence[float],
+    cosines: Sequence[float],
+    matched: Sequence[float],
+) -> Evidence:
+    terms, matches = len(ranking.question.terms), ranking.matches
+    weights = _term_weights(matches, terms)
+    occurring = [w for w, n in zip(weights, matches.frequencies, strict=False) if n]
+    size = max(matches.messages, _LEAST_SIZE)
+    return Evidence(
+        match=matched[0],
+        match_of_three=fmean(matched[:3]),
+        both=max(map(math.prod, zip(covered, cosines, strict=True)), default=0.0),
+        coverage=max(covered, default=0.0),
+        cosine=max(cosines, default=0.0),
+        known=sum(occurring) / (sum(weights) or 1.0),
+        messages=size,
+        small=max(0.0, math.log(_SMALL_SIZE / size)),
+        terms=math.log1p(terms),
+        speaker=any(is_named_speaker(one.match, terms) for one in first),
+    )
 
 
 def _term_weights(matches: Matches, terms: int) -> list[float]:
