@@ -145,6 +145,26 @@ def test_other_ways_to_merge(how: str, opening: Opening, api: httpx.Client, fork
     assert any(wanted in str(each) for each in words)
 
 
+def test_a_conversation_that_rested_since_the_fork_adopts_its_branch(
+    opening: Opening, api: httpx.Client
+) -> None:
+    one = turn(api, "one", say("user", "Where to?"), say("assistant", "To the sea."))
+    branch = api.post(f"/v1/conversations/{one}/branches", json={"subject": "Mountains"}).json()["id"]
+    messages = [say("user", "How?"), say("assistant", "By bicycle.")]
+    assert api.post(f"/v1/conversations/{branch}/turns", json={"messages": messages}).is_success
+    page = opening(f"/compare/{one}?with={branch}").page
+    page.get_by_role("button", name="Merge").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Take the branch's course").check()
+    dialog.get_by_role("button", name="Merge").click()
+    expect(page.get_by_role("dialog", name="Merged")).to_contain_text("2 messages added")
+    page.get_by_role("link", name="Open the conversation").click()
+    expect(page.locator(".message").last).to_contain_text("By bicycle.")
+    entries = api.get(f"/v1/conversations/{one}/messages").json()["entries"]
+    said = [each["message"]["content"] for each in entries]
+    assert said == ["Where to?", "To the sea.", "How?", "By bicycle."]
+
+
 def test_related_conversations_are_linked_and_unlinked(opening: Opening, api: httpx.Client) -> None:
     one = turn(api, "one", say("user", "The roof leaks"), say("assistant", "Oh."))
     two = turn(api, "two", say("user", "A roofer called"), say("assistant", "Good."))

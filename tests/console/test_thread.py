@@ -140,6 +140,57 @@ def test_two_browsers_share_a_thread(opening: Opening, starting: Starting, tmp_p
     expect(first.get_by_text("live", exact=True)).to_be_visible()
 
 
+def test_another_browser_shows_that_the_answer_is_on_its_way(
+    opening: Opening, starting: Starting, tmp_path: Path
+) -> None:
+    served = starting(slow_assistant)
+    first = opening(address=served.address, whose=None).page
+    first.get_by_role("button", name="Start a conversation").click()
+    first.get_by_role("textbox", name="Message").wait_for()
+    place = first.evaluate("location.hash").removeprefix("#")
+    watching = opening(place, address=served.address, whose=None).page
+    expect(first.get_by_text("2 here")).to_be_visible()
+    first.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    first.keyboard.press("Enter")
+    expect(first.locator(".streaming")).to_contain_text("word 3")
+    late = opening(place, address=served.address, whose=None).page
+    for page in (watching, late):
+        expect(page.locator(".being-answered")).to_contain_text("Tell me a long story")
+        expect(page.get_by_text("The answer is on its way")).to_be_visible()
+        expect(page.get_by_text("not answered")).to_have_count(0)
+        expect(page.get_by_role("button", name="Ask again")).to_have_count(0)
+    (tmp_path / "finish").touch()
+    for page in (first, watching, late):
+        expect(page.locator(".message.assistant:not(.streaming)")).to_contain_text("The end.")
+        expect(page.locator(".message.user", has_text="Tell me a long story")).to_have_count(1)
+        expect(page.get_by_text("The answer is on its way")).to_have_count(0)
+
+
+def test_another_browser_shows_that_an_answer_failed(
+    opening: Opening, starting: Starting, tmp_path: Path
+) -> None:
+    served = starting(slow_assistant)
+    (tmp_path / "silent").touch()
+    first = opening(address=served.address, whose=None).page
+    first.get_by_role("button", name="Start a conversation").click()
+    first.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    first.keyboard.press("Enter")
+    expect(first.locator(".streaming")).to_be_visible()
+    place = first.evaluate("location.hash").removeprefix("#")
+    other = opening(place, address=served.address, whose=None).page
+    expect(other.get_by_text("The answer is on its way")).to_be_visible()
+    (tmp_path / "fail").touch()
+    expect(first.get_by_role("alert")).to_contain_text("Your message is kept. Ask again, or discard it.")
+    expect(other.locator(".unanswered")).to_contain_text("Tell me a long story")
+    expect(other.get_by_text("The answer is on its way")).to_have_count(0)
+    (tmp_path / "fail").unlink()
+    (tmp_path / "finish").touch()
+    other.get_by_role("button", name="Ask again").click()
+    expect(other.get_by_text("The end.")).to_be_visible()
+    expect(first.locator(".messages .message.assistant")).to_contain_text("The end.")
+    expect(first.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_message_is_redacted_and_remembered(opening: Opening, api: httpx.Client) -> None:
     one = turn(api, "one", say("user", "my locker code is 4711"), say("assistant", "Fine."))
     page = opening(f"/thread/{one}").page

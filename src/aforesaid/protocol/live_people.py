@@ -44,13 +44,17 @@ class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):
 
 
 class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
-    """The clients that watch the conversation now and asked for presence, in all server processes."""
+    """The clients that watch the conversation now and asked for presence, and the questions that are being
+    answered, in all server processes.
+    """
 
     conversation_id: str
     here: list[str]
     """One name for each client, also for this one; empty for a client without a name."""
     people: list[PresentPerson] = []
     """The same clients with their state, and participants who have left with the time of their last visit."""
+    answering: list[str] = []
+    """Ids of questions whose answers are on their way. They are among the open turns until then."""
 
 
 class ReadNotice(Outgoing, frozen=True, kw_only=True, tag="read"):

@@ -166,7 +166,7 @@ class WatchList:
                 feeds.leave(session.feed_scope, feed, wake)
             raise
         self._outbox.watches[conversation_id] = watch
-        self._hub.presences.join(session.owner, conversation_id, self._peer, session.manager.store)
+        self._hub.presences.join(session.owner, conversation_id, self._peer, session.manager)
         return watch, live.Watching(
             conversation=conversation_document(record),
             entries=entries,

@@ -1,4 +1,4 @@
-"""Who watches a conversation and who types, in all server processes.
+"""Who watches a conversation, who types and what is being answered, in all server processes.
 
 A registry knows the clients of its process at once. Where processes share a store (`Watchable`), it writes
 each of its clients as a document with a lease, and reads those of the other processes every second. A client
@@ -16,9 +16,11 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from aforesaid.agents.turn_order import running_questions
 from aforesaid.contracts import ConversationStore, Document, Watchable, capability
 from aforesaid.errors import AforesaidError
 from aforesaid.layers.participants import ParticipantStore
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.participants import PARTICIPANT_STATE
 from aforesaid.model.read_markers import ReadMarker
 from aforesaid.protocol.live_base import Outgoing
@@ -72,6 +74,8 @@ class Shared(Struct, frozen=True, kw_only=True, omit_defaults=True):
     typing: bool = False
     read: str | None = None
     """The last message that the client marked as read."""
+    answering: tuple[str, ...] = ()
+    """The questions of the conversation that the client's process answers now."""
     seen_at: datetime
     until: datetime
     """The end of the lease. Later, the client has left."""
@@ -81,7 +85,7 @@ class Shared(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _state(one: Shared) -> tuple[object, ...]:
-    return one.name, one.participant, one.away, one.typing, one.read
+    return one.name, one.participant, one.away, one.typing, one.read, one.answering
 
 
 class _Seat:
@@ -97,10 +101,13 @@ class _Seat:
 class _Room:
     """The clients that watch one conversation."""
 
-    def __init__(self, conversation_id: str, store: ConversationStore | None) -> None:
+    def __init__(self, conversation_id: str, manager: ConversationManager) -> None:
         self.conversation_id = conversation_id
+        self._manager = manager
         # Where processes share the store; None elsewhere.
-        self.store = store
+        self.store = _shared_store(manager.store)
+        # The questions that this process answers, as announced.
+        self.answering: tuple[str, ...] = ()
         self.seats: dict[Member, _Seat] = {}
         self.left: list[_Seat] = []
         self.others: dict[str, Shared] = {}
@@ -115,10 +122,19 @@ class _Room:
         """Send the state to all clients of this process that asked for presence."""
         people = self._people()
         here = sorted(one.name for one in people if one.state != "offline")
-        frame = Presence(conversation_id=self.conversation_id, here=here, people=people)
+        answering = {*self.answering, *(name for one in self.others.values() for name in one.answering)}
+        frame = Presence(
+            conversation_id=self.conversation_id, here=here, people=people, answering=sorted(answering)
+        )
         for member in tuple(self.seats):
             if member.self_shown is not None:
                 member.notify(frame)
+
+    def refresh_answering(self) -> bool:
+        """Look which questions this process answers now; return whether that has changed."""
+        before = self.answering
+        self.answering = tuple(sorted(running_questions(self._manager, self.conversation_id)))
+        return self.answering != before
 
     def _people(self) -> list[PresentPerson]:
         now = time.monotonic()
@@ -178,6 +194,7 @@ class _Room:
                 away=shown.away,
                 typing=seat.typing_until > moment,
                 read=seat.read,
+                answering=self.answering,
                 seen_at=now,
                 until=now + LEASE,
             )
@@ -194,7 +211,7 @@ class _Room:
             return
         await store.delete_document(KIND, seat.key, conversation_id=self.conversation_id)
         if seat.written.participant is not None:
-            ended = msgspec.structs.replace(seat.written, typing=False, seen_at=now, until=now)
+            ended = msgspec.structs.replace(seat.written, typing=False, answering=(), seen_at=now, until=now)
             key = f"seen/{seat.written.participant}"
             await _put(store, self.conversation_id, key, ended)
 
@@ -228,10 +245,11 @@ class Presences:
         # Rooms without clients whose documents are still to be removed.
         self._leaving: list[_Room] = []
 
-    def join(self, owner: str, conversation_id: str, member: Member, store: ConversationStore) -> None:
+    def join(self, owner: str, conversation_id: str, member: Member, manager: ConversationManager) -> None:
         room = self._rooms.get((owner, conversation_id))
         if room is None:
-            room = self._rooms[owner, conversation_id] = _Room(conversation_id, _shared_store(store))
+            room = self._rooms[owner, conversation_id] = _Room(conversation_id, manager)
+            room.refresh_answering()
         room.seats.setdefault(member, _Seat())
 
     def leave(self, owner: str, conversation_id: str, member: Member) -> None:
@@ -292,9 +310,11 @@ class Presences:
         room.notify(room.read_notice(marker.participant_id, marker.message_id), exclude=member)
 
     def tick(self) -> None:
-        """End the typing of clients that have not repeated it."""
+        """End the typing of clients that have not repeated it, and announce answers that begin or end."""
         now = self._now()
         for room in tuple(self._rooms.values()):
+            if room.refresh_answering():
+                room.announce()
             for member, seat in tuple(room.seats.items()):
                 if 0.0 < seat.typing_until <= now:
                     seat.typing_until = 0.0

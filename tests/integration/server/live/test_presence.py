@@ -1,5 +1,6 @@
 """Presence, typing and read markers: within a process at once, across processes by leases."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aforesaid.errors import AgentError
 from aforesaid.model.ids import new_id
 from aforesaid.server.live import presence
 from tests.builders import url_for
@@ -139,3 +141,60 @@ async def test_a_client_that_sends_nothing_is_away() -> None:
         assert {one["name"]: one["state"] for one in people} == {"Ann": "away", "Bob": "here"}
         ann.leave()
         bob.leave()
+
+
+async def answering(client: Client, *ids: str) -> None:
+    """Wait for the frame that lists exactly these questions as being answered."""
+    while (await client.until("presence")).get("answering", []) != list(ids):
+        pass
+
+
+async def test_clients_of_all_processes_learn_which_questions_are_being_answered(
+    two: tuple[HubSetup, HubSetup],
+) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    ann = await joined(one, shared, "Ann", session_id="s")
+    bob = await joined(other, shared, "Bob")
+    one.agent.may_go_on.clear()
+    await ann.send("text", id="q1", text="hello")
+    await one.agent.has_begun.wait()
+    one.live.presences.tick()
+    await answering(ann, "q1")
+    await exchange(two)
+    await answering(bob, "q1")
+    late = await joined(other, shared, "Cy")
+    await answering(late, "q1")
+    one.agent.may_go_on.set()
+    await ann.until("answer.done")
+    one.live.presences.tick()
+    await exchange(two)
+    for client in (ann, bob, late):
+        await answering(client)
+        client.leave()
+
+
+async def test_an_answer_that_fails_is_no_longer_on_its_way(
+    two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, _ = two
+    shared = (await hub.erin.get_or_create_conversation("s")).id
+    ann = await joined(hub, shared, "Ann", session_id="s")
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fail(*_: Any, **__: Any) -> None:
+        begun.set()
+        await may_fail.wait()
+        raise AgentError("no model")
+
+    monkeypatch.setattr(hub.agent, "reply", fail)
+    await ann.send("text", id="q1", text="hello")
+    await begun.wait()
+    hub.live.presences.tick()
+    await answering(ann, "q1")
+    may_fail.set()
+    await ann.until("answer.failed")
+    hub.live.presences.tick()
+    await answering(ann)
+    assert [turn.id for turn in await hub.erin.unanswered(shared)] == ["q1"]
+    ann.leave()

@@ -14,6 +14,7 @@ import { inOrder } from "./positions.js";
  * @property {Typist[]} typing
  * @property {import("../parts/people.js").Present[]} present Who watches the conversation, and who was here.
  * @property {Record<string, string>} markers The last message that each participant has read.
+ * @property {string[]} answering Questions that are being answered now, here or in another browser.
  * @property {boolean} gone
  * @property {Record<string, any>[]} open Turns without an answer.
  */
@@ -22,7 +23,7 @@ import { inOrder } from "./positions.js";
 export const MOST = 1500;
 
 /** @type {ThreadState} */
-export const EMPTY = { record: null, entries: [], older: null, hasOlder: false, pending: [], typing: [], present: [], markers: {}, gone: false, open: [] };
+export const EMPTY = { record: null, entries: [], older: null, hasOlder: false, pending: [], typing: [], present: [], markers: {}, answering: [], gone: false, open: [] };
 
 /**
  * @param {ThreadState} state
@@ -56,7 +57,7 @@ const FRAMES = {
     : settle(merge(state, frame.entries ?? []), frame.id)),
   "answer.failed": (state, frame) => patch(state, frame.id, { state: "failed", problem: frame.apology || frame.problem?.detail }),
   error: (state, frame) => (frame.id ? patch(state, frame.id, { state: "failed", problem: frame.problem?.detail }) : state),
-  presence: (state, frame) => ({ ...state, present: frame.people ?? [] }),
+  presence: (state, frame) => ({ ...state, present: frame.people ?? [], answering: frame.answering ?? [] }),
   read: (state, frame) => ({ ...state, markers: { ...state.markers, [frame.participant_id]: frame.message_id } }),
   typing: (state, frame) => {
     const others = state.typing.filter((each) => each.role !== frame.role || each.name !== (frame.name ?? ""));
@@ -131,6 +132,16 @@ export function settle(state, id) {
 export function withOpenTurns(state, turns) {
   const known = new Set([...state.pending.map((each) => each.id), ...state.entries.map((entry) => entry.message.message_id)]);
   return { ...state, open: turns.filter((turn) => !known.has(turn.id)) };
+}
+
+/**
+ * Questions that another browser asked and whose words this page does not have yet.
+ * @param {ThreadState} state
+ */
+export function unseenQuestions(state) {
+  const known = new Set([...state.pending, ...state.open].map((each) => each.id));
+  for (const entry of state.entries) known.add(entry.message.message_id);
+  return state.answering.filter((id) => !known.has(id));
 }
 
 /** @param {ThreadState} state @param {string} id @param {Partial<Pending>} change @returns {ThreadState} */

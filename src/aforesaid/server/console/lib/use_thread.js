@@ -5,7 +5,7 @@ import { asProblem } from "./hooks.js";
 import { LiveThread } from "./live.js";
 import { cursorBefore } from "./positions.js";
 import { may, session } from "./session.js";
-import { EMPTY, asked, prepend, reduceFrame, settle, withOpenTurns } from "./thread_state.js";
+import { EMPTY, asked, prepend, reduceFrame, settle, unseenQuestions, withOpenTurns } from "./thread_state.js";
 
 const PAGE = 50;
 
@@ -48,6 +48,7 @@ export function useThread(id, acting, onFrame) {
     return () => thread.close();
   }, [id, acting?.id]);
   useReading(live, acting, state, link);
+  useOthersQuestions(id, state, step);
 
   const ask = useCallback((/** @type {string} */ text, /** @type {string | undefined} */ again) => {
     const made = live.current?.ask(text, again);
@@ -112,6 +113,22 @@ function useReading(live, acting, state, link) {
     if (!acting || !latest || link !== "live" || document.visibilityState !== "visible") return;
     if (live.current?.send({ type: "read", message_id: latest })) live.current.options.onFrame({ type: "read", participant_id: acting.id, message_id: latest });
   }, [acting?.id, latest, link]);
+}
+
+/**
+ * Show questions of other browsers while they are answered. A question is stored shortly after its answer has begun.
+ * @param {string} id
+ * @param {ThreadState} state
+ * @param {(change: Step) => void} step
+ */
+function useOthersQuestions(id, state, step) {
+  const unseen = unseenQuestions(state).join();
+  useEffect(() => {
+    if (!unseen) return undefined;
+    void loadOpenTurns(id, step);
+    const timer = setInterval(() => void loadOpenTurns(id, step), 1000);
+    return () => clearInterval(timer);
+  }, [id, unseen]);
 }
 
 /**

@@ -10,7 +10,7 @@ import { linkTo } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { asked, merge, prepend } from "../lib/thread_state.js";
 import { loadUpTo, useThread } from "../lib/use_thread.js";
-import { speak } from "../lib/voice.js";
+import { canSpeak, speak, whySilent } from "../lib/voice.js";
 import { Assignment } from "../parts/assignment.js";
 import { EditQuestion } from "../parts/branches.js";
 import { Composer } from "../parts/composer.js";
@@ -28,7 +28,11 @@ export default function Thread({ id, query }) {
   const [redacting, setRedacting] = useState(/** @type {any} */ (null));
   const [editing, setEditing] = useState(/** @type {any} */ (null));
   const [aloud, setAloud] = useState(() => localStorage.getItem("aforesaid.aloud") === "yes");
-  const voice = useVoice(aloud);
+  const readAloud = (/** @type {boolean} */ on) => {
+    localStorage.setItem("aforesaid.aloud", on ? "yes" : "no");
+    setAloud(on);
+  };
+  const voice = useVoice(aloud, () => readAloud(false));
   const [acting, setActing] = useState(() => actingIn(id));
   const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, acting, voice.onFrame);
   const log = useRef(/** @type {HTMLElement | null} */ (null));
@@ -88,13 +92,13 @@ export default function Thread({ id, query }) {
           ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target} participants=${people} readers=${readers.get(entry.message.message_id)}
             onRedact=${setRedacting} onRemember=${remember} onEdit=${setEditing} />`)}
         </ol>
-        <${OpenTurns} turns=${state.open} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
+        <${OpenTurns} turns=${state.open} answering=${state.answering} participants=${people} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
         <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => ask(each.question, each.id)} onDiscard=${discard} />
-        <${Typing} typing=${state.typing} />
+        <${Typing} typing=${state.open.some((turn) => state.answering.includes(turn.id)) ? state.typing.filter((each) => each.role !== "assistant") : state.typing} />
       </div>
       <${Composer} id=${id} live=${live} onAsk=${ask} disabled=${!canWrite} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
         onSpoken=${(/** @type {string} */ turn) => apply((before) => asked(before, turn, "", true))}
-        onAloud=${(/** @type {boolean} */ on) => { localStorage.setItem("aforesaid.aloud", on ? "yes" : "no"); setAloud(on); }} />
+        onAloud=${(/** @type {boolean} */ on) => (canSpeak() ? readAloud(on) : toast(whySilent(""), { bad: true }))} />
     </section>
     ${side && state.record && html`<${ThreadSide} record=${state.record} onClose=${() => setSide(false)}
       onRecord=${setRecord}><${Assignment} record=${state.record} acting=${acting} onRecord=${setRecord} />
@@ -131,23 +135,36 @@ function Redact({ id, entry, onClose }) {
   <//>`;
 }
 
-/** Read answers aloud, if the user wants that or asked by voice. @param {boolean} aloud */
-function useVoice(aloud) {
+/**
+ * Read answers aloud, if the user wants that or asked by voice.
+ * @param {boolean} aloud
+ * @param {() => void} onSilent Called when the browser cannot speak.
+ */
+function useVoice(aloud, onSilent) {
   const speech = useRef(/** @type {{ id: string, cancel: () => number } | null} */ (null));
   const [speaking, setSpeaking] = useState("");
+  const silent = useRef(onSilent);
+  silent.current = onSilent;
+  const end = (/** @type {string} */ error) => {
+    speech.current = null;
+    setSpeaking("");
+    if (!error || ["interrupted", "canceled"].includes(error)) return;
+    toast(whySilent(error), { bad: true });
+    silent.current();
+  };
   const onFrame = useCallback((/** @type {Record<string, any>} */ frame) => {
-    if (frame.type !== "answer.done" || frame.repeated || frame.interrupted || !(aloud || frame.spoken)) return;
-    const started = speak(frame.spoken ?? frame.text, () => { speech.current = null; setSpeaking(""); });
-    if (!started) return;
-    speech.current = { id: frame.id, cancel: started.cancel };
+    if (frame.type !== "answer.done" || frame.repeated || frame.interrupted || !(aloud || frame.spoken) || !canSpeak()) return;
+    const words = frame.spoken ?? frame.text;
+    if (!words.trim()) return;
     setSpeaking(frame.id);
+    speech.current = { id: frame.id, cancel: speak(words, end).cancel };
   }, [aloud]);
   const cancel = useCallback(() => {
     if (!speech.current) return null;
     setSpeaking("");
-    const { id, cancel: end } = speech.current;
+    const { id, cancel: stop } = speech.current;
     speech.current = null;
-    return { id, heard: end() };
+    return { id, heard: stop() };
   }, []);
   useEffect(() => () => void cancel(), []);
   return { onFrame, cancel, speaking };

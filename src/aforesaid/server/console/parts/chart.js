@@ -1,5 +1,6 @@
 // Line and bar charts that fit their box, with the same numbers as a table.
-import { html, useEffect, useRef } from "../lib/html.js";
+import { html, useEffect, useRef, useState } from "../lib/html.js";
+import { onTheme } from "../lib/theme.js";
 import uPlot from "../vendor/uplot.js";
 import { shortDate, timeOfDay } from "../lib/format.js";
 
@@ -42,6 +43,8 @@ function Plot({ title, times, lines, unit, days }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {uPlot | null} */ (null));
   const data = [times, ...lines.map(([, values]) => values)];
+  const [colours, setColours] = useState(0);
+  useEffect(() => onTheme(() => setColours((count) => count + 1)), []);
   useEffect(() => {
     const element = /** @type {HTMLElement} */ (box.current);
     const made = new uPlot(options(element, lines, unit, days), data, element);
@@ -49,7 +52,7 @@ function Plot({ title, times, lines, unit, days }) {
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
     observer.observe(element);
     return () => { observer.disconnect(); made.destroy(); plot.current = null; };
-  }, []);
+  }, [colours]);
   useEffect(() => plot.current?.setData(data), [JSON.stringify(data)]);
   const spoken = lines.map((line) => `${line[0]} ${shown(line, unit)}`).join(", ");
   return html`<div class="plot" ref=${box} role="img" aria-label=${`${title}: ${spoken}`}></div>`;

@@ -2,6 +2,7 @@
 import { html } from "../lib/html.js";
 import { previewOf } from "../lib/content.js";
 import { Icon } from "./icons.js";
+import { speakerOf } from "./message.js";
 import { Button, Chip, Time } from "./ui.js";
 import { Words } from "./words.js";
 
@@ -25,16 +26,26 @@ function Failed({ each, onRetry, onDiscard }) {
     ${each.question && html`<${Button} onClick=${() => onRetry(each)}>Ask again<//>`}<${Button} kind="quiet" onClick=${() => onDiscard(each.id)}>Discard<//></div>`;
 }
 
-/** Stored questions without an answer. @param {{ turns: Record<string, any>[], onAsk: (turn: any) => void, onDiscard: (id: string) => void }} props */
-export function OpenTurns({ turns, onAsk, onDiscard }) {
+/**
+ * Stored questions without an answer: it failed, or it is on its way to another browser.
+ * @param {{ turns: Record<string, any>[], answering: string[], participants: import("../lib/people.js").Participant[], onAsk: (turn: any) => void, onDiscard: (id: string) => void }} props
+ */
+export function OpenTurns({ turns, answering, participants, onAsk, onDiscard }) {
   if (!turns.length) return null;
   return html`<ol class="messages open-turns">
-    ${turns.map((turn) => html`<li key=${turn.id} class="message user unanswered">
-      <div class="message-head"><span class="speaker">You</span><${Chip} kind="warn">not answered<//><${Time} at=${turn.opened_at} /></div>
-      <div class="message-body" dir="auto"><${Words} text=${previewOf(turn.messages[0])} /></div>
-      <div class="row"><${Button} onClick=${() => onAsk(turn)}>Ask again<//><${Button} kind="quiet" onClick=${() => onDiscard(turn.id)}>Discard<//></div>
-    </li>`)}
+    ${turns.map((turn) => html`<${OpenTurn} key=${turn.id} turn=${turn} isAnswering=${answering.includes(turn.id)} participants=${participants} onAsk=${onAsk} onDiscard=${onDiscard} />`)}
   </ol>`;
+}
+
+/** @param {{ turn: Record<string, any>, isAnswering: boolean, participants: import("../lib/people.js").Participant[], onAsk: (turn: any) => void, onDiscard: (id: string) => void }} props */
+function OpenTurn({ turn, isAnswering, participants, onAsk, onDiscard }) {
+  const [question] = turn.messages;
+  return html`<li class=${`message user ${isAnswering ? "being-answered" : "unanswered"}`}>
+    <div class="message-head"><span class="speaker">${speakerOf(question, "user", participants)}</span>${!isAnswering && html`<${Chip} kind="warn">not answered<//>`}<${Time} at=${turn.opened_at} /></div>
+    <div class="message-body" dir="auto"><${Words} text=${previewOf(question)} /></div>
+    ${isAnswering ? html`<p class="typing" role="status"><${Dots} /><span>The answer is on its way</span></p>`
+      : html`<div class="row"><${Button} onClick=${() => onAsk(turn)}>Ask again<//><${Button} kind="quiet" onClick=${() => onDiscard(turn.id)}>Discard<//></div>`}
+  </li>`;
 }
 
 /** @param {{ typing: { role: string, name: string }[] }} props */
