@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.console.browsing import find_browser
 
 HERE = Path(__file__).parent
+VOICE = ("speech-dispatcher", "speech-dispatcher-espeak-ng")
 NO_BROWSER = """
 NOT RUN: the tests of the web console. There is no browser, and none could be installed.
 Install Chromium (Debian: `apt-get install chromium`), or name a browser in CHROMIUM, then run
@@ -31,8 +32,16 @@ def install_browser() -> str | None:
     return None
 
 
+def install_voice() -> None:
+    """Install a voice where that is allowed. Without one, a test is skipped and the run says so."""
+    if shutil.which("speech-dispatcher") is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        attempt = ["apt-get", "install", "--yes", "--no-install-recommends", *VOICE]
+        subprocess.run(attempt, check=False)
+
+
 def main() -> int:
     browser = find_browser() or install_browser()
+    install_voice()
     if browser is None:
         sys.stdout.write(NO_BROWSER + "\n")
         return 0

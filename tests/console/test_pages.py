@@ -259,7 +259,8 @@ def test_one_conversation_is_erased_with_a_receipt(opening: Opening, api: httpx.
 _COLOURS = """() => [...document.querySelectorAll(".plot canvas")].map((canvas) => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   const seen = new Set();
-  for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) seen.add(data.slice(at, at + 3).join());
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at + 3] === 255) seen.add(data.slice(at, at + 3).join());
   return [...seen].sort();
 })"""
 """The opaque colours of each chart."""
@@ -275,7 +276,8 @@ def test_health_shows_state_charts_and_tables(opening: Opening, api: httpx.Clien
     colours = page.evaluate(_COLOURS)
     page.get_by_role("button", name=re.compile("dark", re.IGNORECASE)).click()
     expect(page.locator(".plot canvas")).to_have_count(6)
-    page.wait_for_function(f"(before) => JSON.stringify(({_COLOURS})()) !== JSON.stringify(before)", arg=colours)
+    other = f"(before) => JSON.stringify(({_COLOURS})()) !== JSON.stringify(before)"
+    page.wait_for_function(other, arg=colours)
     page.get_by_label("As tables").check()
     expect(page.get_by_role("region", name="Latency of requests").get_by_role("columnheader")).to_have_count(
         4
