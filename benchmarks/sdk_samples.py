@@ -1,6 +1,7 @@
 """Random values of the types that the providers' SDKs publish, found by introspection.
 
-A new block or item type of an SDK is covered as soon as the SDK is updated, without a change here.
+A new block or item type of an SDK is covered as soon as the SDK is updated, without a change here. Importing
+the SDKs takes seconds, so each is imported where its types are needed.
 """
 
 import types
@@ -10,10 +11,6 @@ from functools import cache
 from random import Random
 from typing import Any, Literal, NotRequired, Required, get_args, get_origin
 
-import anthropic.types.beta as anthropic_types
-import boto3
-import openai.types.chat as chat_types
-from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from typing_extensions import is_typeddict
 
 # Nested types deeper than this are left empty: some refer to themselves.
@@ -107,19 +104,27 @@ def _object(random: Random, typed: Any, depth: int) -> dict[str, Any]:
 
 
 def anthropic_blocks() -> dict[str, Any]:
-    return by_kind(anthropic_types.BetaContentBlockParam)
+    from anthropic.types.beta import BetaContentBlockParam
+
+    return by_kind(BetaContentBlockParam)
 
 
 def response_items() -> dict[str, Any]:
+    from openai.types.responses.response_input_item_param import ResponseInputItemParam
+
     return by_kind(ResponseInputItemParam)
 
 
 def chat_parts() -> dict[str, Any]:
-    return by_kind(chat_types.ChatCompletionContentPartParam)
+    from openai.types.chat import ChatCompletionContentPartParam
+
+    return by_kind(ChatCompletionContentPartParam)
 
 
 @cache
 def _bedrock() -> Any:
+    import boto3
+
     session = boto3.session.Session(region_name="us-east-1")
     client = session.client("bedrock-runtime", aws_access_key_id="none", aws_secret_access_key="none")
     return client.meta.service_model

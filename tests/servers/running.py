@@ -7,14 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
 
 from tests.servers import programs
 from tests.servers.ports import free_port
-from tests.servers.waiting import LONGEST
+from tests.servers.waiting import LONGEST, listens
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -45,11 +45,10 @@ class Process:
         while time.monotonic() < until:
             assert self._process is not None
             assert self._process.poll() is None, f"it ended:\n{self.log.read_text()}"
-            try:
-                if is_up(httpx.get(f"{self.address}{path}", timeout=5, verify=False).status_code):
-                    return
-            except httpx.TransportError:
-                pass
+            if listens(self.address):
+                with suppress(httpx.TransportError):
+                    if is_up(httpx.get(f"{self.address}{path}", timeout=5, verify=False).status_code):
+                        return
             time.sleep(0.02)
         raise AssertionError(f"it does not answer:\n{self.log.read_text()}")
 

@@ -1,7 +1,5 @@
 """A request unpacks into each SDK's call, as the README writes it. `mypy --strict` checks the same lines."""
 
-import anthropic
-import openai
 import pytest
 
 from aforesaid.memory.manager import ConversationManager
@@ -29,6 +27,10 @@ async def test_the_request_unpacks_into_the_call_of_the_sdk(kind: Kind) -> None:
 
 
 async def _answer(erin: ConversationManager, kind: Kind, url: str) -> None:
+    # Imported here: it takes seconds, and most processes of a test run need neither.
+    import anthropic
+    import openai
+
     async with erin.turn("kitchen") as turn:
         turn.user("What is for dinner?")
         if kind == "anthropic":

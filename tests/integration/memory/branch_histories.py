@@ -4,6 +4,7 @@ The model copies all messages at a fork and knows nothing of lineages. After eve
 read the same in both: its length, its last messages, its pages and single messages.
 """
 
+import asyncio
 import random
 from datetime import timedelta
 from itertools import count
@@ -211,30 +212,30 @@ class History:
             assert not words & {said.serial for said in log}
 
     async def compare(self, step: str) -> None:
-        manager = self.manager
-        for one, log in self.model.logs.items():
-            expected = [(said.id, said.words) for said in sorted(log)]
-            record = await manager.store.get(one)
-            assert record is not None, (step, one)
-            entries = await manager.store.page(one, limit=1000)
-            found = [(entry.message.message_id, entry.message.content) for entry in entries]
-            assert found == expected, (step, one, record.lineage, found, expected)
-            assert record.message_count == len(expected), (step, record, expected)
-            assert [entry.conversation_id for entry in entries] == [one] * len(entries)
-            limit = self.chance.randint(1, 6)
-            tail = await manager.store.tail(one, limit=limit)
-            assert [entry.message.message_id for entry in tail] == [each[0] for each in expected[-limit:]]
-            if tail and len(expected) > limit:
-                before = await manager.store.tail(one, limit=2, before=tail[0].position)
-                wanted = [each[0] for each in expected[-limit - 2 : -limit]]
-                assert [entry.message.message_id for entry in before] == wanted
-            offset = self.chance.randint(0, len(expected))
-            page = await manager.store.page(one, limit=3, offset=offset)
-            assert [entry.message.message_id for entry in page] == [
-                e[0] for e in expected[offset : offset + 3]
-            ]
-        listed = {record.id for record in (await manager.store.find(Query(limit=1000))).conversations}
+        """Compare all conversations at once: a server then answers several reads in one round trip."""
+        await asyncio.gather(*(self._compare(step, one, log) for one, log in self.model.logs.items()))
+        listed = {record.id for record in (await self.manager.store.find(Query(limit=1000))).conversations}
         assert listed == set(self.model.logs), step
+
+    async def _compare(self, step: str, one: str, log: list[Said]) -> None:
+        store = self.manager.store
+        expected = [(said.id, said.words) for said in sorted(log)]
+        limit, offset = self.chance.randint(1, 6), self.chance.randint(0, len(expected))
+        record = await store.get(one)
+        assert record is not None, (step, one)
+        entries = await store.page(one, limit=1000)
+        found = [(entry.message.message_id, entry.message.content) for entry in entries]
+        assert found == expected, (step, one, record.lineage, found, expected)
+        assert record.message_count == len(expected), (step, record, expected)
+        assert [entry.conversation_id for entry in entries] == [one] * len(entries)
+        tail = await store.tail(one, limit=limit)
+        assert [entry.message.message_id for entry in tail] == [each[0] for each in expected[-limit:]]
+        if tail and len(expected) > limit:
+            before = await store.tail(one, limit=2, before=tail[0].position)
+            wanted = [each[0] for each in expected[-limit - 2 : -limit]]
+            assert [entry.message.message_id for entry in before] == wanted
+        page = await store.page(one, limit=3, offset=offset)
+        assert [entry.message.message_id for entry in page] == [e[0] for e in expected[offset : offset + 3]]
 
     async def check_erased(self) -> None:
         """No erased word is stored, except those that a merge had copied to another family."""

@@ -78,9 +78,9 @@ async def talk(memory: aforesaid.Memory, text: str) -> list[object]:
             turn.user(f"{text} {number}")
             turn.assistant("done")
 
-    await asyncio.gather(*map(turn, range(20)))
-    await asyncio.gather(*(erin.load_context(kitchen) for _ in range(20)))
-    await asyncio.gather(*(erin.search_history(text) for _ in range(5)))
+    await asyncio.gather(*map(turn, range(8)))
+    await asyncio.gather(*(erin.load_context(kitchen) for _ in range(8)))
+    await asyncio.gather(*(erin.search_history(text) for _ in range(3)))
     context = await erin.load_context(kitchen)
     return [message.content for message in context.messages]
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +22,7 @@ from aforesaid.server.process import bind_socket, check_keys, check_workers, is_
 from aforesaid.settings import ServerConfig
 from tests.integration.server.running import serving
 from tests.servers.ports import free_port
-from tests.servers.waiting import LONGEST
+from tests.servers.waiting import LONGEST, listens, until
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,16 +50,13 @@ def started(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[sub
 
 
 def _wait_for(address: str, process: "subprocess.Popen[str]") -> None:
-    until = time.monotonic() + LONGEST
-    while time.monotonic() < until:
-        try:
-            if httpx.get(f"{address}/ready", timeout=5).status_code == 200:
-                return
-        except httpx.TransportError:
-            if process.poll() is not None:
-                out, err = process.communicate()
-                raise AssertionError(f"it ended: {out}{err}") from None
-    raise AssertionError("it did not start")
+    def is_ready() -> bool:
+        if process.poll() is not None:
+            out, err = process.communicate()
+            raise AssertionError(f"it ended: {out}{err}")
+        return listens(address) and httpx.get(f"{address}/ready", timeout=LONGEST).status_code == 200
+
+    until(is_ready, "it did not start")
 
 
 def stopped(process: "subprocess.Popen[str]", kind: signal.Signals) -> str:
@@ -122,10 +118,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _until(holds: Any) -> None:
-    until = time.monotonic() + LONGEST
-    while not holds():
-        assert time.monotonic() < until
-        os.sched_yield()
+    until(holds, "it does not become true")
 
 
 # What is refused

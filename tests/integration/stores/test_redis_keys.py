@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -258,6 +259,7 @@ class CutLine:
         self._send = self._connections._send
         self._left = after
         self._late = late
+        self.is_cut = False
 
     def __enter__(self) -> None:
         self._connections._send = self._pass
@@ -271,6 +273,7 @@ class CutLine:
 
     async def _pass(self, command: Any) -> Any:
         if self._left <= 0:
+            self.is_cut = True
             if self._late:
                 await self._send(command)
             raise Cut
@@ -279,9 +282,25 @@ class CutLine:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", range(9))
 class TestCrashes:
-    """A writer dies before or after its n-th command. What is there is listed; what is listed is there."""
+    """A writer dies before or after each command. What is there is listed; what is listed is there."""
+
+    @pytest.fixture
+    async def backend(self, any_redis_url: str, clock: FixedClock) -> AsyncIterator[RedisBackend]:
+        """With a prefix of its own, so that owners of other tests are not listed."""
+        backend = RedisBackend(any_redis_url, clock=clock, prefix=f"crash-{new_id()}")
+        await backend.open()
+        yield backend
+        await backend.close()
+
+    async def crashes(self, backend: RedisBackend, late: bool) -> AsyncIterator[tuple[RedisStore, CutLine]]:
+        """Yield a new owner's store and a line that is cut at the next command, until a line is not cut."""
+        for step in count():
+            line = CutLine(backend, after=step, late=late)
+            yield backend.of(f"owner-{new_id()}"), line
+            if not line.is_cut:
+                assert step, "the line was never cut"
+                return
 
     async def consistent(self, backend: RedisBackend, store: RedisStore, record: Conversation) -> bool:
         there = await store.get(record.id) is not None
@@ -290,62 +309,60 @@ class TestCrashes:
         assert (owner in [name async for name in backend.owners()]) == bool(await listed(store))
         return there
 
-    async def test_creating(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
-        record = started(new_id(), now=store.now())
-        with CutLine(backend, after=step, late=late):
-            await asyncio.gather(store.create(record), return_exceptions=True)
-        if not await self.consistent(backend, store, record):
-            await store.create(record)
-        assert await self.consistent(backend, store, record)
+    async def test_creating(self, backend: RedisBackend, late: bool) -> None:
+        async for store, line in self.crashes(backend, late):
+            record = started(new_id(), now=store.now())
+            with line:
+                await asyncio.gather(store.create(record), return_exceptions=True)
+            if not await self.consistent(backend, store, record):
+                await store.create(record)
+            assert await self.consistent(backend, store, record)
 
-    async def test_deleting(
-        self, backend: RedisBackend, store: RedisStore, observer: Observer, step: int, late: bool
-    ) -> None:
-        before = observer.all_keys()
-        record = await store.resume("chat", started(new_id(), now=store.now()))
-        with CutLine(backend, after=step, late=late):
-            await asyncio.gather(store.delete(record.id), return_exceptions=True)
-        await self.consistent(backend, store, record)
-        await store.delete(record.id)
-        assert await store.session("chat") is None
-        assert not await self.consistent(backend, store, record)
-        leftover = observer.all_keys() - before
-        assert leftover <= {b"aforesaid:owners"}, leftover
+    async def test_deleting(self, backend: RedisBackend, observer: Observer, late: bool) -> None:
+        async for store, line in self.crashes(backend, late):
+            before = observer.all_keys()
+            record = await store.resume("chat", started(new_id(), now=store.now()))
+            with line:
+                await asyncio.gather(store.delete(record.id), return_exceptions=True)
+            await self.consistent(backend, store, record)
+            await store.delete(record.id)
+            assert await store.session("chat") is None
+            assert not await self.consistent(backend, store, record)
+            assert observer.all_keys() <= before
 
-    async def test_resuming(self, backend: RedisBackend, store: RedisStore, step: int, late: bool) -> None:
-        record = started(new_id(), now=store.now())
-        with CutLine(backend, after=step, late=late):
-            await asyncio.gather(store.resume("chat", record), return_exceptions=True)
-        await self.consistent(backend, store, record)
-        resumed = await store.resume("chat", started(new_id(), now=store.now()))
-        assert await store.session("chat") == resumed
-        assert resumed.id in await listed(store)
+    async def test_resuming(self, backend: RedisBackend, late: bool) -> None:
+        async for store, line in self.crashes(backend, late):
+            record = started(new_id(), now=store.now())
+            with line:
+                await asyncio.gather(store.resume("chat", record), return_exceptions=True)
+            await self.consistent(backend, store, record)
+            resumed = await store.resume("chat", started(new_id(), now=store.now()))
+            assert await store.session("chat") == resumed
+            assert resumed.id in await listed(store)
 
-    async def test_resuming_once_more(
-        self, backend: RedisBackend, store: RedisStore, step: int, late: bool
-    ) -> None:
+    async def test_resuming_once_more(self, backend: RedisBackend, late: bool) -> None:
         """A caller without a response asks again, and gets the intended conversation."""
-        record = started(new_id(), now=store.now())
-        with CutLine(backend, after=step, late=late):
-            await asyncio.gather(store.resume("chat", record), return_exceptions=True)
-        assert await store.resume("chat", record) == record
-        assert await store.session("chat") == record
-        assert await listed(store) == [record.id]
+        async for store, line in self.crashes(backend, late):
+            record = started(new_id(), now=store.now())
+            with line:
+                await asyncio.gather(store.resume("chat", record), return_exceptions=True)
+            assert await store.resume("chat", record) == record
+            assert await store.session("chat") == record
+            assert await listed(store) == [record.id]
 
-    async def test_appending(
-        self, backend: RedisBackend, store: RedisStore, clock: FixedClock, step: int, late: bool
-    ) -> None:
-        first = await new(store)
-        clock.advance(timedelta(seconds=1))
-        second = await new(store)
-        clock.advance(timedelta(seconds=1))
-        with CutLine(backend, after=step, late=late):
-            turn = [said("question"), said("answer")]
-            await asyncio.gather(store.append(first.id, turn), return_exceptions=True)
-        stored = await store.page(first.id, limit=10)
-        assert len(stored) in (0, 2)
-        newest_first = [first.id, second.id] if stored else [second.id, first.id]
-        assert await listed(store) == newest_first
+    async def test_appending(self, backend: RedisBackend, clock: FixedClock, late: bool) -> None:
+        async for store, line in self.crashes(backend, late):
+            first = await new(store)
+            clock.advance(timedelta(seconds=1))
+            second = await new(store)
+            clock.advance(timedelta(seconds=1))
+            with line:
+                turn = [said("question"), said("answer")]
+                await asyncio.gather(store.append(first.id, turn), return_exceptions=True)
+            stored = await store.page(first.id, limit=10)
+            assert len(stored) in (0, 2)
+            newest_first = [first.id, second.id] if stored else [second.id, first.id]
+            assert await listed(store) == newest_first
 
 
 async def test_readers_that_clean_up_do_not_lose_what_is_being_made(
