@@ -22,7 +22,7 @@ erasures of one owner, neither removes the entry that the other one needs to be 
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -43,9 +43,10 @@ from aforesaid.contracts import (
 )
 from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.dialects import references_in
-from aforesaid.errors import AforesaidError, StoreDamaged, StoreUnavailable
+from aforesaid.errors import AforesaidError, DocumentConflict, StoreDamaged, StoreUnavailable
 from aforesaid.model.conversations import Changes, Conversation
 from aforesaid.model.ids import new_id, parse_uuid
+from aforesaid.model.webhooks import WEBHOOK_OWNERS, WEBHOOKS
 from aforesaid.notes.records import notes_from, remove_notes_from
 from aforesaid.retention.receipts import Receipt, counts_of, larger_counts, with_digest
 from aforesaid.stores.blobs import BlobStore, owner_key
@@ -293,7 +294,21 @@ class _Erasure:
         """Remove the owner's name from the journal, after recording the erasure in the audit trail."""
         erased = sum(self._receipt().erased.values())
         await audit_action(self._scope.store, "erase", self._intent.conversation_id or "", count=erased)
+        if self._intent.conversation_id is None:
+            await self._unlist_webhooks()
         self._intent = self._intent.without_name()
+
+    async def _unlist_webhooks(self) -> None:
+        """Remove the owner from the journal's list of owners with webhooks, unless there is a new one."""
+        if self._scope.journal is None:
+            return
+        journal = await self._scope.journal.authoritative()
+        # The version first: a webhook that is set meanwhile lists its owner again, and the entry stays.
+        listed = await journal.get_document(WEBHOOK_OWNERS, owner_key(self._scope.owner))
+        if listed is None or await self._scope.store.documents(WEBHOOKS, limit=1):
+            return
+        with suppress(DocumentConflict):
+            await journal.delete_document(WEBHOOK_OWNERS, listed.key, expected_version=listed.version)
 
     async def _scrub(self) -> None:
         scrubbable = capability(self._scope.backend, Scrubbable)

@@ -40,6 +40,7 @@ async def test_an_erasure_leaves_no_name(
     options = {"encryption": MasterKeys(b"k" * 32)} if sealed == "sealed" else {}
     async with opened(files, tmp_path, **options) as memory:
         await live(memory.of(OWNER))
+        await memory.of(OWNER).set_webhook(f"person-{END}", f"https://example.org/{END}")
         receipt = await memory.of(OWNER).erase()
         assert receipt.remains == ()
         assert files.found() == {}
