@@ -145,7 +145,7 @@ class ConversationManager:
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
         self._branches = Branches(store, self._summaries)
         self._analytics = OwnerAnalytics(store, lambda: self.searcher.resources.embedder)
-        self._forgetting = Forgetting(self)
+        self._forgetting = Forgetting(self, scope, self.unstored)
 
     @property
     def owner(self) -> str:

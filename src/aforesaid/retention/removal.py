@@ -1,16 +1,24 @@
 """Remove data and everything derived from it: delete, clear, redact, archive, erase; and copies elsewhere."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
+from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Scrubbable, capability
 from aforesaid.dialects import references_in
 from aforesaid.dialects.tombstones import MARK, TAG, tombstone_of
-from aforesaid.errors import InvalidInput, InvalidSetting, MessageNotFound, NotAllowed, shown
+from aforesaid.errors import (
+    InvalidInput,
+    InvalidSetting,
+    MessageNotFound,
+    NotAllowed,
+    StoreUnavailable,
+    shown,
+)
 from aforesaid.intake.messages import Intake
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
@@ -254,14 +262,29 @@ class Removal:
 class Forgetting:
     """Removes notes or a message of one owner, with everything that repeats their content."""
 
-    def __init__(self, manager: "Forgettable") -> None:
+    def __init__(self, manager: "Forgettable", scope: OwnerScope, unstored: UnstoredTurns) -> None:
         self._manager = manager
+        self._scope = scope
+        self._unstored = unstored
+
+    async def _whole(self, search: Callable[[], Awaitable["ForgetPreview"]]) -> "ForgetPreview":
+        """Return what a search of all data finds. Raise `StoreUnavailable` where a part of it is missing."""
+        await self._unstored.flush(self._scope.owner)
+        await self._scope.authoritative()
+        with noting_freshness() as seen:
+            found = await search()
+        if seen.degraded:
+            raise StoreUnavailable(
+                "the store became unavailable during the search, so repetitions may be missing; the operation"
+                " changed nothing"
+            )
+        return found
 
     async def preview_forget(self, what: str) -> "ForgetPreview":
         """Return what `forget_everywhere` would remove: notes, and the messages that repeat them."""
         from aforesaid.retention.repetitions import named_content
 
-        return await named_content(self._manager, what)
+        return await self._whole(lambda: named_content(self._manager, what))
 
     async def forget_everywhere(self, what: str, *, scrub: bool = False) -> "ForgetReceipt":
         """Remove the notes that `what` names, as `forget` does, and redact all messages that repeat them:
@@ -275,7 +298,7 @@ class Forgetting:
         """Return what `redact_everywhere` would remove. Raise `MessageNotFound`."""
         from aforesaid.retention.repetitions import message_content
 
-        return await message_content(self._manager, conversation_id, message_id)
+        return await self._whole(lambda: message_content(self._manager, conversation_id, message_id))
 
     async def redact_everywhere(
         self, conversation_id: str, message_id: str, *, scrub: bool = False
@@ -286,7 +309,7 @@ class Forgetting:
         from aforesaid.retention.repetitions import forget_all
 
         found = await self.preview_redact(conversation_id, message_id)
-        return await forget_all(self._manager, found, scrub=scrub)
+        return await forget_all(self._manager, found, scrub=scrub, by_message=True)
 
 
 # Copies of an owner's data outside the store: archives and exported folders.

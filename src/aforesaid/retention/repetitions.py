@@ -130,9 +130,7 @@ async def named_content(manager: Forgettable, what: str) -> ForgetPreview:
         else _Content.of(note.text, note.source.conversation_id, note.source.message_id)
         for note in notes
     ]
-    return ForgetPreview(
-        notes=tuple(notes), messages=await _scan(manager, _Comparison(contents)) if contents else ()
-    )
+    return ForgetPreview(notes=tuple(notes), messages=await _repeats(manager, contents))
 
 
 async def message_content(manager: Forgettable, conversation_id: str, message_id: str) -> ForgetPreview:
@@ -152,7 +150,7 @@ async def message_content(manager: Forgettable, conversation_id: str, message_id
         if (note.source is not None and note.source.message_id == message_id)
         or content.is_in(terms_of(note.text))
     ]
-    return ForgetPreview(notes=tuple(notes), messages=await _scan(manager, _Comparison([content])))
+    return ForgetPreview(notes=tuple(notes), messages=await _repeats(manager, [content]))
 
 
 async def content_about(manager: Forgettable, topic: str) -> ForgetPreview:
@@ -179,21 +177,46 @@ def _repeat_of(entry: Entry) -> list[Repeat]:
     ]
 
 
-async def forget_all(manager: Forgettable, found: ForgetPreview, *, scrub: bool = False) -> ForgetReceipt:
-    """Remove the notes and redact the messages."""
-    gone = [note.id for named in found.notes for note in await manager.forget(named.id)]
-    for at, repeat in enumerate(found.messages, start=1):
-        # Scrubbing rewrites files, so the last redaction does it for all.
-        last = at == len(found.messages)
-        await manager.redact(repeat.conversation_id, repeat.message_id, scrub=scrub and last)
-    ids = sorted([*gone, *(repeat.message_id for repeat in found.messages)])
+async def forget_all(
+    manager: Forgettable, found: ForgetPreview, *, scrub: bool = False, by_message: bool = False
+) -> ForgetReceipt:
+    """Redact the messages and remove the notes. Call it again after an interruption: it continues.
+
+    By notes or, with `by_message`, by the first message the rest is found, so these are removed last.
+    """
+    first = int(by_message)
+    for repeat in reversed(found.messages[first:]):
+        await manager.redact(repeat.conversation_id, repeat.message_id)
+    for note in found.notes:
+        await _forget_note(manager, note)
+    # Scrubbing rewrites files, so one redaction does it for all. A second one of a message changes nothing.
+    for repeat in found.messages[: max(first, int(scrub))]:
+        await manager.redact(repeat.conversation_id, repeat.message_id, scrub=scrub)
+    ids = sorted([*(note.id for note in found.notes), *(repeat.message_id for repeat in found.messages)])
     return ForgetReceipt(
-        notes=len(gone),
+        notes=len(found.notes),
         messages=len(found.messages),
         conversations=len({repeat.conversation_id for repeat in found.messages}),
         forgotten_at=manager.now(),
         digest=sha256("\n".join(ids).encode()).hexdigest(),
     )
+
+
+async def _forget_note(manager: Forgettable, note: Note) -> None:
+    """Remove a note and those that it replaced."""
+    if await manager.forget(note.id) or note.subject is None:
+        return
+    # The redaction of its message has removed the note, so the one that it replaced is valid again.
+    for earlier in await manager.notes():
+        if earlier.about == note.about:
+            await manager.forget(earlier.id)
+
+
+async def _repeats(manager: Forgettable, contents: Sequence[_Content]) -> tuple[Repeat, ...]:
+    """Return the messages that repeat the contents, those that the contents come from first."""
+    found = await _scan(manager, _Comparison(contents)) if contents else ()
+    origins = {(one.conversation_id, one.message_id) for one in contents}
+    return tuple(sorted(found, key=lambda one: (one.conversation_id, one.message_id) not in origins))
 
 
 class _Comparison:

@@ -32,12 +32,15 @@ from tests.unit.layers.conftest import LayerSetup
 
 MANY = 16
 BACKLOG = 4
-CODE = "ab1234"
 """In a stored message and in those of the backlog."""
 
 
 def user(content: str) -> Message:
     return Message(role="user", content=content)
+
+
+SECRET = user("The code of the safe is 4711")
+"""In a note, in a conversation that the layer knows in part, in one that it does not know, in the backlog."""
 
 
 class Replaying(LayerSetup):
@@ -59,8 +62,10 @@ class Replaying(LayerSetup):
         self.busy = (await before.get_or_create_conversation("busy")).id
         bob = self.memory_of_before.of("bob")
         self.bobs = (await bob.get_or_create_conversation("kitchen")).id
-        await before.append(self.long, [user(f"long {n}") for n in range(MANY)])
-        await before.append(self.unknown, [user(f"unknown {CODE}")])
+        await before.append(self.long, [user(f"long {n}") for n in range(MANY - 1)])
+        await before.append(self.long, [SECRET.with_(message_id="secret")])
+        await before.append(self.unknown, [SECRET])
+        await before.remember(str(SECRET.content), subject="safe")
         await bob.append(self.bobs, [user("bob")])
         await self.layer.close()
         await self.memory.open()
@@ -77,7 +82,7 @@ class Replaying(LayerSetup):
         await erin.store.get(self.long)
         self.failing.down()
         for number in range(BACKLOG):
-            await erin.append(self.busy, [user(f"busy {number} {CODE}")])
+            await erin.append(self.busy, [SECRET if number == 1 else user(f"busy {number}")])
 
     async def probe(self) -> None:
         """The store is back; nothing of the backlog is stored yet."""
@@ -399,10 +404,10 @@ MANAGER: dict[str, tuple[Run, Any]] = {
     "apply_retention": (lambda m, _, __: m.of("erin").apply_retention(), 0),
     "analytics": (lambda m, _, __: _counted(m.of("erin").analytics()), None),
     "recompute_analytics": (lambda m, _, __: m.of("erin").recompute_analytics(), 3),
-    "forget_everywhere": (lambda m, _, __: m.of("erin").forget_everywhere("no such note"), None),
-    "preview_forget": (lambda m, _, __: m.of("erin").preview_forget("no such note"), None),
-    "redact_everywhere": (lambda m, w, __: _redacted_everywhere(m.of("erin"), w), 1 + BACKLOG),
-    "preview_redact": (lambda m, w, __: _repetitions(m.of("erin"), w), 1 + BACKLOG),
+    "forget_everywhere": (lambda m, _, __: _messages(m.of("erin").forget_everywhere("safe")), 3),
+    "preview_forget": (lambda m, _, __: _found(m.of("erin").preview_forget("safe")), 3),
+    "redact_everywhere": (lambda m, w, __: _messages(m.of("erin").redact_everywhere(w.long, "secret")), 3),
+    "preview_redact": (lambda m, w, __: _found(m.of("erin").preview_redact(w.long, "secret")), 3),
     "topic_report": (lambda m, _, __: m.of("erin").topic_report(), None),
 }
 MEMORY: dict[str, tuple[Run, Any]] = {
@@ -426,18 +431,12 @@ MOVING: dict[str, tuple[Run, Any]] = {
 }
 
 
-async def _repetitions(erin: ConversationManager, setup: Replaying) -> int:
-    (message,) = await erin.messages(setup.unknown)
-    return len((await erin.preview_redact(setup.unknown, str(message.message_id))).messages)
-
-
-async def _redacted_everywhere(erin: ConversationManager, setup: Replaying) -> int:
-    (message,) = await erin.messages(setup.unknown)
-    return (await erin.redact_everywhere(setup.unknown, str(message.message_id))).messages
-
-
 async def _messages(doing: Awaitable[Any]) -> int:
     return int((await doing).messages)
+
+
+async def _found(doing: Awaitable[Any]) -> int:
+    return len((await doing).messages)
 
 
 async def _entries(doing: Awaitable[Any]) -> int:
@@ -542,10 +541,25 @@ async def test_an_operation_is_complete_or_refused_wherever_the_store_fails(
         else:
             assert expected is None or result == expected, f"call {number}"
         assert await setup.back()
+        if name in REPEATED:
+            await run(memory, setup, folder)
+            await _check_forgotten(memory, setup)
         await _check_nothing_lost(memory, setup, erased=name == "manager.erase")
         await setup.layer.close()
         if calls.remaining >= 0:
             return
+
+
+REPEATED = ("manager.forget_everywhere", "manager.redact_everywhere")
+"""Operations that remove words step by step. After an interruption, a second call removes the rest."""
+
+
+async def _check_forgotten(memory: Memory, setup: Replaying) -> None:
+    store = await memory.of("erin").store.authoritative()
+    for conversation_id in (setup.long, setup.unknown, setup.busy):
+        entries = await store.page(conversation_id, limit=999)
+        assert "4711" not in str([entry.message.content for entry in entries])
+    assert await memory.of("erin").notes(history=True) == []
 
 
 def _counting() -> Iterator[int]:

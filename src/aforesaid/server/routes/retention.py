@@ -154,7 +154,8 @@ async def forget_everywhere(call: Call[ForgettingBody, NoQuery]) -> Reply:
     found = await _found(call.manager, call.body)
     receipt = None
     if not call.body.preview:
-        receipt = await forget_all(call.manager, found, scrub=call.body.scrub)
+        by_message = call.body.message_id is not None
+        receipt = await forget_all(call.manager, found, scrub=call.body.scrub, by_message=by_message)
     return json_response({"notes": found.notes, "messages": found.messages, "receipt": receipt})
 
 
