@@ -132,6 +132,109 @@ def test_a_passing_or_secret_statement_is_none(said: str) -> None:
     assert list(notes_in_text(said)) == []
 
 
+STATEMENTS = {
+    "german": (
+        "Ich mag Jazz", "Ich mag keinen Koriander", "Nenn mich Erin", "Ich bin allergisch gegen Erdnüsse",
+        "Wir sind Vegetarier", "Meine Lieblingsfarbe ist Grün", "Unser Hund heißt Rex",
+        "Ich arbeite als Pflegerin", "Wir haben zwei Kinder", "Ich stehe normalerweise um 6:30 Uhr auf",
+        "Antworte immer auf Englisch", "Wir bewahren die Leiter in der Garage auf",
+        "Ich trinke keinen Kaffee", "Ich wohne in Wien",
+    ),
+    "italian": (
+        "Mi piace il jazz", "Non mi piace il coriandolo", "Mi chiamo Erin", "Sono allergica alle arachidi",
+        "Siamo vegetariani", "Il mio colore preferito è il verde", "Il nostro cane si chiama Rex",
+        "Lavoro come infermiera", "Abbiamo due figli", "Mangio sempre alle otto",
+        "Rispondimi sempre in inglese", "Teniamo la scala nel garage", "Non bevo caffè", "Abito a Roma",
+    ),
+    "spanish": (
+        "Me gusta el jazz", "No me gusta el cilantro", "Llámame Erin", "Soy alérgica a los cacahuetes",
+        "Somos vegetarianos", "Mi color favorito es el verde", "Nuestro perro se llama Rex",
+        "Trabajo como enfermera", "Tenemos dos hijos", "Siempre me levanto a las seis",
+        "Responde siempre en inglés", "Guardamos la escalera en el garaje", "No bebo café",
+        "Vivo en Madrid",
+    ),
+    "french": (
+        "J'aime le jazz", "Je n'aime pas la coriandre", "Appelle-moi Erin",
+        "Je suis allergique aux cacahuètes",
+        "Nous sommes végétariens", "Ma couleur préférée est le vert", "Notre chien s'appelle Rex",
+        "Je travaille comme infirmière", "Nous avons deux enfants", "Je me lève toujours à six heures",
+        "Réponds toujours en anglais", "Nous rangeons l'échelle dans le garage", "Je ne bois pas de café",
+        "J'habite à Paris",
+    ),
+    "dutch": (
+        "Ik hou van jazz", "Ik hou niet van koriander", "Noem me Erin", "Ik ben allergisch voor pinda's",
+        "We zijn vegetariërs", "Mijn lievelingskleur is groen", "Onze hond heet Rex",
+        "Ik werk als verpleegkundige", "We hebben twee kinderen", "Ik sta meestal om half zeven op",
+        "Antwoord altijd in het Engels", "We bewaren de ladder in de garage", "Ik drink geen koffie",
+        "Ik woon in Utrecht",
+    ),
+}  # fmt: skip
+NO_STATEMENTS = {
+    "german": (
+        "Mag ich Jazz?", "Ich möchte einen Tisch für zwei", "Ich mag das heute nicht",
+        "Anna sagt, ich mag Jazz",
+        "Anna mag Jazz", "Ich bin müde", "Ich arbeite heute zu Hause", "Mein Handy ist leer",
+        "Vergiss nicht, Milch zu kaufen", "Merk dir, dass mein Passwort Tulpe ist", "Meine PIN ist 1234",
+        "Mach das Licht an", "Ich mag es, wenn es regnet", "Meine Frau hat gesagt, wir wohnen in Wien",
+    ),
+    "italian": (
+        "Mi piace il jazz?", "Vorrei un tavolo per due", "Oggi mi piace il silenzio",
+        "Anna dice che mi piace il jazz", "A Anna piace il jazz", "Sono stanca", "Oggi lavoro da casa",
+        "Il mio telefono è scarico", "Ricordati di comprare il latte",
+        "Ricorda che la mia password è tulipano", "Il mio pin è 1234", "Accendi la luce",
+        "Mi piace se piove", "Lei vive a Roma",
+    ),
+    "spanish": (
+        "¿Me gusta el jazz?", "Me gustaría una mesa para dos", "Hoy me gusta el silencio",
+        "Ana dice que me gusta el jazz", "A Ana le gusta el jazz", "Estoy cansada", "Hoy trabajo en casa",
+        "Mi móvil no tiene batería", "Recuerda comprar leche", "Recuerda que mi contraseña es tulipán",
+        "Mi pin es 1234", "Enciende la luz", "Me gusta si llueve", "Ella vive en Madrid",
+    ),
+    "french": (
+        "Est-ce que j'aime le jazz ?", "Je voudrais une table pour deux", "Aujourd'hui j'aime le silence",
+        "Anne dit que j'aime le jazz", "Anne aime le jazz", "Je suis fatiguée",
+        "Je travaille à la maison aujourd'hui", "Mon téléphone est vide", "N'oublie pas d'acheter du lait",
+        "Note que mon mot de passe est tulipe", "Mon code PIN est 1234", "Allume la lumière",
+        "J'aime s'il pleut", "Elle habite à Paris",
+    ),
+    "dutch": (
+        "Hou ik van jazz?", "Ik zou graag een tafel voor twee willen", "Ik hou vandaag niet van lawaai",
+        "Anna zegt dat ik van jazz hou", "Anna houdt van jazz", "Ik ben moe", "Ik werk vandaag thuis",
+        "Mijn telefoon is leeg", "Vergeet niet melk te kopen", "Onthoud dat mijn wachtwoord tulp is",
+        "Mijn pincode is 1234", "Doe het licht aan", "Ik hou van regen als het warm is",
+        "Zij woont in Utrecht",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", STATEMENTS)
+def test_a_lasting_statement_in_another_language_is_a_note(language: str) -> None:
+    said = STATEMENTS[language]
+    assert [note.text for note in notes_in_text("\n".join(said))] == list(said)
+
+
+@pytest.mark.parametrize("language", NO_STATEMENTS)
+def test_a_question_a_wish_or_another_persons_preference_is_none(language: str) -> None:
+    found = [note.text for said in NO_STATEMENTS[language] for note in notes_in_text(said)]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("Ich mag Kaffee", "Ich mag keinen Kaffee"),
+        ("Mi piace il caffè", "Non mi piace il caffè"),
+        ("Me gusta el café", "No me gusta el café"),
+        ("J'aime le café", "Je n'aime pas le café"),
+        ("Ik hou van koffie", "Ik hou niet van koffie"),
+    ],
+)
+def test_an_opposite_opinion_has_the_same_subject(first: str, then: str) -> None:
+    (one,), (other,) = notes_in_text(first), notes_in_text(then)
+    assert one.subject == other.subject
+    assert one.subject is not None
+
+
 async def test_an_opposite_opinion_replaces_the_first(memory: aforesaid.Memory) -> None:
     await say(memory, "I like coffee")
     erin = await say(memory, "I don't like coffee")

@@ -1,6 +1,7 @@
 """The store contract as tests, one module per topic."""
 
 from aforesaid.testing.contract.branches import BranchesContract
+from aforesaid.testing.contract.collaboration import CollaborationContract
 from aforesaid.testing.contract.contacts import ContactsContract
 from aforesaid.testing.contract.documents import DocumentsContract
 from aforesaid.testing.contract.log import HistoriesContract, LogContract
@@ -29,6 +30,7 @@ class StoreContract(
     DocumentsContract,
     ContactsContract,
     ParticipantsContract,
+    CollaborationContract,
     BranchesContract,
 ):
     """The whole contract. Subclass it with a fixture `backend` that yields an open backend with `clock` as

@@ -14,6 +14,8 @@ from aforesaid.contracts import Ask, OnText, Reply
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AccessError, NotAuthenticated, TranscriberUnavailable
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.clock import Clock as WallClock
+from aforesaid.model.clock import system_clock
 from aforesaid.model.messages import Message
 from aforesaid.protocol.live import write_frame
 from aforesaid.protocol.live_base import Outgoing
@@ -196,11 +198,12 @@ async def open_hub(
     owner: str = "erin",
     transcribe: Transcribe | None = None,
     rates: Limits | None = None,
+    wall_clock: WallClock = system_clock,
     **limits: Any,
 ) -> AsyncIterator[HubSetup]:
     agent, clock = Parrot(), Clock()
     authenticator = Keys(**callers(owner))
-    async with open_at(url, sweep_every=None, preload=False, embedder=None) as memory:
+    async with open_at(url, sweep_every=None, preload=False, embedder=None, clock=wall_clock) as memory:
         live = Hub(
             Services(memory, agent, transcribe),
             authenticator,
