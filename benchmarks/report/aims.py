@@ -60,8 +60,20 @@ def aims(results: dict[str, Results]) -> str:
         *_safe(results),
         *_cold(results),
         *_windows(results),
+        *_branches(results),
     ]
     return table(["aim", "wanted", "measured", "met"], [_row(one) for one in found])
+
+
+def _branches(results: dict[str, Results]) -> Iterator[Aim]:
+    for what, name, most in (
+        ("W11: a turn without branches or participants, relative to one without the feature", "append", 1.03),
+        ("W11: a context through five forks, relative to one without", "context", 1.5),
+    ):
+        ratios = [one[name] for one in results.get("branches", {}).get("stores", {}).values()]
+        if ratios:
+            worst = max(ratios)
+            yield Aim(what=what, wanted=f"{most} ×", found=f"{worst:.2f} ×", met=worst <= most)
 
 
 def _row(aim: Aim) -> list[str]:

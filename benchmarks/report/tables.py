@@ -323,6 +323,17 @@ def _dollars(prompt: Results) -> str:
     return f"{prompt['dollars']:,.0f}"
 
 
+def branches(results: Results) -> str:
+    """W11."""
+    rows = [
+        [store, f"{one['append']:.2f} ×", f"{one['context']:.2f} ×"]
+        for store, one in results["stores"].items()
+    ]
+    forks = f"a context through {results['forks']} forks, relative to one without"
+    head = ["processor time", "a turn without branches, relative to one without the feature", forks]
+    return "\n\n".join(["### W11: branches and participants", table(head, rows)])
+
+
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "growth": growth,
     "together": together,
@@ -332,4 +343,5 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "windows": windows,
     "serving": serving,
     "costs": costs,
+    "branches": branches,
 }

@@ -13,7 +13,7 @@ from benchmarks.report.tables import SECTIONS
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 Results = dict[str, Any]
 
-DETAILS = ("sharing", "kills", "windows", "serving", "costs")
+DETAILS = ("sharing", "kills", "windows", "serving", "costs", "branches")
 """Workloads on the page of details; the others are on the main page."""
 
 

@@ -1,4 +1,4 @@
-"""The work that memories are measured by: W1 to W10. Each module runs some of it and gives plain JSON.
+"""The work that memories are measured by: W1 to W11. Each module runs some of it and gives plain JSON.
 
 Below: `benchmarks.peers`, which drives the others, and the benchmarks of our own parts. Above:
 `python -m benchmarks`.
@@ -25,7 +25,17 @@ class Workload(Struct, frozen=True, kw_only=True):
 
 
 def workloads() -> tuple[Workload, ...]:
-    from benchmarks.workloads import cold, costs, growing, killing, serving, sharing, together, windows
+    from benchmarks.workloads import (
+        branching,
+        cold,
+        costs,
+        growing,
+        killing,
+        serving,
+        sharing,
+        together,
+        windows,
+    )
 
     return (
         Workload(names=("W1", "W2"), file="growth", run=growing.run),
@@ -36,6 +46,7 @@ def workloads() -> tuple[Workload, ...]:
         Workload(names=("W8",), file="windows", run=windows.run),
         Workload(names=("W9",), file="serving", run=serving.run),
         Workload(names=("W10",), file="costs", run=costs.run),
+        Workload(names=("W11",), file="branches", run=branching.run),
     )
 
 

@@ -19,6 +19,7 @@ from aforesaid.cli.keys import keys
 from aforesaid.cli.mcp import mcp
 from aforesaid.cli.migrate import migrate
 from aforesaid.cli.notes import notes
+from aforesaid.cli.notifications import notifications, webhooks
 from aforesaid.cli.participants import participants
 from aforesaid.cli.retention import archive, archives, erase, purge, redact, restore, retention
 from aforesaid.cli.search import reindex, search
@@ -67,6 +68,8 @@ for panel, commands in PANELS.items():
 app.add_typer(notes, rich_help_panel="Read")
 app.add_typer(clients, rich_help_panel="Read")
 app.add_typer(participants, rich_help_panel="Read")
+app.add_typer(notifications, rich_help_panel="Read")
+app.add_typer(webhooks, rich_help_panel="Operate")
 app.add_typer(topics, rich_help_panel="Read")
 app.add_typer(backup, rich_help_panel="Move")
 app.add_typer(keys, rich_help_panel="Operate")

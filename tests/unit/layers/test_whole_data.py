@@ -32,7 +32,6 @@ from tests.unit.layers.conftest import LayerSetup
 
 MANY = 16
 BACKLOG = 4
-"""In a stored message and in those of the backlog."""
 
 
 def user(content: str) -> Message:

@@ -92,7 +92,15 @@ class BranchedStore(StoreWrapper):
         await self._make_room(conversation.id)
         return _shown(await self.inner.create(conversation))
 
-    async def get(self, conversation_id: str) -> Conversation | None:
+    def get(self, conversation_id: str) -> Coroutine[Any, Any, Conversation | None]:
+        # Not a coroutine of its own, as `append`.
+        return (
+            self._get(conversation_id) if may_be_branch(conversation_id) else self.inner.get(conversation_id)
+        )
+
+    setattr(get, ACCEPTS_NAMES, True)
+
+    async def _get(self, conversation_id: str) -> Conversation | None:
         record = await self.inner.get(conversation_id)
         return None if record is None else _shown(record)
 
