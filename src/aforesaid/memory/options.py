@@ -91,8 +91,8 @@ class Models(CheckedFields, frozen=True, kw_only=True):
       informative sentences; one of your own may call a model. None uses the setting `summaries`, which is off
       by default.
     - `detector`: finds preferences and facts in users' messages and stores them as notes, in the background.
-      "rules" knows sentences in six languages; `notes.detectors.AgentDetector` asks a model. None uses the setting
-      `detect_notes`, which is off by default.
+      "rules" knows sentences in six languages; `notes.detectors.AgentDetector` asks a model. None uses the
+      setting `detect_notes`, which is off by default.
     - `preload`: load the tokenizer when the memory is opened. By default it is loaded in the background after
       the first message, which does not wait for it.
     """
