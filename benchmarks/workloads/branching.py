@@ -60,7 +60,7 @@ def _without_features(manager: ConversationManager) -> ConversationManager:
     plain = copy(manager)
     plain.store = stored_itself(manager.store)
     plain._compose()
-    plain._participants.check_authors = _unchecked  # type: ignore[method-assign]
+    plain._participants.check_authors = _unchecked  # type: ignore[method-assign, assignment]
     return plain
 
 
