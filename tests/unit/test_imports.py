@@ -14,6 +14,9 @@ import pytest
 
 import aforesaid
 
+# One process parses the sources, for all tests here.
+pytestmark = pytest.mark.xdist_group("imports")
+
 ROOT = Path(aforesaid.__file__).parent
 
 
@@ -69,6 +72,7 @@ def called(function: ast.expr) -> str:
             return ""
 
 
+@pytest.mark.slow
 def test_there_is_no_import_cycle() -> None:
     graph = {name: module.imports & MODULES.keys() for name, module in found().items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a cycle
@@ -80,6 +84,7 @@ def test_own_modules_are_not_imported_by_name() -> None:
     assert [name for name, module in found().items() if module.called & {"import_module", "__import__"}] == []
 
 
+@pytest.mark.slow
 def test_no_module_imports_the_root_package() -> None:
     """The root package imports everything, so a module that imports it would depend on every layer."""
     assert [name for name, module in found().items() if "aforesaid" in module.imports] == []

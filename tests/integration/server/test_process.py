@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,9 @@ def _wait_for(address: str, process: "subprocess.Popen[str]") -> None:
         if process.poll() is not None:
             out, err = process.communicate()
             raise AssertionError(f"it ended: {out}{err}")
-        return listens(address) and httpx.get(f"{address}/ready", timeout=LONGEST).status_code == 200
+        with suppress(httpx.TransportError):
+            return listens(address) and httpx.get(f"{address}/ready", timeout=LONGEST).status_code == 200
+        return False
 
     until(is_ready, "it did not start")
 

@@ -63,6 +63,7 @@ def test_what_was_asked_is_not_what_was_said() -> None:
     assert not parse_request("what did you ask me about tea?").wants_questions
 
 
+@pytest.mark.slow
 @given(st.text(max_size=300))
 def test_any_words_are_a_wish(said: str) -> None:
     assert isinstance(parse_request(said), RecallRequest)

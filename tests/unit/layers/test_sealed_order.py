@@ -331,6 +331,7 @@ def _text(micros: int) -> str:
     return from_micros(micros).isoformat()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 async def test_an_attack_is_noticed_by_every_read(encrypted: EncryptedConversation, attack: Attack) -> None:
     before = await encrypted.raw()
@@ -378,6 +379,7 @@ async def test_an_attack_on_the_end_is_noticed_in_a_short_window(
             assert not is_proven(list(seen.tail))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 async def test_a_context_for_an_agent_holds_nothing_forged(
     encrypted: EncryptedConversation, attack: Attack

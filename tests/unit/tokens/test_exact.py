@@ -242,6 +242,7 @@ def test_other_interruptions_come_through(references: dict[str, tiktoken.Encodin
         exact._count_or_slice("text", interrupted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["\ud83d", "a\udc00b", "\ud83d\ude00", "\udfff" * 200_000, "é\ud800 x" * 50_000]
 )
