@@ -67,7 +67,7 @@ test: check ## Run all checks and tests that a change must pass (about 12 minute
 	$(PYTEST) --randomly-seed $(ORDER)
 
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
-test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about a minute)
+test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about 45 seconds on two idle cores)
 	$(PYTEST) -n 2 --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
 
 # One framework: `make test-adapters ADAPTERS=langgraph`.
