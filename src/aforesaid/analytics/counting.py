@@ -8,7 +8,7 @@ what happens counts on the day on which it happens.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from aforesaid.analytics.measures import Cell
+from aforesaid.analytics.measures import TOOL_TIME, Cell
 from aforesaid.analytics.records import Event, Labels, Progress, Row, day_of
 from aforesaid.contracts import Entry
 from aforesaid.contracts.entries import unreadable_reason
@@ -199,6 +199,7 @@ def _count_tools(progress: Progress, at: int, meaning: Meaning, cell: Cell) -> N
         called = progress.calls.pop(result.call_id, None)
         if called is not None:
             cell.observe("tool_time", _ms(at - called[0]))
+            cell.observe(f"{TOOL_TIME}{called[1]}", _ms(at - called[0]))
         if result.is_error:
             cell.count("tool_errors")
             if called is not None:

@@ -47,6 +47,9 @@ DISTRIBUTIONS: Final[Mapping[str, Unit]] = {
     "confidence": "percent",
 }
 
+# The prefix of the distributions by tool.
+TOOL_TIME: Final = "tool_time/"
+
 # The shares: numerator and denominator among the counts.
 SHARES: Final[Mapping[str, tuple[str, str]]] = {
     "automation": ("closed_without_person", "closed_conversations"),

@@ -9,7 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from aforesaid.analytics import By
-from aforesaid.analytics.measures import DISTRIBUTIONS, SHARES, Cell, Distribution, distribution, total
+from aforesaid.analytics.measures import (
+    DISTRIBUTIONS,
+    SHARES,
+    TOOL_TIME,
+    Cell,
+    Distribution,
+    distribution,
+    total,
+)
 from aforesaid.model.mappings import ReadableAsDict
 
 # The counts that a report always has, in the order of its columns.
@@ -45,6 +53,8 @@ class Numbers(Struct, frozen=True, kw_only=True):
     """Percentiles and buckets. A distribution without values is left out."""
     tools: dict[str, dict[str, int]] = {}
     """Calls and errors by tool."""
+    tool_times: dict[str, Distribution] = {}
+    """The time from a call to its result, by tool."""
 
 
 class Analytics(ReadableAsDict, Struct, frozen=True, kw_only=True):
@@ -127,6 +137,11 @@ def numbers_of(value: str | None, cell: Cell) -> Numbers:
         shares=shares,
         distributions=distributions,
         tools={tool: tools[tool] for tool in sorted(tools)},
+        tool_times={
+            name.removeprefix(TOOL_TIME): distribution("ms", histogram)
+            for name, histogram in sorted(cell.histograms.items())
+            if name.startswith(TOOL_TIME)
+        },
     )
 
 

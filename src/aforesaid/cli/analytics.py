@@ -82,9 +82,10 @@ def _print_period(found: Analytics) -> None:
         numbers.add_row(f"{_words(name)} share", f"{share:.1%}")
     console().print(numbers)
     times = Table("distribution", "values", "p50", "p75", "p90", "p95", "p99")
-    for name, one in found.total.distributions.items():
+    by_tool = {f"tool time: {tool}": one for tool, one in found.total.tool_times.items()}
+    for name, one in (found.total.distributions | by_tool).items():
         cells = [_shown(one.unit, value) for value in (one.p50, one.p75, one.p90, one.p95, one.p99)]
-        times.add_row(_words(name), f"{one.count:,}", *cells)
+        times.add_row(escape(readable(_words(name))), f"{one.count:,}", *cells)
     if found.total.distributions:
         console().print(times)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from aforesaid.analytics.counting import count, start
 from aforesaid.analytics.measures import Cell, distribution, total
 from aforesaid.analytics.records import Event, Progress, Row, decode, encode
+from aforesaid.analytics.reports import numbers_of
 from aforesaid.contracts import Entry
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, started
@@ -81,6 +82,7 @@ def test_a_message_of_tool_calls_alone_is_no_answer() -> None:
     )
     assert near(median_minutes(cell, "first_response"), 5)
     assert near(median_minutes(cell, "tool_time"), 1)
+    assert near(numbers_of(None, cell).tool_times["weather"].p50 / 60_000, 1)
     assert cell.counts["tool_calls/weather"] == 1
     assert cell.counts["messages_tool"] == 1
 
