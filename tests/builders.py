@@ -108,7 +108,10 @@ FEATURE_TARGETS = TARGETS if MATRIX else ("sqlite",)
 """Where the manager's features are tested: the contract proves that other stores behave as SQLite does."""
 FEATURE_STORES = STORES if MATRIX else ("sqlite",)
 LAYER_STORES = STORES if MATRIX else ("memory", "sqlite")
-"""What layers are tested around."""
+"""What layers are tested around: a store without optional capabilities, and one with all of them.
+
+The contract of a layer runs around SQLite. Around memory, a state machine compares the layer with the model.
+"""
 
 
 def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:

@@ -195,9 +195,12 @@ def _is_in_our_code(frame: FrameType | None) -> bool:
     return False
 
 
-@pytest.fixture(autouse=True)
-def nothing_blocks_the_event_loop(guard: BlockBuster) -> Iterator[None]:
-    """Fail a test that blocks the event loop: in a voice assistant that is an audible pause."""
+@pytest.fixture(scope="session", autouse=True)
+def nothing_blocks_the_event_loop(guard: BlockBuster, loaded_tokenizer: None) -> Iterator[None]:
+    """Fail a test that blocks the event loop: in a voice assistant that is an audible pause.
+
+    For all tests at once: replacing the blocking functions takes longer than many a test.
+    """
     guard.activate()
     yield
     guard.deactivate()

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
+from tests.report import MATRIX
+
 USUAL = 100
 """Examples of a property: the design documents require at least as many."""
 THROUGH_SERVER = 30
@@ -63,11 +65,15 @@ def for_all(
 def also_for_all(
     **strategies: st.SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Test a property once more, by another way in: with `USUAL` examples on SQLite, and few elsewhere.
+    """Test a property once more, by another way in: with `USUAL` examples on SQLite, and few through a server.
 
-    A test with `for_all` shows the property on every store.
+    A test with `for_all` shows the property on every store. `make test-matrix` runs this one there, too.
     """
-    return _with_examples(USUAL, strategies, lambda target: not target.url.startswith("sqlite:"))
+    decorate = _with_examples(USUAL, strategies, lambda target: not target.url.startswith("sqlite:"))
+    if MATRIX:
+        return decorate
+    targets = pytest.mark.parametrize("target", ["sqlite", "server"], indirect=True)
+    return lambda test: cast("Callable[..., None]", targets(decorate(test)))
 
 
 def _with_examples(

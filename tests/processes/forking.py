@@ -21,6 +21,7 @@ processes.set_forkserver_preload(
         "tests.processes.documentation",
         "tests.processes.erasing",
         "tests.processes.live_server",
+        "tests.processes.redis_writer",
         "tests.integration.transfer.test_memory_use",
         "tests.integration.voice.story",
     ]

@@ -33,13 +33,13 @@ from aforesaid.model.messages import Message
 from aforesaid.retention.erasure import KIND, Intent
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
-from tests.builders import LAYER_STORES, STORES
+from tests.builders import FEATURE_STORES, STORES
 from tests.encrypted_stores import MASTER, inner_for
 from tests.examples import examples
 
 
 class TestAuditedStore(StoreContract):
-    @pytest.fixture(params=LAYER_STORES)
+    @pytest.fixture(params=FEATURE_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

@@ -20,7 +20,7 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract, store_machine
 from aforesaid.testing.contract.replacing import ReplacingContract
-from tests.builders import LAYER_STORES
+from tests.builders import FEATURE_STORES
 from tests.encrypted_stores import inner_for
 from tests.examples import examples
 from tests.faults import Failing, FailingStore
@@ -28,7 +28,7 @@ from tests.unit.layers.conftest import Seconds
 
 
 class TestCachedStore(StoreContract):
-    @pytest.fixture(params=LAYER_STORES)
+    @pytest.fixture(params=FEATURE_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

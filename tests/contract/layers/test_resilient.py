@@ -14,7 +14,7 @@ from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from aforesaid.testing.contract.replacing import ConcurrencyContract
-from tests.builders import LAYER_STORES
+from tests.builders import FEATURE_STORES
 from tests.encrypted_stores import inner_for
 from tests.examples import examples
 from tests.faults import Failing, Fault
@@ -43,7 +43,7 @@ def fails_twice_of_three() -> Callable[[str], Fault]:
 
 
 class TestResilientStore(StoreContract):
-    @pytest.fixture(params=LAYER_STORES)
+    @pytest.fixture(params=FEATURE_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

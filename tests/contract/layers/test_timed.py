@@ -23,12 +23,12 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
 from aforesaid.testing import FixedClock, StoreContract
-from tests.builders import LAYER_STORES, STORES
+from tests.builders import FEATURE_STORES, STORES
 from tests.encrypted_stores import inner_for
 
 
 class TestObservedStore(StoreContract):
-    @pytest.fixture(params=LAYER_STORES)
+    @pytest.fixture(params=FEATURE_STORES)
     async def backend(
         self, request: pytest.FixtureRequest, clock: FixedClock, tmp_path: Path
     ) -> AsyncIterator[Backend]:

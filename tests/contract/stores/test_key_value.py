@@ -47,6 +47,7 @@ class TestTableStore(StoreContract):
         await backend.close()
 
 
+@pytest.mark.exhaustive
 class TestSealedTableStore(StoreContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, tmp_path: Path) -> AsyncIterator[Backend]:
@@ -56,7 +57,8 @@ class TestSealedTableStore(StoreContract):
         await backend.close()
 
 
-TestMachine = store_machine(lambda clock: TableBackend(":memory:", clock=clock)).TestCase
+# Sealed, because the contract runs on the plain one.
+TestMachine = store_machine(lambda clock: sealed_backend(TableBackend(":memory:", clock=clock))).TestCase
 TestMachine.settings = settings(max_examples=20, deadline=None)
 
 

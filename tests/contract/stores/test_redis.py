@@ -1,9 +1,9 @@
 """The Redis store is a store, on one server and on a cluster."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from itertools import product
 
 import pytest
 from hypothesis import settings
@@ -18,6 +18,8 @@ from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.urls import backend_for
 from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store_machine
 from tests.examples import examples
+from tests.processes.forking import SECONDS
+from tests.processes.redis_writer import TASKS, TURNS, started_writer
 from tests.servers.redis import client, running
 
 MICROSECOND = timedelta(microseconds=1)
@@ -26,7 +28,7 @@ MICROSECOND = timedelta(microseconds=1)
 class TestRedisStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_url: str) -> AsyncIterator[Backend]:
-        backend = backend_for(redis_url, clock=clock)
+        backend = backend_for(f"{redis_url}?prefix=test-{new_id()}", clock=clock)
         await backend.open()
         yield backend
         await backend.close()
@@ -35,7 +37,7 @@ class TestRedisStore(StoreContract, SnapshotContract):
 class TestRedisClusterStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_cluster_url: str) -> AsyncIterator[Backend]:
-        backend = backend_for(redis_cluster_url, clock=clock)
+        backend = backend_for(f"{redis_cluster_url}?prefix=test-{new_id()}", clock=clock)
         await backend.open()
         yield backend
         await backend.close()
@@ -115,56 +117,29 @@ class TestFarMoments:
         assert sum(len(page.conversations) for page in listings[1][0]) == 8
 
 
-WRITER = """
-import asyncio, sys
-from aforesaid.model.messages import Message
-from aforesaid.stores.redis import RedisBackend
-
-async def main(url, owner, conversation_id, process):
-    backend = RedisBackend(url)
-    await backend.open()
-    store = backend.of(owner)
-
-    async def write(task):
-        for turn in range(5):
-            key = f"{process}/{task}/{turn}"
-            messages = [Message(role=role, content=[key, role]) for role in ("user", "tool", "assistant")]
-            await store.append(conversation_id, messages)
-
-    await asyncio.gather(*(write(task) for task in range(8)))
-    await backend.close()
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
 async def eight_processes_write(url: str) -> None:
     backend = RedisBackend(url)
     await backend.open()
     owner = f"crowd-{new_id()}"
     store = backend.of(owner)
     record = await store.create(started(new_id(), now=store.now()))
-    command = [sys.executable, "-c", WRITER, url, owner, record.id]
-    writers = [
-        await asyncio.create_subprocess_exec(*command, str(number), env=environment()) for number in range(8)
-    ]
-    async with asyncio.timeout(200):
-        assert [await writer.wait() for writer in writers] == [0] * 8
+    writers = [started_writer(url, owner, record.id, str(number)) for number in range(8)]
+    for writer in writers:
+        await asyncio.to_thread(writer.join, SECONDS)
+    assert [writer.exitcode for writer in writers] == [0] * 8
     entries = await store.page(record.id, limit=10_000)
-    assert [entry.sequence for entry in entries] == list(range(1, 8 * 8 * 5 * 3 + 1))
+    assert [entry.sequence for entry in entries] == list(range(1, 8 * TASKS * TURNS * 3 + 1))
     turns = [entries[start : start + 3] for start in range(0, len(entries), 3)]
     keys = [turn[0].message.content[0] for turn in turns]
-    expected = {f"{process}/{task}/{turn}" for process in range(8) for task in range(8) for turn in range(5)}
+    expected = {
+        f"{process}/{task}/{turn}" for process, task, turn in product(range(8), range(TASKS), range(TURNS))
+    }
     assert sorted(keys) == sorted(expected)
     for key, turn in zip(keys, turns, strict=True):
         assert [entry.message.content for entry in turn] == [[key, r] for r in ("user", "tool", "assistant")]
         assert len({entry.revision for entry in turn}) == 1
     await store.delete(record.id)
     await backend.close()
-
-
-def environment() -> dict[str, str]:
-    return {"PYTHONPATH": ":".join(path for path in sys.path if path)}
 
 
 @pytest.mark.slow
