@@ -56,7 +56,7 @@ class Target:
             return self.run_as(owner, scenario)
         finally:
             if self.url.startswith("file:"):
-                self.run_as(owner, forget)
+                self.run_as(owner, lambda manager: manager.store.clear())
 
     def run_as(self, owner: str, scenario: Scenario[T]) -> T:
         return self._run_in(self.memory, owner, scenario)

@@ -65,7 +65,7 @@ def for_all(
 def also_for_all(
     **strategies: st.SearchStrategy[Any],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Test a property once more, by another way in: with `USUAL` examples on SQLite, and few through a server.
+    """Test a property once more, by another way in: `USUAL` examples on SQLite, and few through a server.
 
     A test with `for_all` shows the property on every store. `make test-matrix` runs this one there, too.
     """

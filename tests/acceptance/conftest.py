@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,14 @@ def targets(
 
 
 @pytest.fixture(params=TARGETS)
-def target(request: pytest.FixtureRequest, targets: Callable[[str], Target]) -> Target:
-    return targets(request.param)
+def target(
+    request: pytest.FixtureRequest, targets: Callable[[str], Target], tmp_path: Path
+) -> Iterator[Target]:
+    if request.param == "file":
+        # A write takes as long as the file is, so no test inherits the data of another.
+        yield from opened("file", tmp_path, request)
+    else:
+        yield targets(request.param)
 
 
 @pytest.fixture(params=STORES)
