@@ -172,6 +172,7 @@ def test_notes_are_added_changed_and_forgotten(opening: Opening, api: httpx.Clie
     page.get_by_label("Show replaced notes").uncheck()
     expect(page.locator(".replaced")).to_have_count(0)
     page.get_by_role("button", name="Forget").click()
+    expect(page.get_by_text("What was said stays in its conversation: redact it there")).to_be_visible()
     expect(page.get_by_text("Nothing is noted yet")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("My favourite colour is blue")).to_be_visible()

@@ -40,6 +40,7 @@ def test_the_assistant_answers_and_remembers_after_a_restart(opening: Opening, s
     page.get_by_role("textbox", name="Message").fill("Remember that I like leeks.")
     page.keyboard.press("Enter")
     expect(page.get_by_text("I will remember: I like leeks")).to_be_visible()
+    expect(page.get_by_text("4 messages", exact=True)).to_be_visible()
     console.close()
     served.stop()
     served.start()

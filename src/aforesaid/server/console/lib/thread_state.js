@@ -135,6 +135,16 @@ export function withOpenTurns(state, turns) {
 }
 
 /**
+ * The record with what new messages change in it: the server sends a record only when something else changes.
+ * @param {ThreadState} state
+ */
+export function currentRecord({ record, entries, hasOlder }) {
+  if (!record) return null;
+  const last = entries.at(-1);
+  return { ...record, message_count: hasOlder ? record.message_count : entries.length, last_message_at: last?.stored_at ?? record.last_message_at };
+}
+
+/**
  * Questions that another browser asked and whose words this page does not have yet.
  * @param {ThreadState} state
  */

@@ -37,7 +37,7 @@ function NoteItem({ note, onEdit, onGone }) {
     try {
       await call("DELETE", `v1/notes/${encodeURIComponent(note.id)}`);
       onGone();
-      toast("Forgotten.", { undo: async () => { await post("v1/notes", bodyOf(note)); onGone(); } });
+      toast("Forgotten. What was said stays in its conversation: redact it there, too.", { undo: async () => { await post("v1/notes", bodyOf(note)); onGone(); } });
     } catch (error) {
       toast(asProblem(error).message, { bad: true });
     }

@@ -8,7 +8,7 @@ import { asProblem, useKeys } from "../lib/hooks.js";
 import { actIn, actingIn, mayWriteAs } from "../lib/people.js";
 import { linkTo } from "../lib/router.js";
 import { may } from "../lib/session.js";
-import { asked, merge, prepend } from "../lib/thread_state.js";
+import { asked, currentRecord, merge, prepend } from "../lib/thread_state.js";
 import { loadUpTo, useThread } from "../lib/use_thread.js";
 import { canSpeak, speak, whySilent } from "../lib/voice.js";
 import { Assignment } from "../parts/assignment.js";
@@ -72,13 +72,14 @@ export default function Thread({ id, query }) {
   }
   /** @type {import("../lib/people.js").Participant[]} */
   const people = state.record?.participants ?? [];
+  const record = currentRecord(state);
   const readers = readersByMessage(people, state.markers);
   const me = acting && people.find((each) => each.id === acting.id);
   const canWrite = may("write") && mayWriteAs(me || undefined);
   const isAnswering = voice.speaking || state.pending.some((each) => each.state !== "failed");
   return html`<div class=${`thread-page ${side ? "with-side" : ""}`}>
     <section class="thread">
-      <${PageHead} title=${state.record ? titleOf(state.record) : "Conversation"} back=${linkTo("conversations")} lead=${state.record && plural(state.record.message_count, "message")}>
+      <${PageHead} title=${record ? titleOf(record) : "Conversation"} back=${linkTo("conversations")} lead=${record && plural(record.message_count, "message")}>
         <${LinkState} state=${link} present=${state.present} participants=${people} />
         <${LinkButton} href=${linkTo("context", id)} icon="context" kind="quiet">Context<//>
         <${Button} kind="quiet" icon="edit" aria-expanded=${side} onClick=${() => setSide(!side)}>Details<//>
@@ -100,9 +101,9 @@ export default function Thread({ id, query }) {
         onSpoken=${(/** @type {string} */ turn) => apply((before) => asked(before, turn, "", true))}
         onAloud=${(/** @type {boolean} */ on) => (canSpeak() ? readAloud(on) : toast(whySilent(""), { bad: true }))} />
     </section>
-    ${side && state.record && html`<${ThreadSide} record=${state.record} onClose=${() => setSide(false)}
-      onRecord=${setRecord}><${Assignment} record=${state.record} acting=${acting} onRecord=${setRecord} />
-      <${People} record=${state.record} present=${state.present} markers=${state.markers} entries=${state.entries} acting=${acting} onRecord=${setRecord}
+    ${side && record && html`<${ThreadSide} record=${record} onClose=${() => setSide(false)}
+      onRecord=${setRecord}><${Assignment} record=${record} acting=${acting} onRecord=${setRecord} />
+      <${People} record=${record} present=${state.present} markers=${state.markers} entries=${state.entries} acting=${acting} onRecord=${setRecord}
         onAct=${(/** @type {any} */ participant) => { actIn(id, participant); setActing(participant); }} /><//>`}
     ${editing && html`<${EditQuestion} id=${id} entry=${editing} onClose=${() => setEditing(null)} />`}
     ${redacting && html`<${Redact} id=${id} entry=${redacting} onClose=${() => setRedacting(null)} />`}
