@@ -80,6 +80,7 @@ def test_a_message_whose_key_is_lost_is_marked_and_the_reason_given(
     expect(marks).to_have_count(2)
     expect(marks.first).to_contain_text("This message cannot be read")
     expect(marks.first).to_contain_text("key")
+    expect(page.locator(".message .speaker").first).to_have_text("Unknown speaker")
     expect(page.get_by_text("behind the clock")).to_have_count(0)
     console.screenshot("unreadable-1280-light")
     page.locator(".message").first.hover()

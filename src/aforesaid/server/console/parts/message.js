@@ -23,7 +23,7 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
   const marks = message.tags ?? [];
   return html`<li class=${`message ${kind} ${isTarget ? "target" : ""}`} id=${`m${entry.sequence}`} data-sequence=${entry.sequence}>
     <div class="message-head">
-      <span class="speaker">${speakerOf(message, kind, participants)}</span>
+      <span class="speaker">${entry.unreadable ? "Unknown speaker" : speakerOf(message, kind, participants)}</span>
       ${message.content_type === "audio" && html`<${Chip} icon="voice" title="Spoken">spoken<//>`}
       ${marks.includes("redacted") && html`<${Chip} kind="warn">redacted<//>`}
       ${marks.includes("interrupted") && html`<${Chip} kind="warn">interrupted<//>`}
@@ -33,7 +33,7 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
         onEdit=${parts.length && parts.every((part) => part.kind === "text") ? onEdit : undefined} />
     </div>
     <div class="message-body" dir="auto">
-      ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" />This message cannot be read: ${entry.unreadable}</p>`}
+      ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" /><span>This message cannot be read: ${entry.unreadable}. It stays stored, and is shown again once the server has what it needs.</span></p>`}
       ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} />`)}
     </div>
     ${readers && html`<${ReadBy} readers=${readers.filter((each) => each.id !== message.author)} />`}
