@@ -189,3 +189,23 @@ def test_topics_of_a_period_and_what_is_new(target: Target) -> None:
             await manager.set_topic("x", [])
 
     target.run(scenario)
+
+
+def test_questions_asked_again_are_counted_until_they_are_erased(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        words = "When will my new roof tiles arrive?"
+        for days, name in ((9, "oldest"), (3, "first"), (1, "again"), (0.5, "once more")):
+            at = NOW - timedelta(days=days)
+            turn = [
+                Message(role="user", content=words, timestamp=at),
+                Message(role="assistant", content="Soon.", timestamp=at + timedelta(seconds=1)),
+            ]
+            await manager.append(name, turn)
+        found = await manager.topic_report(NOW - timedelta(days=2), NOW)
+        assert (found.repeats.questions, found.repeats.repeated, found.repeats.share) == (2, 2, 1.0)
+        assert "repeated questions,,2,,1.0" in found.to_csv()
+        await manager.erase("first")
+        after = await manager.topic_report(NOW - timedelta(days=2), NOW)
+        assert (after.repeats.questions, after.repeats.repeated) == (2, 1)
+
+    target.run(scenario)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from aforesaid.analytics.records import TOPICS
+from aforesaid.analytics.repeats import WITHIN, Question, repeats_in
 from aforesaid.analytics.topics import (
     Topic,
     TopicCount,
@@ -20,11 +21,12 @@ from aforesaid.analytics.topics import (
     new_terms,
     words_of,
 )
-from aforesaid.contracts import ConversationStore, Embedder
+from aforesaid.contracts import ConversationStore, Embedder, Entry
 from aforesaid.contracts.entries import unreadable_reason
 from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import ConversationNotFound
+from aforesaid.model.clock import from_micros
 from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.contacts import decode_body
 from aforesaid.model.conversations import Conversation, Query
@@ -41,6 +43,8 @@ class Conversations(Struct, frozen=True, kw_only=True):
     """The questions of the latest conversations of a period."""
 
     questions: list[list[str]]
+    asked: list[Question]
+    """The first message of each of their turns."""
     names: frozenset[str]
     """Terms of names in the records."""
     left_out: bool
@@ -61,6 +65,9 @@ async def read_topics(
     now = await _read(store, first, last, limit)
     # The first days of the calendar have no days before them.
     before = await _read(store, max(first, date.min + span) - span, max(last, date.min + span) - span, limit)
+    earlier = (
+        before if span >= WITHIN else await _read(store, max(first, date.min + WITHIN) - WITHIN, first, limit)
+    )
     named = await stored_topics(store)
     counts, other = await _count(named, now.questions, embedder)
     number = len(now.questions)
@@ -80,6 +87,7 @@ async def read_topics(
             [words_of(one) for one in before.questions],
             without=names,
         ),
+        repeats=repeats_in({*now.asked, *earlier.asked}, since=datetime.combine(first, time.min, UTC)),
     )
 
 
@@ -88,31 +96,46 @@ async def _read(store: ConversationStore, first: date, last: date, limit: int) -
         date_from=datetime.combine(first, time.min, UTC), date_to=datetime.combine(last, time.max, UTC)
     )
     questions: list[list[str]] = []
+    asked: list[Question] = []
     names: set[str] = set()
     async for record in all_records(store, period):
         if len(questions) == limit:
-            return Conversations(questions=questions, names=frozenset(names), left_out=True)
+            return Conversations(questions=questions, asked=asked, names=frozenset(names), left_out=True)
         try:
-            found = await _questions(store, record)
+            entries = await _own_entries(store, record)
         except ConversationNotFound:
             continue  # removed meanwhile
-        if found:
+        if found := _questions(entries):
             questions.append(found)
+            asked += _asked(record, entries)
             names.update(_names_in(record))
-    return Conversations(questions=questions, names=frozenset(names), left_out=False)
+    return Conversations(questions=questions, asked=asked, names=frozenset(names), left_out=False)
 
 
-async def _questions(store: ConversationStore, record: Conversation) -> list[str]:
+async def _own_entries(store: ConversationStore, record: Conversation) -> list[Entry]:
+    """Return the readable entries at the beginning; a branch's shared part counts in its parent."""
     entries = await store.page(record.id, limit=MOST_ENTRIES, offset=0)
-    said = (
-        meaning_of(entry.message).text
-        for entry in entries
-        # A branch's shared part counts in the conversation that stores it.
-        if entry.conversation_id == record.id
-        and entry.message.role == "user"
-        and unreadable_reason(entry) is None
-    )
+    return [one for one in entries if one.conversation_id == record.id and unreadable_reason(one) is None]
+
+
+def _questions(entries: Sequence[Entry]) -> list[str]:
+    said = (meaning_of(entry.message).text for entry in entries if entry.message.role == "user")
     return [text for text in said if text.strip()][:MOST_QUESTIONS]
+
+
+def _asked(record: Conversation, entries: Sequence[Entry]) -> list[Question]:
+    """Return the first message of each turn: a user who repeats it before the answer asks once."""
+    found, is_waiting = [], False
+    for entry in entries:
+        text = meaning_of(entry.message).text
+        if entry.message.role == "user" and text.strip():
+            if not is_waiting:
+                at = from_micros(entry.position.micros)
+                found.append(Question(text=text, at=at, asker=record.client_id))
+            is_waiting = True
+        elif entry.message.role == "assistant" and text.strip():
+            is_waiting = False
+    return found
 
 
 def _names_in(record: Conversation) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from aforesaid.analytics.repeats import Repeats
 from aforesaid.analytics.reports import csv_text
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.model.mappings import ReadableAsDict
@@ -77,6 +78,8 @@ class Topics(ReadableAsDict, Struct, frozen=True, kw_only=True):
     """Conversations without a topic."""
     new_terms: tuple[NewTerm, ...] = ()
     """Terms that are more frequent than in the period of the same length before."""
+    repeats: Repeats = Repeats()
+    """Questions that were asked again within seven days."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return every field as a JSON value."""
@@ -89,7 +92,8 @@ class Topics(ReadableAsDict, Struct, frozen=True, kw_only=True):
             ("new term", one.term, one.conversations, one.before, round(one.score, 2))
             for one in self.new_terms
         ]
-        return csv_text([("kind", "name", "conversations", "before", "score"), *topics, *terms])
+        repeated = ("repeated questions", "", self.repeats.repeated, "", self.repeats.share)
+        return csv_text([("kind", "name", "conversations", "before", "score"), *topics, *terms, repeated])
 
 
 def parse_topic(name: str, examples: Iterable[str]) -> Topic:

@@ -68,6 +68,8 @@ def _print_report(found: Topics) -> None:
     for term in found.new_terms:
         terms.add_row(escape(readable(term.term)), f"{term.conversations:,}", f"{term.before:,}")
     console().print(terms if found.new_terms else "No term is more frequent than before.")
+    asked = found.repeats
+    console().print(f"{asked.repeated:,} of {asked.questions:,} questions were asked again within 7 days.")
 
 
 @topics.command("list")
