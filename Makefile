@@ -135,8 +135,9 @@ FRAMES ?= 10000
 fuzz-live: setup ## Send FRAMES broken and whole frames to the WebSocket, and check that the server stands
 	$(BIN)/python -m tests.integration.server.ws_fuzz --frames $(FRAMES)
 
-soak: setup ## An hour at a steady rate: memory, file handles and latency stay flat
-	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --plot soak.svg
+STORE ?= sqlite
+soak: setup ## An hour of mixed load on a server and its STORE (sqlite, postgres): memory, file handles and latency stay flat
+	$(BIN)/python -m tests.chaos.soak --minutes $(MINUTES) --store $(STORE) --plot soak.svg
 
 REQUESTS ?= 1000000
 windows: setup ## Judge REQUESTS requests of random trajectories by the providers' rules (about an hour for a million)
@@ -145,6 +146,7 @@ windows: setup ## Judge REQUESTS requests of random trajectories by the provider
 bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.frameworks
+	$(BIN)/python -m benchmarks.capacity
 
 DATA ?= ../shared/data
 CASES ?= 5000

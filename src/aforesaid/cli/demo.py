@@ -28,6 +28,7 @@ from aforesaid.memory.opening import open as open_memory
 from aforesaid.memory.options import Models, Retention
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
+from aforesaid.stores.urls import is_server
 
 # `aforesaid demo`: store a sample conversation, reopen the store, build a context and search.
 
@@ -155,7 +156,9 @@ DEFAULT = Load()
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", "-u", help="A store on this machine. Default: a temporary SQLite file."),
+    typer.Option(
+        "--url", "-u", help="A store or a server on this machine. Default: a temporary SQLite file."
+    ),
 ]
 
 
@@ -205,8 +208,11 @@ def _target_url(url: str | None) -> Iterator[str]:
 
 
 async def _generate(url: str, load: Load) -> Grown:
-    """Generate the load on the bare store: no layers, no sweep, no expiry, no vectors."""
+    """Generate the load on a server, or on the bare store: no layers, no sweep, no expiry, no vectors."""
     check_near(url)
+    if is_server(url):
+        async with memory_at(url) as server:
+            return await generate(server, url, load)
     async with open_memory(
         url,
         ttl=None,
@@ -220,6 +226,7 @@ async def _generate(url: str, load: Load) -> Grown:
 def _show(grown: Grown) -> None:
     table = Table("messages", "turns/s", "p50 ms", "p99 ms", "bytes/message")
     for step in grown.steps:
+        # The size of the store behind a server is unknown, and shown as 0.
         size = sum(step.bytes.values()) / step.messages
         cells = (step.turns_a_second, step.p50, step.p99, size)
         table.add_row(f"{step.messages:,}", *(f"{cell:,.1f}" for cell in cells))

@@ -1,7 +1,7 @@
 """Load generator: simulate owners in conversations to measure a store's growth and speed.
 
-The load is bounded in size and concurrency and restricted to stores on this machine. Texts derive from a
-seed, so the same load produces the same texts.
+The load is bounded in size and concurrency and restricted to stores and servers on this machine. Texts derive
+from a seed, so the same load produces the same texts.
 """
 
 import asyncio
@@ -18,11 +18,10 @@ from msgspec import Struct
 
 from aforesaid.contracts import Measurable, Reindexable, capability
 from aforesaid.errors import InvalidInput, InvalidSetting
-from aforesaid.memory.interface import ManagerProtocol
-from aforesaid.memory.opening import Memory
+from aforesaid.memory.interface import ManagerProtocol, MemoryProtocol
 from aforesaid.model.conversations import check_count
 from aforesaid.settings import masked_url
-from aforesaid.stores.urls import parse_url
+from aforesaid.stores.urls import is_server, parse_url
 
 # Maximum messages of one load. Needs of a million owners are extrapolated from far fewer.
 MOST_MESSAGES = 2_000_000
@@ -95,13 +94,13 @@ class Grown(Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-async def generate(memory: Memory, url: str, load: Load) -> Grown:
+async def generate(memory: MemoryProtocol, url: str, load: Load) -> Grown:
     """Run the load and measure the store as it grows. The memory must be opened from this URL without
-    layers.
+    layers. The size of the store behind a server is unknown.
     """
     check_near(url)
     # The store may contain data already; only growth counts.
-    before = await _disk_usage(memory)
+    before = await _disk_usage(memory, url)
     steps: list[Step] = []
     for owners in _parts(load):
         messages = len(owners) * load.conversations * load.messages
@@ -113,33 +112,44 @@ async def generate(memory: Memory, url: str, load: Load) -> Grown:
     return _result(steps)
 
 
-async def _indexed_size(memory: Memory, url: str) -> Mapping[str, int]:
+async def _indexed_size(memory: MemoryProtocol, url: str) -> Mapping[str, int]:
     """Return the size after indexing everything, because some indexing waits for idle time."""
+    if is_server(url):
+        return {}
     reindexable = capability(memory.backend, Reindexable)
     if reindexable is not None and parse_url(url).options.get("search") != "off":
         await reindexable.reindex()
-    return await _disk_usage(memory)
+    return await _disk_usage(memory, url)
 
 
-async def _disk_usage(memory: Memory) -> Mapping[str, int]:
+async def _disk_usage(memory: MemoryProtocol, url: str) -> Mapping[str, int]:
     """Return the bytes of each part of the store; the in-memory store has none."""
+    if is_server(url):
+        return {}
     measurable = capability(memory.backend, Measurable)
     return {} if measurable is None else await measurable.disk_usage()
 
 
 def check_near(url: str) -> None:
-    """Refuse a store on another machine."""
-    address = parse_url(url)
-    named = [part.rpartition("@")[2] for part in address.host.split(",")]
-    # PostgreSQL also takes the host from options of the URL, also several hosts.
-    named += [address.options[name] for name in ("host", "hostaddr", "service") if name in address.options]
-    for host in named:
+    """Refuse a store or server on another machine."""
+    for host in _hosts(url):
         if not _is_near(host):
             raise InvalidSetting(
                 f"the load generator only works on this machine; {masked_url(url)} is at {host}",
                 field="url",
                 value=host,
             )
+
+
+def _hosts(url: str) -> list[str]:
+    if is_server(url):
+        return [urlsplit(url).netloc.rpartition("@")[2]]
+    address = parse_url(url)
+    named = [part.rpartition("@")[2] for part in address.host.split(",")]
+    # PostgreSQL also takes the host from options of the URL, also several hosts.
+    return named + [
+        address.options[name] for name in ("host", "hostaddr", "service") if name in address.options
+    ]
 
 
 def _is_near(host: str) -> bool:
@@ -163,7 +173,7 @@ def _parts(load: Load) -> Iterator[range]:
     return (range(start, end) for start, end in pairwise(bounds))
 
 
-async def _run_conversations(memory: Memory, load: Load, owners: range) -> list[float]:
+async def _run_conversations(memory: MemoryProtocol, load: Load, owners: range) -> list[float]:
     """Run all conversations of these owners concurrently and return the seconds of each turn."""
     # Owners in turn, as on a real server: one owner after another would keep the same pages hot.
     waiting = iter([(owner, number) for number in range(load.conversations) for owner in owners])

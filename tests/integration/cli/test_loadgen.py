@@ -12,6 +12,7 @@ from aforesaid.cli.load import MOST_MESSAGES, Load, check_near
 from aforesaid.errors import InvalidInput, InvalidSetting
 from tests.builders import STORES, empty_url
 from tests.integration.cli.conftest import Run
+from tests.servers.remote import served
 
 SMALL = ("--owners", "4", "--conversations", "2", "--messages", "6", "--steps", "2", "--json")
 
@@ -37,6 +38,10 @@ async def kept(url: str) -> dict[str, list[str]]:
                 said = await manager.messages(conversation.id)
                 found[f"{owner} {number}"] = [str(message.content) for message in said]
         return found
+
+
+async def _owners(memory: aforesaid.Memory) -> int:
+    return len([owner async for owner in memory.owners()])
 
 
 def grown(run: Run, *arguments: str) -> Any:
@@ -79,6 +84,11 @@ class TestEveryStore:
         run("loadgen", *SMALL)
         assert list(tmp_path.iterdir()) == []
 
+    def test_a_server_gets_the_same_load(self, run: Run) -> None:
+        with served() as server:
+            assert grown(run, *SMALL, "--url", server.url)["messages"] == 48
+            assert server.begin(_owners(server.memory)).result(60) == 4
+
     def test_people_get_a_table(self, run: Run) -> None:
         shown = run("loadgen", *SMALL[:-1]).stdout
         assert "turns/s" in shown
@@ -94,6 +104,7 @@ class TestEveryStore:
         "postgresql:///memory?service=production",
         "redis://user:secret@10.1.2.3:6379/0",
         "redis+cluster://[2001:db8::1]:7000",
+        "http://127.0.0.1@memory.example.org:8765",
     ],
 )
 def test_a_store_elsewhere_is_refused_before_it_is_asked(run: Run, url: str) -> None:
@@ -110,6 +121,7 @@ def test_a_store_elsewhere_is_refused_before_it_is_asked(run: Run, url: str) -> 
         "redis://localhost:1/0",
         "redis://[::1]:7/0",
         "postgresql://127.0.0.1/x",
+        "http://localhost:8765",
         "postgresql:///x?host=/run/postgresql",
     ],
 )
