@@ -1,12 +1,15 @@
-"""Fit the coefficients of relevance: `python -m benchmarks.search_eval.calibration`.
+"""Fit the coefficients of relevance: `python -m benchmarks.search_eval.calibration DATA minilm`.
 
 Every owner is asked its own questions and those of others. The coefficients separate the two, so that at most
 5 % of other people's questions find something. `left_out` fits on two sets and measures the third.
 """
 
+import asyncio
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +18,10 @@ import numpy
 from msgspec import Struct, structs
 
 from aforesaid.search import reading, relevance
+from aforesaid.search.encoders import encoder_named
 from aforesaid.search.relevance import Calibration, Evidence, Relevance
-from benchmarks.search_eval.asking import Asking
-from benchmarks.search_eval.labelled import LabelledSet, Question
+from benchmarks.search_eval.asking import Asking, asking
+from benchmarks.search_eval.labelled import LabelledSet, Question, read_sets
 
 # Coefficients that are fitted, with a typical size, which keeps rare evidence from growing without bound.
 FITTED = {
@@ -198,3 +202,22 @@ def left_out(given: Sequence[Judged], present: Calibration, mode: str) -> str:
         nothing, whole, above = outcome([one for one in given if one.labelled == name], use)
         lines.append(f"| {name} | {nothing:.1%} | {whole:.3f} | {above:.3f} |")
     return "\n".join(lines)
+
+
+async def main(data: Path, name: str) -> None:
+    """Print the coefficients of an encoder, or of words alone, and their effect on sets left out."""
+    sets, encoder = read_sets(data), None if name == "words" else encoder_named(name)
+    kind = "words" if encoder is None else "hybrid"
+    present = relevance.WORDS if encoder is None else relevance.HYBRID
+    given: list[Judged] = []
+    for one in sets:
+        others = [
+            q for other in sets if other is not one for person in other.people for q in person.questions
+        ]
+        async with asking(one, encoder) as ready:
+            given += await collect(ready, one, [question for question in others if not question.apart])
+    print(fitted(given, present, kind), left_out(given, present, kind), sep="\n\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:] or ["universal"]))

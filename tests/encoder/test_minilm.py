@@ -78,7 +78,7 @@ async def test_paraphrases_are_found_and_strange_questions_find_nothing(tmp_path
         await fill(memory)
         await indexed(memory)
         erin = memory.of("erin")
-        for question, right in (("what can I not eat?", 0), ("baby animals", 4)):
+        for question, right in (("what can I not eat?", 0), ("who fixes the sink?", 1)):
             found = await erin.search(question)
             assert found.by_meaning
             assert [one.text for one in found.passages[:1]] == [TEXTS[right]], question
@@ -99,7 +99,7 @@ async def test_another_encoder_makes_all_vectors_anew(tmp_path: Path) -> None:
         erin = memory.of("erin")
         await erin.search("kittens")
         await indexed(memory)
-        found = await erin.search("baby animals")
+        found = await erin.search("baby cats")
         assert [one.text for one in found.passages[:1]] == [TEXTS[4]]
         for name in ("universal", "minilm"):
             encoder = encoder_named(name)

@@ -113,8 +113,24 @@ HYBRID = Calibration(
     small=0.95,
     cosine_of_small=4.0,
     speaker=6.96,
-    share=2.0,
+    share=0.7,
 )
+MINILM = Calibration(
+    constant=-9.81,
+    match=3.8,
+    both=1.33,
+    coverage=1.5,
+    cosine=2.8,
+    known=1.94,
+    known_of_few=1.07,
+    least_size=_SMALL_SIZE,
+    small=0.7,
+    cosine_of_small=4.0,
+    terms=0.86,
+    speaker=2.6,
+    share=0.7,
+)
+"""For all-MiniLM-L6-v2, after its cosines are converted."""
 WORDS = Calibration(
     constant=-12.7,
     match=2.23,
@@ -123,15 +139,16 @@ WORDS = Calibration(
     known_of_few=1.59,
     terms=2.3,
     speaker=6.21,
-    share=2.0,
+    share=0.7,
 )
 
 
 class CosineScale(Struct, frozen=True, kw_only=True):
-    """An encoder's typical cosines, of unrelated and of related sentences."""
+    """An encoder's typical cosines, of unrelated and of related sentences, and its calibration."""
 
     unrelated: float
     related: float
+    calibration: Calibration = HYBRID
 
     def convert(self, cosine: float) -> float:
         """Return what the cosine would be with the built-in encoder, for which relevance is calibrated."""
@@ -160,14 +177,14 @@ RELATED = (
 """Questions with their answers, to measure an encoder's scale."""
 
 
-def scale_of(rows: Any) -> CosineScale:
+def scale_of(rows: Any, calibration: Calibration = HYBRID) -> CosineScale:
     """Return the scale of an encoder from its vectors of the sentences in `RELATED`."""
     questions, answers = rows[0::2], rows[1::2]
     related = [float(question @ answer) for question, answer in zip(questions, answers, strict=True)]
     unrelated = [
         float(questions[one] @ answers[other]) for one, other in combinations(range(len(RELATED)), 2)
     ]
-    return CosineScale(unrelated=fmean(unrelated), related=fmean(related))
+    return CosineScale(unrelated=fmean(unrelated), related=fmean(related), calibration=calibration)
 
 
 class Relevance:
@@ -175,7 +192,7 @@ class Relevance:
 
     def __init__(self, ranking: Ranking, candidates: Sequence[Ranked], scale: CosineScale = BUILT_IN) -> None:
         """`candidates` are those of the ranking that may become results, best first."""
-        self._calibration = HYBRID if ranking.by_meaning else WORDS
+        self._calibration = scale.calibration if ranking.by_meaning else WORDS
         first = candidates[:EXAMINED]
         self._best_score = first[0].score if first else 0.0
         self._ranking, self._scale = ranking, scale

@@ -10,11 +10,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import ConversationStore, Embedder
 from aforesaid.errors import EncoderFailed
-from aforesaid.search.encoders import UniversalEncoder
+from aforesaid.search.encoders import MiniLMEncoder, UniversalEncoder
 from aforesaid.search.indexing import QUIET, Indexer
 from aforesaid.search.labels import OwnerLabels
 from aforesaid.search.memory_index import OwnerIndex
-from aforesaid.search.relevance import BUILT_IN, RELATED, CosineScale, scale_of
+from aforesaid.search.relevance import BUILT_IN, HYBRID, MINILM, RELATED, CosineScale, scale_of
 from aforesaid.search.vectors import OwnerVectors, encodable_text, encode_texts
 
 # Seconds after which an unused value is evicted. Reloading a hundred thousand vectors takes a second.
@@ -176,7 +176,9 @@ class SearchResources:
             assert self.embedder is not None, "the built-in scale is known"
             texts = [text for pair in RELATED for text in pair]
             try:
-                self._scale = scale_of(await encode_texts(self.embedder, texts))
+                rows = await encode_texts(self.embedder, texts)
+                calibration = MINILM if self.embedder.name == MiniLMEncoder.name else HYBRID
+                self._scale = scale_of(rows, calibration)
             except EncoderFailed:
                 return BUILT_IN
         return self._scale

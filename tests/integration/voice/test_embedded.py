@@ -87,6 +87,27 @@ async def test_from_speech_to_a_stored_answer(transcriber: EmbeddedTranscriber) 
     assert answered.content == "On Monday."
 
 
+async def test_the_names_of_contacts_are_heard_and_unsure_words_are_asked_back(
+    transcriber: EmbeddedTranscriber,
+) -> None:
+    """The contacts' names reach the recognizer. Without them it writes "fall to campbell"."""
+    erin, agent = ConversationManager(), Scripted(*["Calling."] * 2)
+    for name in ("Linda Campbell", "Harold Finch", "Maria Sanders"):
+        await erin.clients.add(name)
+    assistant = VoiceAssistant(SupervisorAgent(erin, [Specialist(loop=AgenticLoop(agent))]), transcriber)
+    audio = await spoken("call Linda Campbell tomorrow")
+    assert "Linda Campbell" not in (await transcriber.transcribe(audio)).text
+    reply = await assistant.handle_voice_input(pack_wav(audio), "s1")
+    assert "Linda Campbell" in reply.transcript.text
+    assert not reply.asks_back
+    assert len(agent.asked) == 1
+    unsure = await spoken("call Maria Sanders tomorrow")
+    reply = await assistant.handle_voice_input(pack_wav(unsure), "s1")
+    assert reply.asks_back
+    assert reply.transcript.text in reply.spoken
+    assert len(agent.asked) == 1, "no model answers what was not understood"
+
+
 async def test_another_language_is_not_sure_enough(transcriber: EmbeddedTranscriber) -> None:
     german = await asyncio.to_thread(say, "Guten Morgen, wie geht es dir heute, mein Freund?", voice="de")
     supervisor = SupervisorAgent(ConversationManager(), [Specialist(loop=AgenticLoop(Scripted("Hm.")))])
