@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aforesaid.cli.runtime import progress_of
 from benchmarks.peers.driving import Race
 from benchmarks.peers.environments import BENCH, ROOT, python_of
 from benchmarks.peers.roster import ENTRANTS, Entrant
@@ -71,8 +72,9 @@ def _measure(
     for name in {one.environment for one in entrants}:
         python_of(name)
     begin, failed = time.monotonic(), []
-    with Race() as race:
-        for one in chosen:
+    shown = progress_of("measuring", unit="workloads", total=len(chosen), still=True)
+    with Race() as race, shown as done:
+        for number, one in enumerate(chosen, start=1):
             try:
                 found = one.run(race, size, entrants)
             except Exception:  # noqa: BLE001  the others are measured all the same
@@ -82,6 +84,7 @@ def _measure(
             took = round(time.monotonic() - begin)
             _keep(folder / f"{one.file}.json", {"about": about(), **found})
             print(f"{' '.join(one.names):8} done after {took // 60}:{took % 60:02}", flush=True)
+            done(number)
     return failed
 
 

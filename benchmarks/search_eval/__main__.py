@@ -3,14 +3,16 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from aforesaid.cli.runtime import progress_of
 from aforesaid.contracts import Embedder
 from aforesaid.errors import MissingExtra
 from aforesaid.search.encoders import encoder_named
+from aforesaid.search.ranking import Weights
 from benchmarks.search_eval import floor, training
-from benchmarks.search_eval.asking import HYBRID, MEANING, WORDS, Answered, asking, simple_answers
+from benchmarks.search_eval.asking import HYBRID, MEANING, WORDS, Answered, Asking, asking, simple_answers
 from benchmarks.search_eval.encodings import CachedEncoder
 from benchmarks.search_eval.households import households
 from benchmarks.search_eval.labelled import LabelledSet, Question, read_sets
@@ -36,12 +38,15 @@ async def main() -> int:
         return 2
     evaluation = Evaluation()
     everyday = households()
-    for one in [*sets, everyday]:
-        others = [
-            q for other in sets if other is not one for person in other.people for q in person.questions
-        ]
-        result, measured = await evaluation.of(one, [q for q in others if not q.apart], one is not everyday)
-        print(table([result]), floor.table(measured), sep="\n\n", flush=True)
+    with progress_of("asking", unit="passes", total=evaluation.passes * (len(sets) + 1)) as done:
+        evaluation.progress = done
+        for one in [*sets, everyday]:
+            others = [
+                q for other in sets if other is not one for person in other.people for q in person.questions
+            ]
+            ranked = one is not everyday
+            result, measured = await evaluation.of(one, [q for q in others if not q.apart], ranked)
+            print(table([result]), floor.table(measured), sep="\n\n", flush=True)
     trained = training.left_out(evaluation.samples)
     print(trained, evaluation.weights(), sep="\n\n")
     if not options.no_docs:
@@ -56,6 +61,8 @@ class Evaluation:
         self.results: list[Result] = []
         self.floors: list[floor.Floor] = []
         self.samples: dict[str, list[training.Sample]] = {"hybrid": [], "words": []}
+        self.progress: Callable[[int], None] = lambda _: None
+        self._passed = 0
         installed, other = encoder_named("installed"), _minilm()
         self._encoder = None if installed is None else CachedEncoder(installed, ENCODINGS)
         self._other = None if other is None else CachedEncoder(other, ENCODINGS)
@@ -78,7 +85,7 @@ class Evaluation:
         floors = []
         async with asking(one, None) as ready:
             for method in WORDS:
-                answers[method.name] = await ready.answers(method.weights)
+                answers[method.name] = await self._pass(ready, method.weights)
             measured = await floor.measure(ready, one, answers[WORDS[-1].name], others)
             floors.append(floor.named(measured, f"{one.name}, words"))
             if is_ranked:
@@ -86,7 +93,7 @@ class Evaluation:
         if self._encoder is not None:
             async with asking(one, self._encoder) as ready:
                 for method in MEANING:
-                    answers[method.name] = await ready.answers(method.weights)
+                    answers[method.name] = await self._pass(ready, method.weights)
                 floors.append(await floor.measure(ready, one, answers[HYBRID], others))
                 if is_ranked:
                     self.samples["hybrid"] += await training.samples(ready, one.name, "hybrid")
@@ -94,7 +101,7 @@ class Evaluation:
         if self._other is not None:
             async with asking(one, self._other) as ready:
                 name = "hybrid with MiniLM"
-                answers[name] = await ready.answers(None)
+                answers[name] = await self._pass(ready, None)
                 measured = await floor.measure(ready, one, answers[name], others)
                 floors.append(floor.named(measured, f"{one.name}, MiniLM"))
                 if is_ranked:
@@ -105,6 +112,18 @@ class Evaluation:
         if is_ranked:
             self.results.append(result)
         return result, floors
+
+    @property
+    def passes(self) -> int:
+        """How often every question of a set is asked."""
+        encoded = len(MEANING) if self._encoder is not None else 0
+        return len(WORDS) + encoded + (self._other is not None)
+
+    async def _pass(self, ready: Asking, weights: Weights | None) -> list[Answered]:
+        answers = await ready.answers(weights)
+        self._passed += 1
+        self.progress(self._passed)
+        return answers
 
     def weights(self) -> str:
         """Return the weights that training on all sets gives now."""

@@ -8,7 +8,6 @@ from typing import Any
 import probatio as vol
 from homeassistant.components.conversation import async_get_agent_info
 from homeassistant.config_entries import (
-    ConfigEntry,
     ConfigFlow,
     ConfigFlowResult,
     ConfigSubentryFlow,
@@ -43,6 +42,7 @@ from .const import (
 )
 from .link import Embedded, Opener, Server, check_access, is_disk_full
 from .options import imported
+from .runtime import AforesaidConfigEntry
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ class AforesaidConfigFlow(ConfigFlow, domain=DOMAIN):
 
     @staticmethod
     @callback
-    def async_get_options_flow(config_entry: ConfigEntry) -> OptionsFlow:
+    def async_get_options_flow(config_entry: AforesaidConfigEntry) -> OptionsFlow:
         return AforesaidOptionsFlow()
 
     @classmethod
     @callback
     def async_get_supported_subentry_types(
-        cls, config_entry: ConfigEntry
+        cls, config_entry: AforesaidConfigEntry
     ) -> dict[str, type[ConfigSubentryFlow]]:
         return {SUBENTRY_AGENT: AgentSubentryFlow}
 
@@ -130,7 +130,13 @@ class AforesaidConfigFlow(ConfigFlow, domain=DOMAIN):
                 return self._finish({CONF_MODE: MODE_SERVER, **user_input})
         current = self._get_reconfigure_entry().data if self.source == "reconfigure" else {}
         schema = self.add_suggested_values_to_schema(schemas.SERVER, user_input or current)
-        return self.async_show_form(step_id=MODE_SERVER, data_schema=schema, errors=errors)
+        return self.async_show_form(
+            step_id=MODE_SERVER,
+            data_schema=schema,
+            errors=errors,
+            # Translations must not contain addresses.
+            description_placeholders={"example": "https://memory.example.org"},
+        )
 
     def _is_open(self, mode: str) -> bool:
         """Return whether the entry to reconfigure has this place open already."""

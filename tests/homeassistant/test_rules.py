@@ -36,8 +36,11 @@ def test_the_manifest() -> None:
     assert manifest["version"] == project["version"]
     assert manifest["requirements"] == [f"aforesaid=={project['version']}"]
     assert manifest["domain"] == FOLDER.name
-    assert manifest["documentation"].startswith("https://")
-    assert all(owner.startswith("@") for owner in manifest["codeowners"])
+    assert manifest["documentation"] == f"{project['urls']['Documentation']}/how-to/home-assistant/"
+    assert manifest["issue_tracker"] == project["urls"]["Issues"]
+    assert all(url.startswith("https://") for url in project["urls"].values())
+    # A silver, gold or platinum integration must have an owner.
+    assert all(re.fullmatch(r"@[a-z0-9-]+", owner) for owner in manifest["codeowners"])
 
 
 def test_hacs() -> None:
@@ -56,6 +59,31 @@ def test_translations(language: str) -> None:
         assert set(re.findall(r"{\w+}", text)) == set(re.findall(r"{\w+}", english[path])), path
         assert text.strip()
     assert sorted(path.stem for path in (FOLDER / "translations").glob("*.json")) == sorted(LANGUAGES)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_texts_follow_the_rules_for_translations(language: str) -> None:
+    """Addresses come from placeholders, markup is Markdown, and placeholders are not in single quotes."""
+    document = read(f"translations/{language}.json")
+    for path, text in paths(document).items():
+        assert "://" not in text, path
+        assert not re.search(r"</?[a-z]+>", text), path
+        assert not re.search(r"'{\w+}'", text), path
+        assert text == text.strip(), path
+    flows = [document["config"], document["options"], *document["config_subentries"].values()]
+    for step in (step for flow in flows for step in flow["step"].values()):
+        assert step.get("data_description", {}).keys() <= step.get("data", {}).keys()
+        assert step.get("title") != read("manifest.json")["name"]
+
+
+def test_config_entries_are_typed() -> None:
+    """Functions of the core that take our entry name its type, as strict typing of runtime data demands."""
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("async_"):
+                for argument in node.args.args:
+                    if argument.arg in ("entry", "config_entry") and argument.annotation is not None:
+                        assert ast.unparse(argument.annotation) == "AforesaidConfigEntry", (path.name, node.name)
 
 
 def test_actions_are_described() -> None:

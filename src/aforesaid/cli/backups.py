@@ -58,13 +58,15 @@ class BackupReport(Struct, frozen=True, kw_only=True):
 def create(file: FileArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
     """Copy the whole store to a new file, while it is in use, and verify the copy."""
 
+    unfinished = file.with_name(f"{file.name}.part")
+    target = _sqlite(unfinished)
+
     async def work() -> BackupReport:
         if await asyncio.to_thread(file.exists):
             raise InvalidInput(f"{file} exists; choose another name or remove it", field="FILE")
-        unfinished = file.with_name(f"{file.name}.part")
         await asyncio.to_thread(_remove, unfinished)
         try:
-            report = await _copy(store_url(url), _sqlite(unfinished), "backing up", quiet=as_json)
+            report = await _copy(store_url(url), target, "backing up", quiet=as_json)
             await asyncio.to_thread(_finish, unfinished, file)
         except BaseException:
             await asyncio.to_thread(_remove, unfinished)
@@ -78,11 +80,13 @@ def create(file: FileArgument, url: UrlOption = None, as_json: JsonOption = Fals
 def restore(file: FileArgument, url: UrlOption = None, as_json: JsonOption = False) -> None:
     """Copy a backup into an empty store, and verify the copy. After an interruption, repeat it."""
 
+    backup_url = _sqlite(file)
+
     async def work() -> BackupReport:
         await asyncio.to_thread(_check_backup, file)
-        async with memory_at(_sqlite(file)) as source, memory_at(store_url(url), create=True) as target:
+        async with memory_at(backup_url) as source, memory_at(store_url(url), create=True) as target:
             await _check_target(source.backend, target.backend)
-        return await _copy(_sqlite(file), store_url(url), "restoring", quiet=as_json)
+        return await _copy(backup_url, store_url(url), "restoring", quiet=as_json)
 
     _show(run(work), as_json=as_json, done="restored and verified")
 

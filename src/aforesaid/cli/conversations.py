@@ -130,7 +130,8 @@ def _unreadable(entry: Entry) -> str:
 def _print_record(out: Console, owner: str, record: Conversation) -> None:
     out.print(f"[bold]{escape(readable(record.subject or 'Conversation'))}[/]  [dim]{record.id}[/]")
     facts = [] if record.name is None else [escape(readable(record.name))]
-    facts += [escape(readable(owner)), record.channel, record.status, f"{record.priority} priority"]
+    facts += [escape(readable(owner)), record.channel, record.status]
+    facts += [] if record.priority == "normal" else [f"{record.priority} priority"]
     facts += [escape(readable(record.client_name))] if record.client_name else []
     facts += [f"#{escape(readable(tag))}" for tag in record.tags]
     facts += [f"{record.message_count:,} messages", f"last {when(record.last_activity)}"]

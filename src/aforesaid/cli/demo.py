@@ -1,7 +1,7 @@
 """`aforesaid demo` and `loadgen`: try a store with a sample conversation, or measure it under load."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,9 +187,10 @@ def loadgen(
             steps=steps,
             seed=seed,
         )
-        return await _generate(target, load)
+        with progress_of("generating load", unit="messages", total=load.in_all) as done:
+            return await _generate(target, load, done)
 
-    with _target_url(url) as target, progress_of("generating load"):
+    with _target_url(url) as target:
         grown = run(work)
     if as_json:
         print_json(grown)
@@ -207,12 +208,12 @@ def _target_url(url: str | None) -> Iterator[str]:
         yield f"sqlite:///{Path(folder) / 'load.db'}"
 
 
-async def _generate(url: str, load: Load) -> Grown:
+async def _generate(url: str, load: Load, progress: Callable[[int], None]) -> Grown:
     """Generate the load on a server, or on the bare store: no layers, no sweep, no expiry, no vectors."""
     check_near(url)
     if is_server(url):
         async with memory_at(url) as server:
-            return await generate(server, url, load)
+            return await generate(server, url, load, progress)
     async with open_memory(
         url,
         ttl=None,
@@ -220,7 +221,7 @@ async def _generate(url: str, load: Load) -> Grown:
         layers=Layers(resilience="off"),
         models=Models(embedder=None),
     ) as memory:
-        return await generate(memory, url, load)
+        return await generate(memory, url, load, progress)
 
 
 def _show(grown: Grown) -> None:

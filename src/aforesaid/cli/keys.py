@@ -68,20 +68,24 @@ def rotate(
     Put the new master key before the old one, rotate, then remove the old one. Messages are rewritten only
     with --deep.
     """
+    from aforesaid.layers.encrypted.rotation import count_owners
     from aforesaid.layers.encrypted.rotation import rotate as rotate_keys
 
     async def work() -> "Rotation":
         settings = Settings.load()
         async with _encrypted_store(settings, url) as (backend, encryption):
-            done = await rotate_keys(backend, owner=owner, deep=deep)
+            total = 1 if owner is not None else await count_owners(backend)
+            with progress_of("rotating keys", unit="owners", total=total) as shown:
+                done = await rotate_keys(
+                    backend, owner=owner, deep=deep, progress=lambda so_far: shown(so_far.owners)
+                )
         archives = await _archives(settings, encryption, folder)
         if archives is None:
             return done
         wrapped, left = await archives.rewrap(owner)
         return replace(done, archives=wrapped, archives_left=left)
 
-    with progress_of("rotating keys"):
-        done = run(work)
+    done = run(work)
     if as_json:
         print_json(done)
     else:

@@ -9,7 +9,7 @@ import ipaddress
 import random
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import accumulate, pairwise
 from urllib.parse import urlsplit
@@ -94,9 +94,12 @@ class Grown(Struct, frozen=True, kw_only=True):
     steps: tuple[Step, ...]
 
 
-async def generate(memory: MemoryProtocol, url: str, load: Load) -> Grown:
+async def generate(
+    memory: MemoryProtocol, url: str, load: Load, progress: Callable[[int], None] | None = None
+) -> Grown:
     """Run the load and measure the store as it grows. The memory must be opened from this URL without
-    layers. The size of the store behind a server is unknown.
+    layers. The size of the store behind a server is unknown. `progress` is called with the number of
+    messages stored so far.
     """
     check_near(url)
     # The store may contain data already; only growth counts.
@@ -105,7 +108,7 @@ async def generate(memory: MemoryProtocol, url: str, load: Load) -> Grown:
     for owners in _parts(load):
         messages = len(owners) * load.conversations * load.messages
         begin = time.perf_counter()
-        durations = await _run_conversations(memory, load, owners)
+        durations = await _run_conversations(memory, load, owners, _after(steps, progress))
         seconds = time.perf_counter() - begin
         after = await _indexed_size(memory, url)
         steps.append(_step(steps, messages, seconds, durations, _growth(after, before)))
@@ -173,7 +176,15 @@ def _parts(load: Load) -> Iterator[range]:
     return (range(start, end) for start, end in pairwise(bounds))
 
 
-async def _run_conversations(memory: MemoryProtocol, load: Load, owners: range) -> list[float]:
+def _after(steps: list[Step], progress: Callable[[int], None] | None) -> Callable[[int], None]:
+    """Return a function that takes the number of turns of the next step."""
+    before = steps[-1].messages if steps else 0
+    return lambda turns: None if progress is None else progress(before + 2 * turns)
+
+
+async def _run_conversations(
+    memory: MemoryProtocol, load: Load, owners: range, progress: Callable[[int], None]
+) -> list[float]:
     """Run all conversations of these owners concurrently and return the seconds of each turn."""
     # Owners in turn, as on a real server: one owner after another would keep the same pages hot.
     waiting = iter([(owner, number) for number in range(load.conversations) for owner in owners])
@@ -185,6 +196,7 @@ async def _run_conversations(memory: MemoryProtocol, load: Load, owners: range) 
             durations.extend(
                 await _conversation(memory.of(f"load {load.seed} {owner}"), load, owner, number, pace)
             )
+            progress(len(durations))
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(load.at_once):

@@ -370,24 +370,22 @@ def _ambiguous(wanted: str, found: list[Found]) -> InvalidInput:
 
 
 @contextmanager
-def progress_of(label: str, *, unit: str = "", total: int | None = None) -> Iterator[Callable[[int], None]]:
+def progress_of(
+    label: str, *, unit: str = "", total: int | None = None, still: bool = False
+) -> Iterator[Callable[[int], None]]:
     """Show on stderr how far a command is; yield a function that takes the number done.
 
     A terminal gets a bar, anything else a line every few seconds, so that stdout stays clean for pipes. A
-    command that ends within a second shows nothing there.
+    command that ends within a second shows nothing there. A `still` bar is drawn only when the number
+    changes: a thread that draws would disturb a measurement.
     """
     out = errors_console()
     if out.is_terminal:
-        columns = (
-            TextColumn(label),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=out, transient=True) as bar:
+        counts = (MofNCompleteColumn(), TextColumn(unit)) if unit else ()
+        columns = (TextColumn(label), BarColumn(), *counts, TimeElapsedColumn())
+        with Progress(*columns, console=out, transient=True, auto_refresh=not still) as bar:
             task = bar.add_task(label, total=total)
-            yield lambda done: bar.update(task, completed=done)
+            yield lambda done: bar.update(task, completed=done, refresh=still)
         return
     lines = _ProgressLines(out, label, unit, total)
     with lines.after(FIRST_LINE):

@@ -35,6 +35,7 @@ from aforesaid.transfer import copy as copy_all
 from aforesaid.transfer import export as export_all
 from aforesaid.transfer import import_ as import_all
 from aforesaid.transfer.folders import Manifest, read_manifest
+from aforesaid.transfer.imports import expected_conversations
 
 
 def copy(
@@ -118,10 +119,11 @@ def export(
 
     async def work() -> ExportReport:
         async with memory_at(store_url(url)) as memory, _open_output(output) as file:
-            return await export_all(memory.backend, file, owner=owner)
+            total = await count(memory.backend, owner=owner)
+            with progress_of("exporting", unit="conversations", total=total) as done:
+                return await export_all(memory.backend, file, owner=owner, progress=done)
 
-    with progress_of("exporting"):
-        report = run(work)
+    report = run(work)
     errors_console().print(
         f"{counted(report.conversations, 'conversation')} of {counted(report.owners, 'owner')} exported, "
         f"{counted(report.entries, 'message')}, {counted(report.documents, 'document')}",
@@ -263,7 +265,8 @@ def import_(
 
 def _import_export(file: str, url: str | None, owner: str | None, *, as_json: bool) -> None:
     if Path(file).is_dir():
-        manifest = run(lambda: _import_folder(url, owner, file))
+        with progress_of("importing"):
+            manifest = run(lambda: _import_folder(url, owner, file))
         if as_json:
             print_json(manifest)
         else:
@@ -274,7 +277,8 @@ def _import_export(file: str, url: str | None, owner: str | None, *, as_json: bo
         async with _open_export(file) as export, memory_at(store_url(url), create=True) as memory:
             if as_json:
                 return await import_all(export, memory.backend)
-            with progress_of("importing", unit="conversations") as done:
+            total = await asyncio.to_thread(expected_conversations, export)
+            with progress_of("importing", unit="conversations", total=total) as done:
                 return await import_all(
                     export, memory.backend, progress=lambda report: done(report.conversations)
                 )

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import islice
@@ -54,10 +54,10 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     stop writing to it and run the copy a last time.
     """
     report = ReportBuilder(progress)
-    async for owner in _owners(source):
+    async for owner, from_store in _stores(source, None):
         report.add_owner()
         source_store, target_store = (
-            await source.of(owner).authoritative(),
+            await from_store.authoritative(),
             await target.of(owner).authoritative(),
         )
         report.add_documents(owner, await store_owned(partial(documents_of, source_store), target_store))
@@ -69,20 +69,13 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     return report.finish()
 
 
-async def count(source: Backend) -> int:
-    """Return the number of conversations to copy."""
+async def count(source: Backend, *, owner: str | None = None) -> int:
+    """Return the number of conversations to copy, of all owners or of one."""
     found = 0
-    async for owner in _owners(source):
-        async for records in pages_of(await source.of(owner).authoritative()):
+    async for _, store in _stores(source, owner):
+        async for records in pages_of(await store.authoritative()):
             found += len(records)
     return found
-
-
-async def _owners(source: Backend) -> AsyncIterator[str]:
-    """Yield every owner except the journal, which records work of one memory only."""
-    async for owner in source.owners():
-        if owner != JOURNAL:
-            yield owner
 
 
 async def pages_of(store: ConversationStore) -> AsyncIterator[Sequence[Conversation]]:
@@ -171,14 +164,21 @@ class Handle(Protocol):
     store: ConversationStore
 
 
-async def export(source: Backend | Handle, file: BinaryIO, *, owner: str | None = None) -> ExportReport:
+async def export(
+    source: Backend | Handle,
+    file: BinaryIO,
+    *,
+    owner: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> ExportReport:
     """Write everything, or one owner's data, as JSON Lines. The source must be open; the file stays open.
 
     A handle does not contain the owner's name, so `owner` is required with it and written to the file.
+    `progress` is called with the number of conversations written so far.
     """
     if owner is not None:
         parse_name(owner, field="owner")
-    writer = _Writer(file)
+    writer = _Writer(file, progress)
     await writer.put([header_line(system_clock())])
     owners = 0
     async for name, store in _stores(source, owner):
@@ -224,6 +224,7 @@ async def _export_store(owner: str, store: ConversationStore, writer: "_Writer")
 async def _stores(
     source: Backend | Handle, owner: str | None
 ) -> AsyncIterator[tuple[str, ConversationStore]]:
+    """Yield one owner, or every owner except the journal, which records work of one memory only."""
     if isinstance(source, Handle):
         if owner is None:
             raise InvalidInput("exporting from a handle requires an owner", field="owner")
@@ -282,8 +283,9 @@ async def _write_conversation(
 class _Writer:
     """Writes lines to a file, counting and hashing them."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, progress: Callable[[int], None] | None = None) -> None:
         self._file = file
+        self._progress = progress
         self._hash = sha256()
         self._counts = Counter[str]()
         self.unreadable = 0
@@ -305,6 +307,8 @@ class _Writer:
         self._counts.update(part._counts)
         self.unreadable += part.unreadable
         await asyncio.to_thread(self._copy, part._file)
+        if self._progress is not None:
+            self._progress(self._counts["conversations"])
 
     def _copy(self, file: BinaryIO) -> None:
         file.seek(0)

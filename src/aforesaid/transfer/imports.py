@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from io import SEEK_END
 from typing import BinaryIO, TypeVar
 
 from msgspec.structs import asdict
@@ -41,6 +42,9 @@ from aforesaid.transfer.json_lines import (
 
 T = TypeVar("T", Entry, Document)
 
+# More bytes than the last line of an export has.
+_LAST_LINE = 1_000
+
 
 async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None = None) -> CopyReport:
     """Store everything from an export in the target, which must be open.
@@ -58,6 +62,24 @@ async def import_(file: BinaryIO, target: Backend, *, progress: Progress | None 
     finally:
         if seekable is not file:
             await asyncio.to_thread(seekable.close)
+
+
+def expected_conversations(file: BinaryIO) -> int | None:
+    """Return the number of conversations that the last line of an export states, before it is verified.
+
+    Return None for a stream, and for a file that does not end as an export does.
+    """
+    if not file.seekable():
+        return None
+    start = file.tell()
+    try:
+        file.seek(-min(file.seek(0, SEEK_END), _LAST_LINE), SEEK_END)
+        last = read_line(file.read().splitlines(keepends=True)[-1], None)
+    except (Damaged, IndexError):
+        return None
+    finally:
+        file.seek(start)
+    return last.conversations if isinstance(last, Trailer) else None
 
 
 async def restore_one(

@@ -76,6 +76,11 @@ async def rotate(
     return done
 
 
+async def count_owners(backend: EncryptedBackend) -> int:
+    """Return the number of owners whose keys `rotate` visits."""
+    return len([name async for name in _owners(backend, None)])
+
+
 async def _owners(backend: EncryptedBackend, owner: str | None) -> AsyncIterator[str]:
     if owner is not None:
         yield owner
