@@ -220,7 +220,7 @@ class AgentSubentryFlow(ConfigSubentryFlow):
                     title=f"{state.name if state else target} + {DEFAULT_TITLE}",
                     data={**user_input, CONF_TARGET: target_id(self.hass, target)},
                 )
-        schema = schemas.agent(user_input or self._get_entry().options)
+        schema = self.add_suggested_values_to_schema(schemas.agent(self._get_entry().options), user_input)
         return self.async_show_form(step_id="user", data_schema=schema, errors=errors)
 
     async def async_step_reconfigure(self, user_input: dict[str, Any] | None = None) -> SubentryFlowResult:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import probatio as vol
+from homeassistant.components.conversation import HOME_ASSISTANT_AGENT
 from homeassistant.helpers import selector as sel
 
 from .const import (
@@ -92,9 +93,12 @@ def owners(current: Mapping[str, Any]) -> vol.Schema:
     )
 
 
-def agent(current: Mapping[str, Any], target: str | None = None) -> vol.Schema:
-    """Return the form of a remembering agent."""
-    required = vol.Required(CONF_TARGET) if target is None else vol.Required(CONF_TARGET, default=target)
+def agent(current: Mapping[str, Any], target: str = HOME_ASSISTANT_AGENT) -> vol.Schema:
+    """Return the form of a remembering agent.
+
+    The target has a default, because the user interface cannot show a required agent without one.
+    """
+    required = vol.Required(CONF_TARGET, default=target)
     return vol.Schema({required: sel.ConversationAgentSelector()}).extend(
         _defaults(_window_fields(), current).schema
     )

@@ -102,8 +102,6 @@ class Core:
         self.post(
             "/api/onboarding/integration", client_id=client_id, redirect_uri=f"{self.url}/?auth_callback=1"
         )
-        # Otherwise the core returns to its default port after five minutes, and asks in the meantime.
-        self.command("http/config/promote")
 
     def flow(self, handler: str | list[str], *steps: dict[str, Any]) -> dict[str, Any]:
         """Walk through a configuration flow, or the flow of a subentry."""

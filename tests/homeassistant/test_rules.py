@@ -81,9 +81,9 @@ def test_config_entries_are_typed() -> None:
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("async_"):
-                for argument in node.args.args:
-                    if argument.arg in ("entry", "config_entry") and argument.annotation is not None:
-                        assert ast.unparse(argument.annotation) == "AforesaidConfigEntry", (path.name, node.name)
+                for one in node.args.args:
+                    if one.arg in ("entry", "config_entry") and one.annotation is not None:
+                        assert ast.unparse(one.annotation) == "AforesaidConfigEntry", (path, node.name)
 
 
 def test_actions_are_described() -> None:

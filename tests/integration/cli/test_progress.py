@@ -30,7 +30,7 @@ COMMANDS = {
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the commands draw as on a terminal of 100 columns."""
     monkeypatch.setattr(
-        runtime, "errors_console", lambda: Console(stderr=True, highlight=False, force_terminal=True, width=100)
+        runtime, "errors_console", lambda: Console(stderr=True, force_terminal=True, width=100)
     )
 
 

@@ -66,7 +66,7 @@ def test_the_shown_output_is_what_the_step_prints(tmp_path: Path) -> None:
             (tmp_path / file).write_text(text, "utf-8")
             printed.append(run(file, folder=tmp_path))
         else:
-            *_, last = text.splitlines()
-            printed += [run("-m", *shlex.split(last), folder=tmp_path)] if last.startswith("aforesaid") else []
+            last = shlex.split(text.splitlines()[-1])
+            printed += [run("-m", *last, folder=tmp_path)] if last[0] == "aforesaid" else []
     # Dates, and the name of the day, differ.
     assert [dateless(one) for one in shown] == [dateless(one) for one in printed[: len(shown)]]
