@@ -70,10 +70,11 @@ test: check ## Run all checks and tests that a change must pass (about 12 minute
 test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about 45 seconds on two idle cores)
 	$(PYTEST) -n 2 --randomly-seed $(ORDER) --hypothesis-profile fast -m "not slow" tests/unit
 
-# One framework: `make test-adapters ADAPTERS=langgraph`.
+# One framework: `make test-adapters ADAPTERS=langgraph`. The oldest releases that the extras allow: BOUNDS=lowest.
 ADAPTERS ?=
+BOUNDS ?= newest
 test-adapters: setup ## Test each framework's adapter in an environment of its own; the last lines say what could not run
-	$(BIN)/python -m scripts.adapter_environments $(ADAPTERS)
+	BOUNDS=$(BOUNDS) $(BIN)/python -m scripts.adapter_environments $(ADAPTERS)
 
 HA_PYTEST := .venv-ha/bin/python -m pytest -c tests/homeassistant/pytest.ini tests/homeassistant
 test-ha: setup ## Test the Home Assistant integration in the current core, in .venv-ha; the last line says if it could not run

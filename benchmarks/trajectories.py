@@ -20,7 +20,14 @@ from aforesaid.contracts import Entry
 from aforesaid.dialects import read
 from aforesaid.errors import NothingToSend
 from aforesaid.model.messages import Message
-from aforesaid.testing.histories import DIALECT_NAMES, STATES, State, entries_of, random_history
+from aforesaid.testing.histories import (
+    DIALECT_NAMES,
+    STATES,
+    TARGET_NAMES,
+    State,
+    entries_of,
+    random_history,
+)
 from aforesaid.testing.validity import problems
 from aforesaid.windows import WindowPolicy, build_window, write_request
 from benchmarks import sdk_samples
@@ -195,6 +202,56 @@ def chat_quirk(random: Random) -> Segment:
     return random.choice(quirks)
 
 
+def chat_server(random: Random) -> Segment:
+    """What servers with OpenAI's interface send in fields and parts of their own."""
+    call_id, data = _id(random, "call"), f"data:application/pdf;base64,{sdk_samples.PIXEL}"
+    call: Document = {"id": call_id, "type": "function", "function": {"name": "lookup", "arguments": "{}"}}
+    answer: Document = {"role": "tool", "tool_call_id": call_id, "content": "found"}
+    details = [{"type": "reasoning.encrypted", "data": "c2ln", "id": "rs_1", "format": "unknown"}]
+    custom = {"id": call_id, "type": "custom", "custom": {"name": "lookup", "input": "free text"}}
+    segments: list[Segment] = [
+        # Mistral
+        [
+            _user(
+                _text(random), {"type": "document_url", "document_url": random.choice((data, "https://a/b"))}
+            )
+        ],
+        [_user({"type": "input_audio", "input_audio": sdk_samples.PIXEL}, _text(random))],
+        [_user({"type": "image_url", "image_url": "https://example.com/picture.png"}, _text(random))],
+        [_assistant(_text(random), {"type": "reference", "reference_ids": [1]})],
+        [{**_assistant(_text(random)), "prefix": True}],
+        # Ollama
+        [{"role": "user", "content": "what is this", "images": [sdk_samples.PIXEL]}],
+        [
+            {
+                "role": "assistant",
+                "content": "",
+                "thinking": "so",
+                "tool_calls": [{"function": call["function"]}],
+            }
+        ],
+        [{"role": "tool", "content": "found", "tool_name": "lookup"}],
+        # vLLM
+        [_user(_text(random), {"type": "video_url", "video_url": {"url": "https://example.com/film.mp4"}})],
+        [{"role": "assistant", "content": "words", "reasoning": "so", "reasoning_content": "so"}],
+        # Azure
+        [{"role": "assistant", "content": "words", "context": {"citations": []}, "parsed": None}],
+        [
+            {"role": "assistant", "content": None, "tool_calls": [{**call, "index": 0}], "annotations": []},
+            answer,
+        ],
+        # OpenRouter
+        [{"role": "assistant", "content": "words", "reasoning": "so", "reasoning_details": details}],
+        [{"role": "assistant", "content": "", "reasoning_details": details, "tool_calls": [call]}, answer],
+        # OpenAI
+        [{"role": "assistant", "content": None, "tool_calls": [custom]}, answer],
+        [{"role": "assistant", "content": None, "audio": {"id": "a", "transcript": "words"}}],
+        [{"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}],
+        [{"role": "developer", "content": "be short", "name": "operator"}],
+    ]
+    return random.choice(segments)
+
+
 def _mistral(random: Random) -> Document:
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
     return _assistant(thinking, *([_text(random)] if random.random() < 0.7 else []))
@@ -233,7 +290,7 @@ def gemini_part(random: Random) -> Segment:
 MAKERS: dict[str, tuple[Maker, ...]] = {
     "anthropic": (anthropic_block, server_tool),
     "openai_responses": (response_item, item_pair, item_pair),
-    "openai_chat": (chat_part, chat_quirk, chat_quirk),
+    "openai_chat": (chat_part, chat_quirk, chat_quirk, chat_server, chat_server),
     "bedrock": (bedrock_block,),
     "gemini": (gemini_part,),
 }
@@ -283,7 +340,7 @@ def policies(random: Random, count: int) -> Iterator[WindowPolicy]:
 def judged(entries: Sequence[Entry], policy: WindowPolicy) -> Iterator[tuple[str, list[str]]]:
     """Yield each dialect with the rules that the request of this window breaks."""
     context = build_window(entries, policy, cost=cost)
-    for dialect in DIALECT_NAMES:
+    for dialect in TARGET_NAMES:
         try:
             request = write_request(context, dialect)
         except NothingToSend:

@@ -4,6 +4,10 @@
     python -m scripts.adapter_environments --create     create the environments only
     python -m scripts.adapter_environments --lock       renew requirements/adapters/*.txt (needs uv)
 
+BOUNDS=lowest does the same with the oldest release of the framework that its extra allows, from
+`requirements/adapters/lowest/`. A framework whose newest release is the lower bound has no file there: its
+one environment is both.
+
 Environments are cached in `.adapters/`, or in the folder that AFORESAID_ADAPTERS names. An environment is
 created again when its requirements change.
 """
@@ -14,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 import venv
 from pathlib import Path
@@ -21,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements" / "adapters"
 ENVIRONMENTS = Path(os.environ.get("AFORESAID_ADAPTERS") or ROOT / ".adapters")
+LOWEST = os.environ.get("BOUNDS") == "lowest"
 TESTS = ROOT / "tests" / "adapters"
 
 NAMES = (
@@ -78,12 +84,29 @@ def _report(names: tuple[str, ...], missing: dict[str, str], failed: list[str]) 
 
 def python_of(name: str) -> Path:
     """Return the interpreter of a framework's environment."""
-    return ENVIRONMENTS / name / "bin" / "python"
+    return folder_of(name) / "bin" / "python"
+
+
+def requirements_of(name: str) -> Path:
+    """Return the locked requirements of a framework: of the newest release, or of the oldest."""
+    lowest = REQUIREMENTS / "lowest" / f"{name}.txt"
+    return lowest if LOWEST and lowest.exists() else REQUIREMENTS / f"{name}.txt"
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a framework's environment."""
+    return ENVIRONMENTS / (f"{name}-lowest" if requirements_of(name).parent.name == "lowest" else name)
+
+
+def lower_bounds(name: str) -> dict[str, str]:
+    """Return the packages of a framework's extra with the oldest release that it allows."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return dict(requirement.split(">=") for requirement in extras[name])
 
 
 def _create(name: str) -> str | None:
     """Create the environment unless it is current; return why that was impossible, or None."""
-    requirements, folder = REQUIREMENTS / f"{name}.txt", ENVIRONMENTS / name
+    requirements, folder = requirements_of(name), folder_of(name)
     stamp = folder / "made-of"
     wanted = f"{sys.version} {_digest(name, requirements)}"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -158,8 +181,8 @@ def environment(name: str) -> dict[str, str]:
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
         "PYTHONUTF8": "1",
         "AFORESAID_PYTHON": sys.executable,
-        "AFORESAID_SUPABASE_LITE": str(ENVIRONMENTS / "supabase" / "server"),
-        "AFORESAID_SUITE": str(ENVIRONMENTS / name / "suite"),
+        "AFORESAID_SUPABASE_LITE": str(folder_of("supabase") / "server"),
+        "AFORESAID_SUITE": str(folder_of(name) / "suite"),
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "LANGSMITH_TRACING": "false",
         "OTEL_SDK_DISABLED": "true",
@@ -168,7 +191,7 @@ def environment(name: str) -> dict[str, str]:
 
 
 def _lock(name: str) -> None:
-    """Resolve the newest releases that the extra allows."""
+    """Resolve the newest releases that the extra allows; with BOUNDS=lowest, its own packages' oldest."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     own_group = ["--group", f"adapters-{name}"] if f"adapters-{name}" in groups else []
     options = ["--universal", "--generate-hashes", "--no-header", "--python-version", "3.11", "--quiet"]
@@ -183,13 +206,47 @@ def _lock(name: str) -> None:
         "adapters",
         *own_group,
     ]
-    target = f"requirements/adapters/{name}.txt"
+    target = REQUIREMENTS / ("lowest" if LOWEST else ".") / f"{name}.txt"
+    if LOWEST and _locks_lowest(name):
+        target.unlink(missing_ok=True)
+        return
+    target.parent.mkdir(exist_ok=True)
     subprocess.run(
-        ["uv", "pip", "compile", *options, *extras, "--output-file", target, "pyproject.toml"],
+        [
+            "uv",
+            "pip",
+            "compile",
+            *options,
+            *extras,
+            *_pins(name),
+            "--output-file",
+            str(target),
+            "pyproject.toml",
+        ],
         cwd=ROOT,
         check=True,
         stdout=subprocess.DEVNULL,
     )
+
+
+def _locks_lowest(name: str) -> bool:
+    """Return whether the requirements of the newest release already contain the lower bounds."""
+    lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()
+    pinned = {line.split()[0] for line in lines if "==" in line}
+    versions = [
+        {f"{package}=={bound}{zeros}" for zeros in ("", ".0", ".0.0")}
+        for package, bound in lower_bounds(name).items()
+    ]
+    return all(each & pinned for each in versions)
+
+
+def _pins(name: str) -> list[str]:
+    if not LOWEST:
+        return []
+    file = Path(tempfile.mkdtemp()) / "lower-bounds.txt"
+    file.write_text("\n".join(f"{package}=={bound}" for package, bound in lower_bounds(name).items()))
+    # An annotation would name the temporary file.
+    return ["--no-annotate", "--constraint", str(file)]
 
 
 if __name__ == "__main__":

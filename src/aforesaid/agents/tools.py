@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import tzinfo
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import CheckedFields, validated
 from aforesaid.agents.tool_schemas import Arguments, ArgumentTypes, checked_arguments
 from aforesaid.contracts import Entry
-from aforesaid.dialects import ToolCall, tool_result
+from aforesaid.dialects import DialectName, ToolCall, form_of, tool_result
 from aforesaid.errors import AforesaidError, InvalidInput, InvalidSetting, shown
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.conversations import CHANNELS
@@ -35,7 +35,7 @@ from aforesaid.telemetry.events import timed
 
 log = logging.getLogger("aforesaid.tools")
 
-Provider = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", "plain", "mcp"]
+Provider = Literal[DialectName, "mcp"]
 
 Run = Callable[..., Awaitable[Any]]
 OnRun = Callable[[str], None]
@@ -120,9 +120,10 @@ class ToolRegistry:
 
     def definitions(self, provider: Provider | str) -> list[dict[str, Any]]:
         """Return the tools in the format of a provider or of MCP."""
-        if provider not in _FORMATS:
-            raise InvalidInput.not_in("provider", provider, _FORMATS)
-        return [_FORMATS[provider](tool) for tool in self]
+        format_ = _FORMATS.get(form_of(provider))
+        if format_ is None:
+            raise InvalidInput.not_in("provider", provider, get_args(Provider))
+        return [format_(tool) for tool in self]
 
     async def dispatch(
         self, name: str, arguments: Mapping[str, Any] | str | None = None, *, within: float | None = None

@@ -4,11 +4,12 @@
     meaning_of  a message → its text, tool calls and tool results
     write       messages → a request in one dialect, unchanged or converted
 
-Each dialect is a module with `read_one`, `write` and `result`.
+Each dialect is a module with `read_one`, `write` and `result`. Servers that implement OpenAI's chat API with
+differences are variants of it: the log keeps their messages in the dialect `openai_chat`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from msgspec.structs import replace
 
@@ -33,7 +34,16 @@ from aforesaid.dialects.intake import (
     with_detected_dialect,
 )
 from aforesaid.dialects.keyed_blocks import with_bytes
-from aforesaid.dialects.parse import DialectName, Meaning, Request, ToolCall, ToolResult, meaning_of
+from aforesaid.dialects.parse import (
+    ChatVariantName,
+    DialectName,
+    Meaning,
+    Request,
+    ToolCall,
+    ToolResult,
+    form_of,
+    meaning_of,
+)
 from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message
@@ -41,12 +51,14 @@ from aforesaid.model.messages import Message
 __all__ = [
     "DIALECTS",
     "OPENING",
+    "ChatVariantName",
     "DialectName",
     "Meaning",
     "Request",
     "ToolCall",
     "ToolResult",
     "cut_at_interruption",
+    "form_of",
     "is_from_model",
     "meaning_of",
     "name_speaker",
@@ -110,6 +122,16 @@ def _bedrock() -> Dialect:
     return bedrock
 
 
+def _variant(name: str) -> Callable[[], Dialect]:
+    def load() -> Dialect:
+        from aforesaid.dialects import chat_variants
+
+        variant: Dialect = getattr(chat_variants, name.upper())
+        return variant
+
+    return load
+
+
 class _Dialects(Mapping[str, Dialect]):
     """The dialects by name. A module is loaded when it is first needed: most programs use one or two."""
 
@@ -138,6 +160,7 @@ DIALECTS: Mapping[str, Dialect] = _Dialects(
         "openai_responses": _openai_responses,
         "gemini": _gemini,
         "bedrock": _bedrock,
+        **{name: _variant(name) for name in get_args(ChatVariantName)},
     }
 )
 
@@ -187,12 +210,12 @@ def write(messages: Sequence[Message], dialect: str) -> Request:
     from aforesaid.dialects.call_ids import with_valid_call_ids
     from aforesaid.dialects.repairs import REFUSED_IDS, lines_of, repaired, with_valid_names
 
-    module = _named(dialect)
-    valid, repairs = repaired(messages, dialect)
-    valid, refused = with_valid_call_ids(valid, module.CALL_IDS, dialect)
+    module, form = _named(dialect), form_of(dialect)
+    valid, repairs = repaired(messages, form, thinking=dialect == "mistral")
+    valid, refused = with_valid_call_ids(valid, module.CALL_IDS, form)
     if refused:
         repairs[REFUSED_IDS] += refused
-    request = module.write(with_valid_names(valid, dialect, repairs))
+    request = module.write(with_valid_names(valid, form, repairs))
     return replace(request, repaired=(*lines_of(repairs), *request.repaired)) if repairs else request
 
 
@@ -204,7 +227,7 @@ def tool_result(dialect: str, *, call_id: str, name: str, text: str, is_error: b
 def _read(value: RawMessage, default: str) -> Message:
     dialect = dialect_for(value, default)
     if is_documented_form(value.document):
-        return _from_documented_form({**value.document, "dialect": dialect})
+        return _from_documented_form({**value.document, "dialect": form_of(dialect)})
     return _named(dialect).read_one(value.document)
 
 

@@ -43,7 +43,7 @@ def with_valid_call_ids(
     # The usual case: nothing to rename.
     if not refused and max(uses.values(), default=1) == 1 and not any(map(_answers_by_name, messages)):
         return messages, 0
-    assigned = _CallIds(uses, refused)
+    assigned = _CallIds(uses, refused, rule)
     renamed = []
     for message, ids in zip(messages, calls, strict=True):
         assigned.begin(message.role)
@@ -56,9 +56,10 @@ def with_valid_call_ids(
 class _CallIds:
     """Assigns ids to calls and results in their order."""
 
-    def __init__(self, call_ids: Iterable[str], refused: set[str]) -> None:
+    def __init__(self, call_ids: Iterable[str], refused: set[str], rule: CallIdRule) -> None:
         self._reserved = set(call_ids)
         self._refused = refused
+        self._length = rule.letters_and_digits
         self._used = {""}
         self._latest: dict[str, str] = {}
         self._of_calls: dict[str, list[str]] = {}
@@ -74,14 +75,29 @@ class _CallIds:
 
     def add(self, call_id: str) -> None:
         """Assign an id to another call with this original id."""
-        name = _hashed(call_id) if call_id in self._refused and call_id else call_id
-        if call_id in self._used:
-            name = _unused(name, self._reserved)
+        name = self._hashed(call_id) if call_id in self._refused and call_id else call_id
+        # Short hashes can be equal.
+        if call_id in self._used or (name != call_id and name in self._reserved):
+            name = self._unused(name)
         self._reserved.add(name)
         self._used.add(call_id)
         self._latest[call_id] = name
         self._of_calls.setdefault(call_id, []).append(name)
         self._of_results.setdefault(call_id, []).append(name)
+
+    def _hashed(self, call_id: str) -> str:
+        return _hashed(call_id) if self._length is None else _digest(call_id)[: self._length]
+
+    def _unused(self, call_id: str) -> str:
+        # The number must not make the id longer than providers accept.
+        stem, number = (call_id if len(call_id) <= 36 else _hashed(call_id)) or DEFAULT_ID, 2
+        while (name := self._numbered(stem, number)) in self._reserved:
+            number += 1
+        return name
+
+    def _numbered(self, stem: str, number: int) -> str:
+        name = f"{stem}_{number}"
+        return name if self._length is None else self._hashed(name)
 
     def of_call(self, call_id: str) -> str:
         return self._next(self._of_calls, call_id)
@@ -102,16 +118,11 @@ def _call_ids(message: Message) -> list[str]:
 
 def _hashed(call_id: str) -> str:
     # A hash gives call and result the same new id without any shared state.
-    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"call_{digest[:24]}"
+    return f"call_{_digest(call_id)[:24]}"
 
 
-def _unused(call_id: str, taken: set[str]) -> str:
-    # The number must not make the id longer than providers accept.
-    stem, number = (call_id if len(call_id) <= 36 else _hashed(call_id)) or DEFAULT_ID, 2
-    while f"{stem}_{number}" in taken:
-        number += 1
-    return f"{stem}_{number}"
+def _digest(call_id: str) -> str:
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _with_call_ids(message: Message, assigned: _CallIds) -> Message:

@@ -102,11 +102,15 @@ class CallIdRule(Struct, frozen=True, kw_only=True):
     max_length: int = 256
     regular: bool = False
     """Whether the provider checks the characters. Others also accept the ids of servers that imitate them."""
+    letters_and_digits: int | None = None
+    """The only length that the provider accepts, without other characters."""
 
     def accepts(self, call_id: str, *, is_own: bool) -> bool:
         """Return whether the id can stay. `is_own`: it comes from a message in the provider's dialect."""
         if not call_id or len(call_id) > self.max_length:
             return False
+        if self.letters_and_digits is not None:
+            return len(call_id) == self.letters_and_digits and call_id.isascii() and call_id.isalnum()
         return (is_own and not self.regular) or _REGULAR_ID.fullmatch(call_id) is not None
 
 

@@ -19,6 +19,8 @@ _MODULES = (
     ("openai.types.chat", "openai_chat"),
     ("openai.types.responses", "openai_responses"),
     ("google.genai", "gemini"),
+    ("mistralai.", "openai_chat"),
+    ("ollama.", "openai_chat"),
 )
 # Fields that only Aforesaid's own form has.
 _LABELS = frozenset(("timestamp", "content_type", "dialect"))
@@ -30,7 +32,7 @@ _ROLES_LACKING = {
     "gemini": ("developer", "tool"),
     "bedrock": ("developer", "tool"),
 }
-_CHAT_FIELDS = frozenset(("function_call", "refusal", "audio", "annotations"))
+_CHAT_FIELDS = frozenset(("function_call", "refusal", "audio", "annotations", "images", "tool_name"))
 _ANTHROPIC_BLOCKS = frozenset(
     (
         "image",
@@ -48,7 +50,7 @@ _ANTHROPIC_BLOCKS = frozenset(
         "mcp_tool_listing",
     )
 )
-_CHAT_BLOCKS = frozenset(("image_url", "input_audio", "file"))
+_CHAT_BLOCKS = frozenset(("image_url", "input_audio", "file", "document_url", "audio_url", "video_url"))
 _RESPONSES_BLOCKS = frozenset(("input_text", "output_text", "input_image", "input_file"))
 _BLOCK_DIALECTS = {
     **dict.fromkeys(_ANTHROPIC_BLOCKS, "anthropic"),
@@ -133,6 +135,8 @@ def _unpack_one(value: Any) -> Iterator[RawMessage]:
         yield _raw_message(_first_candidate(document), "gemini")
     elif isinstance(message := _converse_message(document), dict):
         yield _raw_message(message, "bedrock")
+    elif isinstance(message := document.get("message"), dict) and "done" in document:  # Ollama
+        yield _raw_message(message, "openai_chat")
     elif _is_anthropic_response(document, hint):
         yield _raw_message({"role": document["role"], "content": document["content"]}, "anthropic")
     else:

@@ -32,7 +32,17 @@ from aforesaid.dialects.conversion import (
     texts_in,
     with_error_prefix,
 )
-from aforesaid.dialects.parse import Image, Other, Part, Request, Text, ToolCall, ToolResult, parts_of
+from aforesaid.dialects.parse import (
+    Image,
+    Other,
+    Part,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+    parts_in,
+    parts_of,
+)
 from aforesaid.dialects.role_messages import write_role_messages
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
@@ -55,7 +65,7 @@ def read_one(document: dict[str, Any]) -> Message:
     """Parse one message of the `messages` list."""
     role, content, extra = split_fields(document, ROLES, dialect=NAME)
     check_content(content, dialect=NAME, may_be_empty=role == "assistant")
-    if document["role"] == "tool" and not isinstance(document.get("tool_name"), str):
+    if document["role"] == "tool" and not isinstance(document.get("tool_name", document.get("name")), str):
         # Ollama's results name the tool.
         require_text(document, "tool_call_id", what="a tool message")
     _check_calls(document.get("tool_calls"))
@@ -64,10 +74,36 @@ def read_one(document: dict[str, Any]) -> Message:
 
 def write(messages: Sequence[Message]) -> Request:
     """Render the `messages` of a request."""
+    return Request(messages=[with_own_parts(document) for document in documents_of(messages)])
+
+
+def documents_of(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return the messages of a request, with the parts that other servers have."""
     documents = write_role_messages(messages, NAME, _convert)
-    return Request(
-        messages=[cleaned for document in documents if (cleaned := _without_rejected(document)) is not None]
-    )
+    return [cleaned for document in documents if (cleaned := _without_rejected(document)) is not None]
+
+
+def with_own_parts(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a user's message whose parts of other servers, such as Mistral's, are parts of OpenAI's."""
+    content = document.get("content")
+    if document["role"] != "user" or not isinstance(content, list):
+        return document
+    if all(_is_own_part(part) for part in content):
+        return document
+    return {**document, "content": [own for part in content for own in _own_parts(part)]}
+
+
+def _is_own_part(part: dict[str, Any]) -> bool:
+    match part:
+        case {"type": "text" | "file"} | {"type": "image_url", "image_url": {"url": str()}}:
+            return True
+        case {"type": "input_audio", "input_audio": dict()}:
+            return True
+    return False
+
+
+def _own_parts(part: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part] if _is_own_part(part) else [_block(each) for each in convertible_parts(parts_in([part]))]
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:

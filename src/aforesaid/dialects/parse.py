@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import UNSET, Struct
 
@@ -18,8 +18,17 @@ from aforesaid.model.messages import Message, only_text
 # is an `Other`: kept in its own dialect and described as text in others.
 
 
-DialectName = Literal["plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
+ChatVariantName = Literal["mistral", "ollama", "vllm", "azure", "openrouter"]
+"""The names of servers that implement OpenAI's chat API with differences."""
+DialectName = Literal[
+    "plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", ChatVariantName
+]
 """The names of the dialects."""
+
+
+def form_of(dialect: str) -> str:
+    """Return the dialect that the log keeps: a variant of OpenAI's chat API has that API's form."""
+    return "openai_chat" if dialect in get_args(ChatVariantName) else dialect
 
 
 def is_blank(text: str) -> bool:
@@ -140,7 +149,7 @@ TEXT_BLOCKS = frozenset(("text", "input_text", "output_text"))
 THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking"))
 IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image"))
 # Fields for thinking in servers with OpenAI's chat API.
-THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
+THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details", "thinking")
 
 _DATA_URL = lazy_pattern(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.IGNORECASE)
 
@@ -229,6 +238,21 @@ def image_of(block: dict[str, Any]) -> Image | None:
     return None
 
 
+def images_in(fields: dict[str, Any]) -> list[Image]:
+    """Return the images of Ollama's field `images`: base64 data without a media type."""
+    images = fields.get("images")
+    found = [each for each in images if isinstance(each, str)] if isinstance(images, list) else []
+    return [Image(media_type=_media_type(data), data=data) for data in found]
+
+
+def _media_type(data: str) -> str:
+    return next((kind for start, kind in _IMAGE_STARTS.items() if data.startswith(start)), "image/png")
+
+
+# The first bytes of images, in base64.
+_IMAGE_STARTS = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+
+
 def split_data_url(url: str) -> tuple[str, str, str] | None:
     """Return the prefix, media type and base64 text of a `data:` URL."""
     found = _DATA_URL.match(url)
@@ -266,7 +290,7 @@ def _answer_parts(message: Message) -> list[Part]:
 def _field_parts(message: Message) -> list[Part]:
     extra = message.extra
     if not extra or message.role != "assistant":
-        return []
+        return [*images_in(extra)] if extra and message.role == "user" else []
     parts: list[Part] = []
     if any(extra.get(field) for field in THINKING_FIELDS):
         parts.append(Thinking())
@@ -364,6 +388,10 @@ def file_of(block: dict[str, Any]) -> File | None:
             return File(media_type=_PDF, url=url)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return File(media_type=f"audio/{kind}", data=data)
+        case {"type": "input_audio", "input_audio": str(data)}:  # Mistral
+            return File(media_type="audio/wav", data=data)
+        case {"type": "document_url", "document_url": str(url), **rest}:
+            return _file_at(url, rest.get("document_name")) or File(media_type=_PDF, url=url)
     return None
 
 

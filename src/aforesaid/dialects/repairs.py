@@ -7,7 +7,7 @@ provider does not accept.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from msgspec import UNSET
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import keyed_blocks
 from aforesaid.dialects.conversion import arguments_text, is_native
-from aforesaid.dialects.parse import ToolCall, parts_of
+from aforesaid.dialects.parse import ToolCall, images_in, parts_of
 from aforesaid.model.messages import Message, only_text
 
 Repairs = Counter[str]
@@ -25,6 +25,7 @@ NO_TYPE = "calls without a type"
 NO_ARGUMENTS = "calls whose arguments were not JSON text"
 NO_CALLS = "empty lists of calls"
 THINKING = "thinking as content, left out"
+IMAGES = "images outside of the content"
 REFUSED_IDS = "call ids with characters or a length that the provider refuses"
 NAMES = "tool names with characters or a length that the provider refuses"
 
@@ -39,11 +40,18 @@ _NO_WORDS = ("thinking", "reference")
 Rename = Callable[[str], str]
 
 
-def repaired(messages: Sequence[Message], dialect: str) -> tuple[Sequence[Message], Repairs]:
-    """Return the messages without defects that the provider refuses, and what was repaired, by kind."""
+def repaired(
+    messages: Sequence[Message], dialect: str, *, thinking: bool = False
+) -> tuple[Sequence[Message], Repairs]:
+    """Return the messages without defects that the provider refuses, and what was repaired, by kind.
+
+    `thinking`: the server accepts thinking as content.
+    """
     found: Repairs = Counter()
+    no_words = ("reference",) if thinking else _NO_WORDS
     result = [
-        message if _has_no_calls(message) else _repaired(message, dialect, found) for message in messages
+        message if _has_no_calls(message) else _repaired(message, dialect, no_words, found)
+        for message in messages
     ]
     if all(new is old for new, old in zip(result, messages, strict=True)):
         return messages, found
@@ -59,12 +67,12 @@ def _has_no_calls(message: Message) -> bool:
     return only_text(message) is not None and message.role != "tool"
 
 
-def _repaired(message: Message, dialect: str, found: Repairs) -> Message | None:
+def _repaired(message: Message, dialect: str, no_words: Collection[str], found: Repairs) -> Message | None:
     kept = _without_placeholders(message, found)
     if kept is None or not is_native(kept, dialect):
         return kept
     if dialect == "openai_chat":
-        return _as_chat(kept, found)
+        return _as_chat(kept, no_words, found)
     return _as_item(kept, found) if dialect == "openai_responses" else kept
 
 
@@ -126,10 +134,12 @@ def _is_call(call: Any) -> bool:
 # OpenAI's chat API
 
 
-def _as_chat(message: Message, found: Repairs) -> Message:
+def _as_chat(message: Message, no_words: Collection[str], found: Repairs) -> Message:
     content, extra = message.content, message.extra
+    if message.role == "user" and "images" in extra:
+        return _with_image_parts(message, found)
     if message.role == "assistant" and isinstance(content, list):
-        words = [block for block in content if block.get("type") not in _NO_WORDS]
+        words = [block for block in content if block.get("type") not in no_words]
         if len(words) < len(content):
             found[THINKING] += len(content) - len(words)
             content = words or None
@@ -140,6 +150,17 @@ def _as_chat(message: Message, found: Repairs) -> Message:
     if content is message.content and extra is message.extra:
         return message
     return message.with_(content=content, extra=extra, tokens={})
+
+
+def _with_image_parts(message: Message, found: Repairs) -> Message:
+    """Return a message of Ollama's API with its images as parts."""
+    urls = [image.as_url for image in images_in(message.extra)]
+    found[IMAGES] += len(urls)
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    content = message.content
+    words = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    extra = {name: value for name, value in message.extra.items() if name != "images"}
+    return message.with_(content=[*words, *parts] if parts else content, extra=extra, tokens={})
 
 
 def _as_item(message: Message, found: Repairs) -> Message:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, Unpack, overload
 
 from aforesaid.contracts import Appended
-from aforesaid.dialects import DialectName
+from aforesaid.dialects import ChatVariantName, DialectName
 from aforesaid.errors import AforesaidError
 from aforesaid.intake.messages import Intake
 from aforesaid.memory.turns import TurnDraft
@@ -152,12 +152,16 @@ class SyncTurn(TurnDraft):
     ) -> BedrockRequest: ...
     @overload
     def request(
-        self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
+        self,
+        dialect: Literal["openai_chat", "plain", ChatVariantName],
+        *,
+        model: str,
+        **options: Unpack[RequestOptions],
     ) -> MessagesModelRequest: ...
     @overload
     def request(
         self,
-        dialect: Literal["openai_chat", "plain"],
+        dialect: Literal["openai_chat", "plain", ChatVariantName],
         *,
         model: None = None,
         **options: Unpack[RequestOptions],

@@ -15,7 +15,7 @@ import msgspec
 from aforesaid.contracts import OPEN_TURNS, Appended, ConversationStore, Document
 from aforesaid.contracts.documents import LONGEST_KEY
 from aforesaid.contracts.listing import all_documents
-from aforesaid.dialects import DialectName
+from aforesaid.dialects import ChatVariantName, DialectName
 from aforesaid.errors import (
     AforesaidError,
     ConversationNotFound,
@@ -287,12 +287,16 @@ class TurnInProgress(TurnDraft):
     ) -> BedrockRequest: ...
     @overload
     async def request(
-        self, dialect: Literal["openai_chat", "plain"], *, model: str, **options: Unpack[RequestOptions]
+        self,
+        dialect: Literal["openai_chat", "plain", ChatVariantName],
+        *,
+        model: str,
+        **options: Unpack[RequestOptions],
     ) -> MessagesModelRequest: ...
     @overload
     async def request(
         self,
-        dialect: Literal["openai_chat", "plain"],
+        dialect: Literal["openai_chat", "plain", ChatVariantName],
         *,
         model: None = None,
         **options: Unpack[RequestOptions],

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from aforesaid.dialects import DialectName
 from aforesaid.model.contexts import Report
 from aforesaid.model.conversations import LONGEST_CHANNEL, MOST_UNREAD, Priority, Status
 from aforesaid.model.lifetimes import Step
@@ -33,7 +34,7 @@ Channel = Annotated[
         description="`voice`, `text`, `email`, `phone` or another short word.",
     ),
 ]
-Dialect = Literal["plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock"]
+Dialect = DialectName
 
 
 class RequestModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,16 +8,18 @@ Results may be interleaved, late, repeated or missing, and system messages may b
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from aforesaid.contracts import Entry
-from aforesaid.dialects import read
+from aforesaid.dialects import ChatVariantName, read
 from aforesaid.model.messages import Message
 
 State = Literal["at rest", "mid-loop", "interrupted"]
 
 STATES: tuple[State, ...] = ("at rest", "mid-loop", "interrupted")
 DIALECT_NAMES = ("plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock")
+TARGET_NAMES: tuple[str, ...] = (*DIALECT_NAMES, *get_args(ChatVariantName))
+"""The dialects of requests: those of messages, and the variants of OpenAI's chat API."""
 
 _START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 _CONVERSATION = "00000000-0000-7000-8000-000000000001"

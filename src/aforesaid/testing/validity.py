@@ -11,7 +11,15 @@ from typing import Any
 
 from aforesaid.dialects.parse import Request
 from aforesaid.errors import InvalidInput
-from aforesaid.testing.provider_rules import anthropic, bedrock, gemini, openai_chat, openai_responses, plain
+from aforesaid.testing.provider_rules import (
+    anthropic,
+    bedrock,
+    chat_variants,
+    gemini,
+    openai_chat,
+    openai_responses,
+    plain,
+)
 from aforesaid.testing.provider_rules.common import Messages, shape_problems
 
 Rules = Callable[[Messages], Iterator[str]]
@@ -23,6 +31,11 @@ _RULES: Mapping[str, Rules] = {
     "openai_responses": openai_responses.problems,
     "gemini": gemini.problems,
     "bedrock": bedrock.problems,
+    "mistral": chat_variants.mistral_problems,
+    "ollama": chat_variants.ollama_problems,
+    "vllm": chat_variants.vllm_problems,
+    "azure": chat_variants.azure_problems,
+    "openrouter": chat_variants.openrouter_problems,
 }
 
 _SYSTEM_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import TokenCounter
+from aforesaid.dialects.parse import form_of
 from aforesaid.errors import InvalidInput, shown
 
 
@@ -56,7 +57,7 @@ def overhead_for(model: str | None, dialect: str | None = None) -> Overhead:
     if model is None:
         return DEFAULT
     name = model.strip().lower().rpartition("/")[2]
-    suffix = " chat" if dialect == "openai_chat" else ""
+    suffix = " chat" if dialect is not None and form_of(dialect) == "openai_chat" else ""
     found = (overhead for pattern, overhead in OVERHEADS if pattern.match(name + suffix))
     return next(found, UNKNOWN)
 

@@ -1,7 +1,7 @@
 """Rules of OpenAI's Chat Completions API."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aforesaid.testing.provider_rules.common import (
@@ -16,7 +16,7 @@ from aforesaid.testing.provider_rules.common import (
 )
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-_KINDS = {
+KINDS: Mapping[str, Sequence[str]] = {
     # Only user messages may contain more than text.
     "system": ("text",),
     "developer": ("text",),
@@ -29,12 +29,12 @@ _MAX_CALL_ID_LENGTH = 40
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
-def problems(messages: Messages) -> Iterator[str]:
+def problems(messages: Messages, *, kinds: Mapping[str, Sequence[str]] = KINDS) -> Iterator[str]:
     # The roles of the API reference; `function` is deprecated but still accepted.
     yield from role_problems(messages, _ROLES)
     for at, message in enumerate(messages):
         place = f"message {at}"
-        yield from _content_problems(message, place)
+        yield from _content_problems(message, place, kinds)
         yield from _calls_problems(message, place)
     calls = [(at, call) for at, message in enumerate(messages) for call in _calls_of(message)]
     # Ids tie results to calls: unique, and at most forty characters.
@@ -46,14 +46,16 @@ def problems(messages: Messages) -> Iterator[str]:
     yield from thread_problems(messages)
 
 
-def _content_problems(message: dict[str, Any], place: str) -> Iterator[str]:
+def _content_problems(
+    message: dict[str, Any], place: str, kinds: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
     role, content = message.get("role"), message.get("content")
     if content is None:
         # Content is required, except in an assistant message with calls, a refusal or audio.
         if role != "assistant" or not any(message.get(field) for field in _INSTEAD_OF_CONTENT):
             yield f"{place} has no content"
         return
-    yield from block_problems(content, place, _KINDS.get(str(role)))
+    yield from block_problems(content, place, kinds.get(str(role)))
     for block in blocks_in(content):
         yield from _part_problems(block, place)
 

@@ -9,7 +9,7 @@ import { ContextView } from "../parts/context_view.js";
 import { SentRequest } from "../parts/sent_request.js";
 import { Button, Loading, PageHead, ProblemNote, SelectField, TextField, useId } from "../parts/ui.js";
 
-const DIALECTS = /** @type {[string, string][]} */ ([["anthropic", "Anthropic"], ["openai_chat", "OpenAI chat"], ["openai_responses", "OpenAI responses"], ["gemini", "Gemini"], ["bedrock", "Bedrock"], ["plain", "Plain"]]);
+const DIALECTS = /** @type {[string, string][]} */ ([["anthropic", "Anthropic"], ["openai_chat", "OpenAI chat"], ["openai_responses", "OpenAI responses"], ["gemini", "Gemini"], ["bedrock", "Bedrock"], ["plain", "Plain"], ["mistral", "Mistral"], ["ollama", "Ollama"], ["vllm", "vLLM"], ["azure", "Azure"], ["openrouter", "OpenRouter"]]);
 const DEFAULT = { max_turns: "", max_messages: "", max_tokens: "", agent_name: "", dialect: "anthropic", preserve_system: true };
 
 /** @param {{ id: string, query: URLSearchParams }} props */
