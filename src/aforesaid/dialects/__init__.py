@@ -9,6 +9,7 @@ differences are variants of it: the log keeps their messages in the dialect `ope
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, get_args
 
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ from aforesaid.model.messages import Message
 __all__ = [
     "DIALECTS",
     "OPENING",
+    "REQUEST_DIALECTS",
     "ChatVariantName",
     "DialectName",
     "Meaning",
@@ -122,14 +124,11 @@ def _bedrock() -> Dialect:
     return bedrock
 
 
-def _variant(name: str) -> Callable[[], Dialect]:
-    def load() -> Dialect:
-        from aforesaid.dialects import chat_variants
+def _variant(name: str) -> Dialect:
+    from aforesaid.dialects import chat_variants
 
-        variant: Dialect = getattr(chat_variants, name.upper())
-        return variant
-
-    return load
+    variant: Dialect = getattr(chat_variants, name.upper())
+    return variant
 
 
 class _Dialects(Mapping[str, Dialect]):
@@ -151,7 +150,7 @@ class _Dialects(Mapping[str, Dialect]):
         return len(self._load)
 
 
-# All dialects by name.
+# The dialects of messages by name.
 DIALECTS: Mapping[str, Dialect] = _Dialects(
     {
         "plain": lambda: plain,
@@ -160,7 +159,13 @@ DIALECTS: Mapping[str, Dialect] = _Dialects(
         "openai_responses": _openai_responses,
         "gemini": _gemini,
         "bedrock": _bedrock,
-        **{name: _variant(name) for name in get_args(ChatVariantName)},
+    }
+)
+# The dialects of requests: all of these, and the variants of OpenAI's chat API.
+REQUEST_DIALECTS: Mapping[str, Dialect] = _Dialects(
+    {
+        **{name: partial(DIALECTS.__getitem__, name) for name in DIALECTS},
+        **{name: partial(_variant, name) for name in get_args(ChatVariantName)},
     }
 )
 
@@ -240,6 +245,6 @@ def _from_documented_form(document: dict[str, Any]) -> Message:
 
 def _named(dialect: str) -> Dialect:
     try:
-        return DIALECTS[dialect]
+        return REQUEST_DIALECTS[dialect]
     except (KeyError, TypeError):
-        raise InvalidInput.not_in("dialect", dialect, DIALECTS) from None
+        raise InvalidInput.not_in("dialect", dialect, REQUEST_DIALECTS) from None

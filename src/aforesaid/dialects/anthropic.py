@@ -20,6 +20,7 @@ Rendering:
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from aforesaid.dialects.citations import anthropic_search_result
 from aforesaid.dialects.conversion import (
     CallIdRule,
     Convertible,
@@ -33,6 +34,7 @@ from aforesaid.dialects.conversion import (
     result_parts,
     results_in,
     split_fields,
+    spoken_texts,
     texts_in,
     verbatim,
 )
@@ -57,6 +59,8 @@ MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 
 Files = Callable[[Other], dict[str, Any]]
 """Converts a file to a block."""
+Texts = Callable[[Text], dict[str, Any]]
+"""Converts a text of an answer to a block."""
 
 # Blocks of a system message that make tools available or unavailable from there on.
 TOOL_CHANGES = ("tool_addition", "tool_removal")
@@ -71,9 +75,9 @@ def read_one(document: dict[str, Any]) -> Message:
     return Message(role=role, content=content, dialect=NAME, extra=extra)
 
 
-def write(messages: Sequence[Message], *, files: Files | None = None) -> Request:
-    """Render the `messages` and `system` of a request. `files` converts files, by default to what the API
-    accepts.
+def write(messages: Sequence[Message], *, files: Files | None = None, texts: Texts | None = None) -> Request:
+    """Render the `messages` and `system` of a request. `files` and `texts` convert files and the texts of
+    answers, by default to what the API accepts.
     """
     # Programs that only store need no renderer.
     from aforesaid.dialects.anthropic_rules import finished
@@ -81,7 +85,7 @@ def write(messages: Sequence[Message], *, files: Files | None = None) -> Request
     prompts, dialogue = _split_prompts(messages)
     joined: list[Draft] = []
     for message in results_after_calls(dialogue):
-        _add(joined, _draft(message, files))
+        _add(joined, _draft(message, files, texts))
     documents = [document for draft in joined if (document := _without_rejected(draft.document)) is not None]
     return finished(documents, _system(prompts), clean=_without_rejected)
 
@@ -173,18 +177,23 @@ def _prompt_content(prompt: Message) -> str | list[dict[str, Any]] | None:
 # Messages
 
 
-def _draft(message: Message, files: Files | None = None) -> Draft:
+def _draft(message: Message, files: Files | None = None, texts: Texts | None = None) -> Draft:
     if is_native(message, NAME) and isinstance(message.content, (str, list)):
         return Draft(document=verbatim(message), converted=False)
     role = "assistant" if message.role == "assistant" else "user"
     parts = parts_of(message)
-    blocks = _assistant_blocks(parts) if role == "assistant" else _user_blocks(parts, files or document_block)
-    content = blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+    blocks = (
+        _assistant_blocks(parts, texts or _block)
+        if role == "assistant"
+        else _user_blocks(parts, files or document_block)
+    )
+    alone = len(blocks) == 1 and set(blocks[0]) == {"type", "text"}
+    content = blocks[0]["text"] if alone else blocks
     return Draft(document={"role": role, "content": content}, converted=True)
 
 
-def _assistant_blocks(parts: Sequence[Part]) -> list[dict[str, Any]]:
-    words: list[dict[str, Any]] = [_block(Text(text)) for text in texts_in(parts)]
+def _assistant_blocks(parts: Sequence[Part], texts: Texts) -> list[dict[str, Any]]:
+    words: list[dict[str, Any]] = [texts(text) for text in spoken_texts(parts)]
     return words + [_tool_use(call) for call in calls_in(parts)]
 
 
@@ -230,6 +239,8 @@ def _block(part: Convertible, files: Files | None = None) -> dict[str, Any]:
 def document_block(part: Other) -> dict[str, Any]:
     """Return a PDF as a document; the API accepts no other files as data."""
     file = part.file
+    if part.search_result is not None:
+        return anthropic_search_result(part.search_result)
     if file is None or not file.is_pdf:
         return {"type": "text", "text": part.text}
     source = (

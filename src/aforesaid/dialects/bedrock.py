@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aforesaid._internal.patterns import lazy_pattern
+from aforesaid.dialects.citations import bedrock_citation, bedrock_search_result, bedrock_text
 from aforesaid.dialects.conversion import CallIdRule, arguments_object, check_role
 from aforesaid.dialects.keyed_blocks import keyed
-from aforesaid.dialects.keyed_requests import FILE, NATIVE, arrange
+from aforesaid.dialects.keyed_requests import CITED, FILE, NATIVE, arrange
 from aforesaid.dialects.parse import File, Request, file_of, image_of
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message, Role
@@ -127,6 +128,8 @@ def _block(block: Block) -> Block:
             }
         case {"type": "tool_result", "tool_use_id": call_id}:
             return {"toolResult": _result(block, call_id)}
+        case {"type": "text", "text": str(text)} if CITED in block:
+            return bedrock_text(text, [bedrock_citation(each) for each in block[CITED]])
     return _media(block)
 
 
@@ -149,6 +152,8 @@ def _in_result(block: Block) -> Block:
 
 def _media(block: Block) -> Block:
     image = image_of(block)
+    if block.get("type") == "search_result":
+        return bedrock_search_result(block)
     if block.get("type") == FILE:
         block = {**block, "type": "document"}
     file = file_of(block) if block.get("type") == "document" else None

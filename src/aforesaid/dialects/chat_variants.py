@@ -135,8 +135,14 @@ def _with_fields(fields: Mapping[str, Sequence[str]]) -> Callable[[Document], Do
     return step
 
 
-def _kinds(*kinds: str) -> Callable[[Document], Document | None]:
-    return lambda part: part if part.get("type") in kinds else None
+def _kinds(*kinds: str, own: Sequence[str] = ()) -> Callable[[Document], Document | None]:
+    """Return a conversion to parts of OpenAI's API of these kinds, and the server's own ones unchanged."""
+
+    def convert(part: Document) -> Document | None:
+        parts = [part] if part.get("type") in own else openai_chat.own_parts(part)
+        return parts[0] if parts and parts[0]["type"] in (*kinds, *own) else None
+
+    return convert
 
 
 # vLLM
@@ -148,7 +154,7 @@ def _vllm(documents: list[Document]) -> list[Document]:
         _with_system_role,
         _with_words,
         _with_function_calls,
-        _with_parts(_kinds("text", "image_url", "input_audio", "audio_url", "video_url")),
+        _with_parts(_kinds("text", "image_url", "input_audio", own=("audio_url", "video_url"))),
         _without_details,
     )
 

@@ -204,7 +204,7 @@ def with_error_prefix(text: str, *, is_error: bool) -> str:
 
 
 Convertible = Text | Image | Other
-"""What a renderer converts to blocks of its own. An `Other` here always has a file."""
+"""What a renderer converts to blocks of its own. An `Other` here has a file or is a search result."""
 
 
 def result_parts(result: ToolResult) -> list[Convertible]:
@@ -216,7 +216,7 @@ def convertible_parts(parts: Iterable[Part]) -> list[Convertible]:
     """Return texts, images and files, and a text for each part that only its own dialect has."""
     kept: list[Convertible] = []
     for part in parts:
-        if isinstance(part, Other) and part.file is None:
+        if isinstance(part, Other) and part.file is None and part.search_result is None:
             kept.append(Text(part.text))
         elif isinstance(part, Image | Other) or (isinstance(part, Text) and not is_blank(part.text)):
             kept.append(part)
@@ -233,8 +233,13 @@ def results_in(parts: Sequence[Part]) -> list[ToolResult]:
 
 def texts_in(parts: Sequence[Part]) -> list[str]:
     """Return the non-blank texts, and a provider's summary of what came before."""
+    return [text.text for text in spoken_texts(parts)]
+
+
+def spoken_texts(parts: Sequence[Part]) -> list[Text]:
+    """Return the same texts with their citations."""
     return [
-        part.text
+        part if isinstance(part, Text) else Text(part.text)
         for part in parts
         if (isinstance(part, Text) or (isinstance(part, Other) and part.kind in SUMMARIES))
         and not is_blank(part.text)

@@ -152,7 +152,7 @@ def _media_of(result: Block) -> list[Block]:
     content = result.get("content")
     if NATIVE in result or not isinstance(content, list):
         return []
-    media = [block for block in content if isinstance(block, dict) and "source" in block]
+    media = [block for block in content if isinstance(block, dict) and isinstance(block.get("source"), dict)]
     heading = {"type": "text", "text": f"Returned by tool call {result['tool_use_id']}:"}
     return [heading, *media] if media else []
 

@@ -247,7 +247,17 @@ def _cited(block: Any, value: Any) -> Typed:
     words = [
         each["text"] for each in blocks or () if isinstance(each, dict) and isinstance(each.get("text"), str)
     ]
-    return {"type": "text", "text": "".join(words)}
+    cited = value.get("citations") if isinstance(value, Mapping) else None
+    return {"type": "text", "text": "".join(words), **({"citations": cited} if cited else {})}
+
+
+def _search_result(block: Any, value: Any) -> Typed:
+    match value:
+        case {"source": str(source), "title": str(title), "content": list(blocks)}:
+            texts = [each["text"] for each in blocks if isinstance(each, dict) and each.get("text")]
+            content = [{"type": "text", "text": text} for text in texts]
+            return {"type": "search_result", "source": source, "title": title, "content": content}
+    return {"type": "search_result"}
 
 
 def _json(block: Any, value: Any) -> Typed:
@@ -277,7 +287,7 @@ _TYPED: dict[str, Callable[[Any, Any], Typed]] = {
     "cachePoint": lambda block, value: {"type": "text", "text": ""},
     "guardContent": _guarded,
     "citationsContent": _cited,
-    "searchResult": _named("search_result"),
+    "searchResult": _search_result,
 }
 
 

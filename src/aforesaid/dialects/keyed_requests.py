@@ -11,14 +11,17 @@ from typing import Any
 from msgspec import Struct
 
 from aforesaid.dialects import anthropic
+from aforesaid.dialects.citations import anthropic_search_result
 from aforesaid.dialects.conversion import is_native
 from aforesaid.dialects.keyed_blocks import typed
-from aforesaid.dialects.parse import Other
+from aforesaid.dialects.parse import Other, Text
 from aforesaid.model.messages import Message, Role
 
 NATIVE = "aforesaid_native"
 FILE = "aforesaid_file"
 """The type of a block with a file of any media type."""
+CITED = "aforesaid_cited"
+"""The citations of a text."""
 ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "function": "user", "assistant": "assistant"}
 
 _FOREIGN = "foreign"
@@ -42,7 +45,9 @@ class KeyedRequest(Struct, frozen=True, kw_only=True):
 
 def arrange(messages: Sequence[Message], dialect: str) -> KeyedRequest:
     """Order and merge the messages. Their blocks are typed; a native block is under `NATIVE`."""
-    request = anthropic.write([_prepared(message, dialect) for message in messages], files=_file_block)
+    request = anthropic.write(
+        [_prepared(message, dialect) for message in messages], files=_file_block, texts=_text_block
+    )
     merged: list[KeyedMessage] = []
     for document in request.messages:
         fields = {name: value for name, value in document.items() if name not in ("role", "content")}
@@ -73,12 +78,19 @@ def _wrapped(block: dict[str, Any]) -> dict[str, Any]:
 def _file_block(part: Other) -> dict[str, Any]:
     """Return a file of any type, for the caller to convert."""
     file = part.file
+    if part.search_result is not None:
+        return {**anthropic_search_result(part.search_result), "text": part.text}
     if file is None:
         return {"type": "text", "text": part.text}
     source = {"type": "base64", "media_type": file.media_type, "data": file.data}
     if file.data is None:
         source = {"type": "url", "media_type": file.media_type, "url": file.url}
     return {"type": FILE, "source": source, "text": part.text, **({"title": file.name} if file.name else {})}
+
+
+def _text_block(text: Text) -> dict[str, Any]:
+    """Return a text of an answer with its citations, for the caller to convert."""
+    return {"type": "text", "text": text.text, **({CITED: text.citations} if text.citations else {})}
 
 
 def _joined(first: KeyedMessage, second: KeyedMessage) -> KeyedMessage:

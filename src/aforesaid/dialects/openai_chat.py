@@ -88,22 +88,23 @@ def with_own_parts(document: dict[str, Any]) -> dict[str, Any]:
     content = document.get("content")
     if document["role"] != "user" or not isinstance(content, list):
         return document
-    if all(_is_own_part(part) for part in content):
+    if not any(map(_is_foreign, content)):
         return document
-    return {**document, "content": [own for part in content for own in _own_parts(part)]}
+    return {**document, "content": [own for part in content for own in own_parts(part)]}
 
 
-def _is_own_part(part: dict[str, Any]) -> bool:
+def _is_foreign(part: dict[str, Any]) -> bool:
     match part:
-        case {"type": "text" | "file"} | {"type": "image_url", "image_url": {"url": str()}}:
+        case {"type": "document_url" | "audio_url" | "video_url"}:
             return True
-        case {"type": "input_audio", "input_audio": dict()}:
+        case {"type": "image_url", "image_url": str()} | {"type": "input_audio", "input_audio": str()}:
             return True
     return False
 
 
-def _own_parts(part: dict[str, Any]) -> list[dict[str, Any]]:
-    return [part] if _is_own_part(part) else [_block(each) for each in convertible_parts(parts_in([part]))]
+def own_parts(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a part of a server with this API in OpenAI's form."""
+    return [_block(each) for each in convertible_parts(parts_in([part]))] if _is_foreign(part) else [part]
 
 
 def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:

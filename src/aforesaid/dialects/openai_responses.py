@@ -23,6 +23,7 @@ from typing import Any
 from msgspec import UNSET
 
 from aforesaid.dialects import items
+from aforesaid.dialects.citations import annotations
 from aforesaid.dialects.conversion import (
     SUMMARIES,
     CallIdRule,
@@ -168,17 +169,23 @@ def _message(role: str, content: Any) -> Iterator[dict[str, Any]]:
 
 def _assistant_items(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
     """Yield texts and calls in order; adjacent texts form one message."""
-    words = ""
+    words, cited = "", list[dict[str, Any]]()
     for part in parts:
         if isinstance(part, Text):
+            cited += annotations(part.citations, start=len(words), end=len(words) + len(part.text))
             words += part.text
         elif isinstance(part, Other) and part.kind in SUMMARIES:
             words += f"{part.text}\n\n"
         elif isinstance(part, ToolCall):
-            yield from _message("assistant", "" if is_blank(words) else words)
-            words = ""
+            yield from _answer(words, cited)
+            words, cited = "", []
             yield _call(part)
-    yield from _message("assistant", "" if is_blank(words) else words)
+    yield from _answer(words, cited)
+
+
+def _answer(words: str, cited: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    text = {"type": "output_text", "text": words, "annotations": cited}
+    yield from _message("assistant", "" if is_blank(words) else [text] if cited else words)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

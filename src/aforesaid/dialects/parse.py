@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct
 
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import items
+from aforesaid.dialects.citations import Citation, SearchResult, citations_of, search_result_of
 from aforesaid.dialects.items import Link
 from aforesaid.dialects.keyed_blocks import as_json, typed
 from aforesaid.model.messages import Message, only_text
@@ -37,9 +38,10 @@ def is_blank(text: str) -> bool:
 
 
 class Text(Struct, frozen=True):
-    """A text."""
+    """A text, and the pages that it cites."""
 
     text: str
+    citations: tuple[Citation, ...] = ()
 
 
 class Image(Struct, frozen=True, kw_only=True):
@@ -87,6 +89,8 @@ class Other(Struct, frozen=True, kw_only=True):
     """The replacement in other dialects: the text inside, or the kind in brackets."""
     file: File | None = None
     """The file, for dialects that accept its type."""
+    search_result: SearchResult | None = None
+    """The search result, for dialects that have them."""
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -343,7 +347,7 @@ def _block_parts(block: Any) -> list[Part]:
     kind = block["type"]
     if kind in TEXT_BLOCKS or kind == "refusal":
         text = _text(block.get("refusal" if kind == "refusal" else "text"))
-        return [Text(text)] if text else []
+        return [Text(text, citations_of(block))] if text else []
     if kind in THINKING_BLOCKS:
         return [Thinking()]
     if kind in IMAGE_BLOCKS:
@@ -370,7 +374,12 @@ def _tool_part(block: dict[str, Any]) -> Part | None:
 def _other(block: dict[str, Any]) -> Other:
     kind = str(block["type"])
     words = _words_inside(block)
-    return Other(kind=kind, text=words or f"[{kind}]", file=None if words else file_of(block))
+    return Other(
+        kind=kind,
+        text=words or f"[{kind}]",
+        file=None if words else file_of(block),
+        search_result=search_result_of(block) if words else None,
+    )
 
 
 def file_of(block: dict[str, Any]) -> File | None:

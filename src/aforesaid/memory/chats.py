@@ -15,7 +15,7 @@ from typing import Any
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import Appended, ConversationStore
-from aforesaid.dialects import DIALECTS, write
+from aforesaid.dialects import REQUEST_DIALECTS, write
 from aforesaid.errors import (
     AforesaidError,
     ConversationNotFound,
@@ -75,8 +75,8 @@ class ChatHistory:
         channel: Channel = "text",
         keep: bool = False,
     ) -> None:
-        if dialect not in DIALECTS:
-            raise InvalidInput.not_in("dialect", dialect, DIALECTS)
+        if dialect not in REQUEST_DIALECTS:
+            raise InvalidInput.not_in("dialect", dialect, REQUEST_DIALECTS)
         self._manager = (manager or ConversationManager()).idling_after(idle_after)
         self._idle_after = idle_after
         self._store = None if keep else _store_of(self._manager)

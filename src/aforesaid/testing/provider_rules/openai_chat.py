@@ -70,6 +70,9 @@ def _part_problems(block: dict[str, Any], place: str) -> Iterator[str]:
             return
         case {"type": "image_url"}:
             yield f"{place} has an image without a url"
+        # Audio is an object with data and its format.
+        case {"type": "input_audio", "input_audio": audio} if not isinstance(audio, dict):
+            yield f"{place} has audio without a format"
 
 
 def _calls_problems(message: dict[str, Any], place: str) -> Iterator[str]:
