@@ -27,9 +27,12 @@ DialectName = Literal[
 """The names of the dialects."""
 
 
+_CHAT_VARIANTS = frozenset(get_args(ChatVariantName))
+
+
 def form_of(dialect: str) -> str:
     """Return the dialect that the log keeps: a variant of OpenAI's chat API has that API's form."""
-    return "openai_chat" if dialect in get_args(ChatVariantName) else dialect
+    return "openai_chat" if dialect in _CHAT_VARIANTS else dialect
 
 
 def is_blank(text: str) -> bool:
