@@ -27,24 +27,18 @@ from aforesaid.dialects.edits import (
 )
 from aforesaid.dialects.images import references_in, rehydrate, resolve, split_images, without_images
 from aforesaid.dialects.intake import (
+    ChatVariantName,
+    DialectName,
     RawMessage,
     default_dialect,
     dialect_for,
+    form_of,
     is_documented_form,
     unpack,
     with_detected_dialect,
 )
 from aforesaid.dialects.keyed_blocks import with_bytes
-from aforesaid.dialects.parse import (
-    ChatVariantName,
-    DialectName,
-    Meaning,
-    Request,
-    ToolCall,
-    ToolResult,
-    form_of,
-    meaning_of,
-)
+from aforesaid.dialects.parse import Meaning, Request, ToolCall, ToolResult, meaning_of
 from aforesaid.dialects.tombstones import tombstone_of
 from aforesaid.errors import InvalidInput
 from aforesaid.model.messages import Message

@@ -5,7 +5,7 @@ SDK objects are recognized by their `model_dump` method, so no SDK is imported.
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
@@ -13,6 +13,22 @@ from aforesaid.dialects.keyed_blocks import is_keyed, keyed
 from aforesaid.errors import InvalidMessage, shown
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import check_json
+
+ChatVariantName = Literal["mistral", "ollama", "vllm", "azure", "openrouter"]
+"""The names of servers that implement OpenAI's chat API with differences."""
+DialectName = Literal[
+    "plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", ChatVariantName
+]
+"""The names of the dialects."""
+
+
+_CHAT_VARIANTS = frozenset(get_args(ChatVariantName))
+
+
+def form_of(dialect: str) -> str:
+    """Return the dialect that the log keeps: a variant of OpenAI's chat API has that API's form."""
+    return "openai_chat" if dialect in _CHAT_VARIANTS else dialect
+
 
 _MODULES = (
     ("anthropic.", "anthropic"),

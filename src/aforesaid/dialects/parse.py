@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 from msgspec import UNSET, Struct
 
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects import items
-from aforesaid.dialects.citations import Citation, SearchResult, citations_of, search_result_of
 from aforesaid.dialects.items import Link
 from aforesaid.dialects.keyed_blocks import as_json, typed
 from aforesaid.model.messages import Message, only_text
@@ -19,25 +18,25 @@ from aforesaid.model.messages import Message, only_text
 # is an `Other`: kept in its own dialect and described as text in others.
 
 
-ChatVariantName = Literal["mistral", "ollama", "vllm", "azure", "openrouter"]
-"""The names of servers that implement OpenAI's chat API with differences."""
-DialectName = Literal[
-    "plain", "anthropic", "openai_chat", "openai_responses", "gemini", "bedrock", ChatVariantName
-]
-"""The names of the dialects."""
-
-
-_CHAT_VARIANTS = frozenset(get_args(ChatVariantName))
-
-
-def form_of(dialect: str) -> str:
-    """Return the dialect that the log keeps: a variant of OpenAI's chat API has that API's form."""
-    return "openai_chat" if dialect in _CHAT_VARIANTS else dialect
-
-
 def is_blank(text: str) -> bool:
     """Return whether the text is empty or only whitespace, which providers reject."""
     return not text.strip()
+
+
+class Citation(Struct, frozen=True, kw_only=True):
+    """A page that a text cites."""
+
+    url: str
+    title: str = ""
+    quote: str = ""
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """A search result that the user's side provides for the model to cite."""
+
+    source: str
+    title: str
+    texts: tuple[str, ...]
 
 
 class Text(Struct, frozen=True):
@@ -383,6 +382,43 @@ def _other(block: dict[str, Any]) -> Other:
         file=None if words else file_of(block),
         search_result=search_result_of(block) if words else None,
     )
+
+
+def citations_of(block: dict[str, Any]) -> tuple[Citation, ...]:
+    """Return the pages that a text block cites."""
+    listed = block.get("citations") or block.get("annotations")
+    found = [_citation(each) for each in listed] if isinstance(listed, list) else []
+    return tuple(each for each in found if each is not None)
+
+
+def _citation(value: Any) -> Citation | None:
+    match value:
+        case {"type": "web_search_result_location", "url": str(url), **rest}:
+            return Citation(url=url, title=_text(rest.get("title")), quote=_text(rest.get("cited_text")))
+        case {"type": "search_result_location", "source": str(url), **rest} if url.startswith(
+            ("https://", "http://")
+        ):
+            return Citation(url=url, title=_text(rest.get("title")), quote=_text(rest.get("cited_text")))
+        case {"type": "url_citation", "url": str(url), **rest}:
+            return Citation(url=url, title=_text(rest.get("title")))
+        case {"location": {"web": {"url": str(url)}}, **rest}:
+            quote = "\n".join(_texts(rest.get("sourceContent")))
+            return Citation(url=url, title=_text(rest.get("title")), quote=quote)
+    return None
+
+
+def search_result_of(block: dict[str, Any]) -> SearchResult | None:
+    """Return the search result of a block in Anthropic's form."""
+    match block:
+        case {"type": "search_result", "source": str(source), "title": str(title), "content": list(blocks)}:
+            texts = tuple(text for text in _texts(blocks) if text.strip())
+            return SearchResult(source=source, title=title, texts=texts)
+    return None
+
+
+def _texts(blocks: Any) -> list[str]:
+    listed = blocks if isinstance(blocks, list) else []
+    return [_text(each.get("text")) for each in listed if isinstance(each, dict)]
 
 
 def file_of(block: dict[str, Any]) -> File | None:

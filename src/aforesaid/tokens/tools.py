@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import TokenCounter
-from aforesaid.dialects.parse import form_of
+from aforesaid.dialects import form_of
 from aforesaid.errors import InvalidInput, shown
 
 
