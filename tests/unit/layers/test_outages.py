@@ -599,6 +599,21 @@ async def test_words_that_were_redacted_meanwhile_do_not_become_a_dead_letter(se
     assert (await setup.layer.health()).dead_letters == 0
 
 
+async def test_a_message_whose_id_another_one_took_meanwhile_is_set_aside(setup: LayerSetup) -> None:
+    store, elsewhere = setup.layer.of("erin"), setup.memory.of("erin")
+    record = await new(store)
+    setup.failing.down()
+    await store.append(record.id, [user("said during the outage", message_id="m1"), user("and this")])
+    await elsewhere.append(record.id, [user("said elsewhere", message_id="m1")])
+    assert await setup.back()
+    assert await said(elsewhere, record.id) == ["said elsewhere"]
+    (line,) = (setup.folder / dead_letters.NAME).read_text().splitlines()
+    letter = json.loads(line)
+    assert letter["error"] == "MessageConflict"
+    contents = [json.loads(body)["content"] for body in letter["operation"]["action"]["bodies"]]
+    assert contents == ["said during the outage", "and this"]
+
+
 async def test_a_conversation_that_is_damaged_in_the_store_holds_nothing_else_up(setup: LayerSetup) -> None:
     store = setup.layer.of("erin")
     damaged, good = await new(store), await new(store)
