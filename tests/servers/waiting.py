@@ -3,6 +3,7 @@
 import socket
 import time
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 # The machine may be busy: a longer wait costs nothing when all is well.
 LONGEST = 120.0
@@ -10,9 +11,9 @@ LONGEST = 120.0
 
 def listens(address: str) -> bool:
     """Whether a server accepts connections there. This needs far less time than a request that fails."""
-    host, _, port = address.rpartition("//")[2].rpartition(":")
+    place = urlsplit(address)
     with socket.socket() as probe:
-        return probe.connect_ex((host, int(port))) == 0
+        return probe.connect_ex((place.hostname, place.port)) == 0
 
 
 def until(condition: Callable[[], bool], complaint: str) -> None:
