@@ -45,7 +45,7 @@ class Core:
         (folder / "configuration.yaml").write_text(CONFIGURATION.format(port=self.port))
         (folder / "custom_components").symlink_to(ROOT / "custom_components")
 
-    def start(self, *, seconds: float = 150) -> None:
+    def start(self, *, seconds: float = 300) -> None:
         """Start the core and wait until it answers."""
         command = [sys.executable, "-m", "homeassistant", "--config", str(self.folder), "--skip-pip"]
         with (self.folder / "core.log").open("ab") as log:
@@ -70,7 +70,7 @@ class Core:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(60)
+            self._process.wait(180)
             self._process = None
 
     def log(self) -> str:
@@ -102,6 +102,8 @@ class Core:
         self.post(
             "/api/onboarding/integration", client_id=client_id, redirect_uri=f"{self.url}/?auth_callback=1"
         )
+        # Otherwise the core returns to its default port after five minutes, and asks in the meantime.
+        self.command("http/config/promote")
 
     def flow(self, handler: str | list[str], *steps: dict[str, Any]) -> dict[str, Any]:
         """Walk through a configuration flow, or the flow of a subentry."""
@@ -113,7 +115,7 @@ class Core:
         assert result["type"] == "create_entry", result
         return result
 
-    def wait_for(self, *entity_ids: str, seconds: float = 60) -> None:
+    def wait_for(self, *entity_ids: str, seconds: float = 180) -> None:
         """Wait until the entities are there: the core reloads an entry after its flow has ended."""
         deadline = time.monotonic() + seconds
         for entity_id in entity_ids:

@@ -80,7 +80,7 @@ def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1000, "height": 760})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         page.add_init_script(f"localStorage.setItem('hassTokens', {json.dumps(json.dumps(tokens))})")
         page.goto(f"{real_core.url}/config/integrations/dashboard/add?domain=aforesaid")
         page.get_by_role("button", name="OK").click()
@@ -96,5 +96,16 @@ def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
         page.get_by_role("button", name="Finish").or_(
             page.get_by_role("button", name="Skip and finish")
         ).click()
+        page.goto(f"{real_core.url}/config/integrations/integration/aforesaid")
+        page.get_by_role("button", name="Add remembering agent").click()
+        page.get_by_text("together with your earlier conversation").wait_for()
+        page.get_by_text("Maximum tokens", exact=True).first.wait_for()
+        page.wait_for_timeout(500)
+        page.screenshot(path=pictures / "home-assistant-agent.png")
+        page.get_by_role("button", name="Submit").click()
+        page.get_by_role("button", name="Finish").or_(
+            page.get_by_role("button", name="Skip and finish")
+        ).click()
         browser.close()
-    assert len(list(pictures.glob("home-assistant-*.png"))) == 2
+    real_core.wait_for("conversation.home_assistant_aforesaid")
+    assert len(list(pictures.glob("home-assistant-*.png"))) == 3
