@@ -99,7 +99,7 @@ def test_the_dialogs_in_a_browser(real_core: Core, tmp_path: Path) -> None:
         page.goto(f"{real_core.url}/config/integrations/integration/aforesaid")
         page.get_by_role("button", name="Add remembering agent").click()
         page.get_by_text("together with your earlier conversation").wait_for()
-        page.get_by_text("Maximum tokens", exact=True).first.wait_for()
+        page.get_by_text("Limit the tokens", exact=True).first.wait_for()
         page.wait_for_timeout(500)
         page.screenshot(path=pictures / "home-assistant-agent.png")
         page.get_by_role("button", name="Submit").click()
