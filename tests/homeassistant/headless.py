@@ -94,7 +94,7 @@ class Core:
         user = {"name": "Erin", "username": "erin", "password": "a long password", "language": "en"}
         code = self.post("/api/onboarding/users", client_id=client_id, **user)["auth_code"]
         grant = {"grant_type": "authorization_code", "code": code, "client_id": client_id}
-        answer = httpx.post(f"{self.url}/auth/token", data=grant)
+        answer = httpx.post(f"{self.url}/auth/token", data=grant, timeout=60)
         assert answer.status_code == 200, answer.text
         self.tokens = answer.json()
         self.post("/api/onboarding/core_config")
@@ -114,6 +114,16 @@ class Core:
             result = self.post(f"/api/config/config_entries/{kind}/{result['flow_id']}", **step)
         assert result["type"] == "create_entry", result
         return result
+
+    def remove(self, domain: str) -> None:
+        """Delete the entries of an integration, which the core may still be adding."""
+        deadline = time.monotonic() + 60
+        while not (entries := self.command("config_entries/get", domain=domain)):
+            assert time.monotonic() < deadline, f"there is no entry of {domain}"
+            time.sleep(0.1)
+        for entry in entries:
+            answer = self._client().delete(f"/api/config/config_entries/entry/{entry['entry_id']}")
+            assert answer.status_code == 200, answer.text
 
     def wait_for(self, *entity_ids: str, seconds: float = 180) -> None:
         """Wait until the entities are there: the core reloads an entry after its flow has ended."""
