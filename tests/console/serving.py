@@ -123,10 +123,11 @@ def store_call_centre(served: Served) -> str:
     return "practice"
 
 
-def slow_assistant(folder: Path) -> Served:
+def slow_assistant(folder: Path, **settings: str) -> Served:
     """Return a server whose assistant answers word by word until it is allowed to end."""
     script = Path(__file__).with_name("slow_server.py")
-    return Served(folder, command=[str(BIN / "python"), str(script)], PYTHONPATH=f"{ROOT}:{ROOT / 'src'}")
+    path = f"{ROOT}:{ROOT / 'src'}"
+    return Served(folder, command=[str(BIN / "python"), str(script)], PYTHONPATH=path, **settings)
 
 
 if sys.platform == "win32":
