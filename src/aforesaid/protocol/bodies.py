@@ -1,7 +1,4 @@
-"""Request and response bodies.
-
-The server decodes requests into these types, `documents` renders responses, OpenAPI is generated from them.
-"""
+"""Bodies of requests, which the server decodes, and of responses, which `documents` renders."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal

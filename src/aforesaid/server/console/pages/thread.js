@@ -131,7 +131,7 @@ function Redact({ id, entry, onClose }) {
     }
   }
   return html`<${Confirm} title="Redact this message?" action="Redact" onConfirm=${redact} onClose=${onClose} busy=${busy}>
-    <p>Its words are removed for good, also from search and summaries. A mark stays in its place. This cannot be undone.</p>
+    <p>Its words are removed for good, also from search and summaries. A mark stays in its place. Other messages that repeat the words stay as they are. This cannot be undone.</p>
     <blockquote>${previewOf(entry.message)}</blockquote>
   <//>`;
 }
