@@ -18,6 +18,7 @@ from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from tests.report import MATRIX
 from tests.servers.postgres import Databases
+from tests.servers.redis import patient
 from tests.servers.remote import BEHIND, open_at
 
 T = TypeVar("T")
@@ -121,7 +122,7 @@ def url_for(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
     """
     match store:
         case "redis":
-            return f"{request.getfixturevalue('one_redis_url')}?prefix=test-{secrets.token_hex(6)}"
+            return patient(request.getfixturevalue("one_redis_url"), prefix=f"test-{secrets.token_hex(6)}")
         case "postgres":
             return str(request.getfixturevalue("postgres_url"))
         case _:

@@ -27,6 +27,7 @@ from tests.servers.waiting import until
 
 SLOTS = 16384
 MASTERS = 3
+LONGEST_COMMAND_SECONDS = 120
 
 
 PACKAGED = "packaged"
@@ -71,6 +72,11 @@ def redis_cluster_url() -> Iterator[str]:
         return
     with running_cluster() as port:
         yield f"redis+cluster://127.0.0.1:{port}"
+
+
+def patient(url: str, *, prefix: str) -> str:
+    """The URL of a store of its own on that server, whose commands may take long on a busy machine."""
+    return f"{url}?prefix={prefix}&timeout={LONGEST_COMMAND_SECONDS}"
 
 
 @pytest.fixture(params=["server", "cluster"])

@@ -20,7 +20,7 @@ from aforesaid.testing import FixedClock, SnapshotContract, StoreContract, store
 from tests.examples import examples
 from tests.processes.forking import SECONDS
 from tests.processes.redis_writer import TASKS, TURNS, started_writer
-from tests.servers.redis import client, running
+from tests.servers.redis import LONGEST_COMMAND_SECONDS, client, patient, running
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -28,7 +28,7 @@ MICROSECOND = timedelta(microseconds=1)
 class TestRedisStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_url: str) -> AsyncIterator[Backend]:
-        backend = backend_for(f"{redis_url}?prefix=test-{new_id()}", clock=clock)
+        backend = backend_for(patient(redis_url, prefix=f"test-{new_id()}"), clock=clock)
         await backend.open()
         yield backend
         await backend.close()
@@ -37,14 +37,18 @@ class TestRedisStore(StoreContract, SnapshotContract):
 class TestRedisClusterStore(StoreContract, SnapshotContract):
     @pytest.fixture
     async def backend(self, clock: FixedClock, redis_cluster_url: str) -> AsyncIterator[Backend]:
-        backend = backend_for(f"{redis_cluster_url}?prefix=test-{new_id()}", clock=clock)
+        backend = backend_for(patient(redis_cluster_url, prefix=f"test-{new_id()}"), clock=clock)
         await backend.open()
         yield backend
         await backend.close()
 
 
 def play(url: str, *, count: int) -> None:
-    machine = store_machine(lambda clock: RedisBackend(url, clock=clock, prefix=f"machine-{new_id()}"))
+    machine = store_machine(
+        lambda clock: RedisBackend(
+            url, clock=clock, prefix=f"machine-{new_id()}", timeout=LONGEST_COMMAND_SECONDS
+        )
+    )
     how = settings(examples(count), stateful_step_count=30)
     run_state_machine_as_test(machine, settings=how)
 

@@ -14,6 +14,7 @@ import aforesaid
 from aforesaid.layers.cached import Cache
 from aforesaid.layers.resilient import Resilience
 from aforesaid.stores.urls import is_server
+from tests.servers.redis import patient
 from tests.servers.remote import Served, open_at, served
 
 STORES = ("memory", "file", "sqlite", "redis", "redis_cluster", "postgres")
@@ -38,9 +39,9 @@ def url(request: pytest.FixtureRequest, case: str, tmp_path: Path) -> str:
         case "sqlite":
             return f"sqlite:///{tmp_path}/memory.db"
         case "redis":
-            return f"{asked('one_redis_url')}?prefix={tmp_path.name}"
+            return patient(asked("one_redis_url"), prefix=tmp_path.name)
         case "redis_cluster":
-            return f"{asked('redis_cluster_url')}?prefix={tmp_path.name}"
+            return patient(asked("redis_cluster_url"), prefix=tmp_path.name)
         case "postgres":
             return str(asked("databases").new())
         case _:

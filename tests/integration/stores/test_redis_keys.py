@@ -20,6 +20,7 @@ from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.conversation_index import BATCH
 from aforesaid.stores.redis.store import RedisStore
 from aforesaid.testing import FixedClock
+from tests.servers.redis import LONGEST_COMMAND_SECONDS
 
 HOUR = timedelta(hours=1)
 
@@ -53,7 +54,7 @@ def observer(any_redis_url: str) -> Iterator[Observer]:
 
 @pytest.fixture
 async def backend(any_redis_url: str, clock: FixedClock) -> AsyncIterator[RedisBackend]:
-    backend = RedisBackend(any_redis_url, clock=clock)
+    backend = RedisBackend(any_redis_url, clock=clock, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     yield backend
     await backend.close()
@@ -610,7 +611,7 @@ async def test_pages_of_a_long_listing_with_many_ties_cover_everything_once(
 async def test_callers_of_one_session_on_many_machines_get_one_conversation_and_leave_no_other(
     any_redis_url: str,
 ) -> None:
-    backends = [RedisBackend(any_redis_url) for _ in range(5)]
+    backends = [RedisBackend(any_redis_url, timeout=LONGEST_COMMAND_SECONDS) for _ in range(5)]
     for backend in backends:
         await backend.open()
     owner = f"shared-{new_id()}"

@@ -15,7 +15,7 @@ from aforesaid.model.messages import Message
 from aforesaid.stores.redis import RedisBackend
 from aforesaid.stores.redis.connections import Bounds, parse_info
 from aforesaid.stores.redis.store import RedisStore
-from tests.servers.redis import running
+from tests.servers.redis import LONGEST_COMMAND_SECONDS, running
 
 PATIENCE = 120
 
@@ -23,7 +23,7 @@ PATIENCE = 120
 @pytest.fixture
 async def backends(any_redis_url: str) -> AsyncIterator[list[RedisBackend]]:
     """As two machines would have them."""
-    backends = [RedisBackend(any_redis_url) for _ in range(2)]
+    backends = [RedisBackend(any_redis_url, timeout=LONGEST_COMMAND_SECONDS) for _ in range(2)]
     for backend in backends:
         await backend.open()
     yield backends
@@ -87,7 +87,7 @@ async def test_a_conversation_from_before_the_watch_is_reported_as_removed(
 
 async def test_forged_hints_report_nothing_that_is_not_so(redis_url: str) -> None:
     """Every client with access to the server can publish on the channel."""
-    backend = RedisBackend(redis_url)
+    backend = RedisBackend(redis_url, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     store = backend.of(f"watched-{new_id()}")
     record = await store.create(started(new_id(), now=store.now()))
@@ -108,7 +108,7 @@ async def test_forged_hints_report_nothing_that_is_not_so(redis_url: str) -> Non
 
 async def test_a_silent_connection_is_checked(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aforesaid.stores.redis.connections.HEARTBEAT_SECONDS", 0.01)
-    backend = RedisBackend(redis_url)
+    backend = RedisBackend(redis_url, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     store = backend.of(f"watched-{new_id()}")
     before = await _pings(backend)
@@ -182,7 +182,7 @@ async def test_other_owners_are_not_heard(
 
 
 async def test_announcements_contain_no_content(redis_url: str) -> None:
-    backend = RedisBackend(redis_url)
+    backend = RedisBackend(redis_url, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     listener: Any = Redis.from_url(redis_url)
     pubsub = listener.pubsub()
@@ -215,7 +215,7 @@ async def test_a_watch_ends_with_its_store(
 
 
 async def test_a_line_that_breaks_is_an_error_for_changes_may_be_missed(redis_url: str) -> None:
-    backend = RedisBackend(redis_url)
+    backend = RedisBackend(redis_url, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     async with backend.of("watcher").watch() as changes:
         waiting = asyncio.ensure_future(anext(changes))
@@ -237,7 +237,7 @@ async def test_what_the_watcher_itself_raises_is_not_changed(pair: tuple[RedisSt
 
 
 async def test_payloads_of_other_programs_are_ignored(redis_url: str) -> None:
-    backend = RedisBackend(redis_url)
+    backend = RedisBackend(redis_url, timeout=LONGEST_COMMAND_SECONDS)
     await backend.open()
     store = backend.of(f"watched-{new_id()}")
     record = await store.create(started(new_id(), now=store.now()))
