@@ -31,7 +31,7 @@
     │   ├── StoreUnavailable          busy, unreachable or full: a retry may succeed
     │   │   ├── Overloaded            the queue is full
     │   │   ├── StoreBusy             another process holds the lock of the store
-    │   │   ├── StoreReplaced         the store's file was removed or replaced while it was open
+    │   │   ├── StoreReplaced         the store's file or data was removed or replaced
     │   │   ├── SpoolFull             the store is unavailable, and the spool is full
     │   │   └── AccessUnverified      the store is unavailable, and with it the access keys
     │   ├── StoreDamaged              the file or server contains unreadable data

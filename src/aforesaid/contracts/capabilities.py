@@ -317,6 +317,11 @@ class ServerBacked(Protocol):
         """Return the time on the server's clock."""
         ...
 
+    async def data_identity(self) -> str:
+        """Return a value that stays the same while the data exists, and differs after the data was deleted
+        or replaced by other data."""
+        ...
+
     async def missing_extensions(self) -> tuple[str, ...]:
         """Return the optional extensions that the server does not offer to this role."""
         ...

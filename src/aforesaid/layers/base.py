@@ -255,8 +255,10 @@ def _length(value: Any) -> int:
 # Record on disk which stores and servers this machine has reached.
 #
 # A mistyped URL and an unavailable server look the same. A server that was reached before may be
-# unavailable at start; for one that was never reached, opening raises an error. The mark is an empty file
-# next to the store's spool folder. Its name is a digest, so it contains no address and no secret.
+# unavailable at start; for one that was never reached, opening raises an error. The mark is a file next to
+# the store's spool folder. Its name is a digest, so it contains no address and no secret. It contains the
+# identity of the store's data, if the store has one: other data at the same address is an error, too,
+# because conversations that were stored from this machine would look as if they never existed.
 
 
 log = logging.getLogger("aforesaid.reached")
@@ -271,12 +273,20 @@ class ReachedMark:
     def is_set(self) -> bool:
         return self.path.is_file()
 
-    def set(self) -> None:
+    def identity(self) -> str:
+        """Return the identity of the data that this machine has reached; empty if it is not known."""
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def set(self, identity: str = "") -> None:
         """Write the mark. Log a disk error instead of raising it, because the store itself works."""
         try:
-            if not self.is_set():
+            if not self.is_set() or (identity and self.identity() != identity):
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self.path.touch(mode=0o600)
+                self.path.write_text(identity, encoding="utf-8")
         except OSError as error:
             event(
                 log,

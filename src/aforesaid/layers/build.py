@@ -129,6 +129,7 @@ def resilience_in(config: ResilienceConfig, url: str) -> ResilienceChoice:
         folder=Path(config.spool_folder).expanduser() if config.spool_folder else None,
         spool_limit=config.spool_limit_mb * 1024 * 1024,
         start_unreached=config.start_unreached,
+        start_replaced=config.start_replaced,
     )
 
 

@@ -218,6 +218,8 @@ class ResilienceConfig(Group, frozen=True, kw_only=True):
     """Maximum megabytes of the spool."""
     start_unreached: bool = False
     """Start while the store is unavailable even if this machine has never reached it."""
+    start_replaced: bool = False
+    """Start with a store whose data is not the data that this machine has reached before, and remember it."""
     cache: str = "auto"
     """auto (network stores, each read checked), watched (rely on announced changes) or off."""
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aforesaid._internal.arguments import CheckedFields
 from aforesaid._internal.tasks import promptly_within, within
-from aforesaid.contracts import Backend
+from aforesaid.contracts import Backend, ServerBacked, capability
 from aforesaid.errors import (
     AforesaidError,
     InvalidSetting,
@@ -151,6 +151,9 @@ class Resilience(CheckedFields, frozen=True, kw_only=True):
     start_unreached: bool = False
     """Whether `open` succeeds with an unavailable store that this machine has never reached. A store that was
     reached before may always be unavailable."""
+    start_replaced: bool = False
+    """Whether `open` accepts a store with other data than this machine has reached before, such as a server
+    that lost its files, and remembers it instead."""
     close_deadline: float = 5.0
     """For the replay when closing. The rest stays in the spool for the next process."""
     settle_deadline: float = 30.0
@@ -332,7 +335,7 @@ class StoreConnection:
             else:
                 await self._open_inner()
         except StoreUnavailable as error:
-            if fails_closed:
+            if fails_closed or isinstance(error, StoreReplaced):
                 raise
             if required:
                 raise StoreUnavailable(
@@ -348,9 +351,23 @@ class StoreConnection:
 
     async def _open_inner(self) -> None:
         await self._inner.open()
-        self._is_open = True
         if self._reached is not None:
-            await asyncio.to_thread(self._reached.set)
+            await self._recognize(self._reached)
+        self._is_open = True
+
+    async def _recognize(self, reached: ReachedMark) -> None:
+        """Remember that the store was reached. Raise `StoreReplaced` if it had other data before."""
+        server = capability(self._inner, ServerBacked)
+        identity = "" if server is None else await server.data_identity()
+        before = await asyncio.to_thread(reached.identity)
+        if identity and before not in ("", identity) and not self._resilience.start_replaced:
+            await self._inner.close()
+            raise StoreReplaced(
+                f"{self._name} has other data than before: its data was deleted, or the address leads to "
+                "another server. Restore the data, or accept the store as it is with "
+                "AFORESAID_START_REPLACED=true or `Resilience.start_replaced`"
+            )
+        await asyncio.to_thread(reached.set, identity)
 
     async def finish(self) -> None:
         """Make no more calls, and wait for abandoned ones to end."""

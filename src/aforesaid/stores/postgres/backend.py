@@ -90,6 +90,10 @@ class PostgresBackend(Database, Backend):
             async with await self._connect() as connection:
                 return await server_time(connection)
 
+    async def data_identity(self) -> str:
+        ((identity,),) = await self.run("data_identity", {})
+        return str(identity)
+
     async def missing_extensions(self) -> tuple[str, ...]:
         return self.abilities.missing
 

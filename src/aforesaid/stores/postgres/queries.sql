@@ -556,6 +556,11 @@ WHERE
     AND m.sequence = %(sequence)s
 RETURNING m.revision, aforesaid.notify(moved.owner, moved.id);
 
+-- name: data_identity
+-- Return the identity of the data: a digest of a secret that is created with the schema and copied by a backup.
+SELECT encode(sha256('identity'::bytea || k.value), 'hex')
+FROM aforesaid.notification_key AS k;
+
 -- name: listen
 -- Listen for changes; return the key of the notifications.
 SELECT aforesaid.listen();

@@ -28,8 +28,8 @@ def backend(address: Address, clock: Clock) -> RedisBackend:
     """Open `redis://host:6379/0`, or `rediss://` for TLS; `redis+cluster://` or `rediss+cluster://` for a
     cluster.
 
-    Options: `prefix` of every key, `max_connections`, `timeout` in seconds, and for TLS `ssl_ca_certs`,
-    `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`.
+    Options: `prefix` of every key, `max_connections`, `timeout` in seconds, `eviction` (refuse or
+    accept), and for TLS `ssl_ca_certs`, `ssl_certfile`, `ssl_keyfile`, `ssl_cert_reqs`.
     """
     taken = address.take(**OPTIONS)
     tls = {name: str(taken.pop(name)) for name in TLS_OPTIONS if name in taken}

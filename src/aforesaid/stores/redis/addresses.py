@@ -20,6 +20,7 @@ OPTIONS: dict[str, Callable[[str], object]] = {
     "prefix": str,
     "max_connections": int,
     "timeout": float,
+    "eviction": str,
     **dict.fromkeys(TLS_OPTIONS, str),
 }
 

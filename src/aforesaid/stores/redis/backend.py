@@ -21,6 +21,7 @@ from aforesaid.stores.redis.connections import (
     connections_of,
     parse_info,
 )
+from aforesaid.stores.redis.identity import DataIdentity
 from aforesaid.stores.redis.owner_connection import (
     DEFAULT_PREFIX,
     OwnerConnection,
@@ -149,6 +150,7 @@ async def _poll(condition: Callable[[], Awaitable[bool]]) -> bool:
 FORMAT = 2
 
 OWNERS_BATCH = 100
+EVICTION = ("refuse", "accept")
 OLDEST_SERVER = (7, 0)
 
 log = logging.getLogger("aforesaid.stores.redis")
@@ -157,7 +159,8 @@ log = logging.getLogger("aforesaid.stores.redis")
 class RedisBackend(Backend):
     """A server or a cluster, given by its URL or by a client of the `redis` package, which the caller closes.
 
-    `max_connections` limits concurrent commands; `timeout` limits each command in seconds.
+    `max_connections` limits concurrent commands; `timeout` limits each command in seconds. `eviction` is
+    "refuse" or "accept": whether a server may be used that deletes conversations when its memory is full.
     """
 
     def __init__(
@@ -168,8 +171,11 @@ class RedisBackend(Backend):
         prefix: str = DEFAULT_PREFIX,
         max_connections: int = 64,
         timeout: float = 10.0,
+        eviction: str = "refuse",
         tls: Mapping[str, str] | None = None,
     ) -> None:
+        if eviction not in EVICTION:
+            raise InvalidSetting.not_in("eviction", eviction, EVICTION)
         check_count(max_connections, field="max_connections", least=1)
         if not 0 < timeout < float("inf"):
             raise InvalidSetting(
@@ -177,6 +183,7 @@ class RedisBackend(Backend):
             )
         self.clock = clock
         self.prefix = parse_prefix(prefix)
+        self._eviction = eviction
         self._source = parse_target(source) if isinstance(source, str) else source
         self._bounds = Bounds(commands=max_connections, seconds=timeout)
         self._tls = tls or {}
@@ -207,9 +214,12 @@ class RedisBackend(Backend):
 
     async def _prepare(self, connections: Connections) -> None:
         await _check_server(connections)
-        await self._migrate(connections)
         for settings in await connections.settings():
             _warn_about_persistence(connections.name, settings)
+            _check_eviction(connections.name, settings, self._eviction)
+        await self._migrate(connections)
+        self._identity = DataIdentity(self.prefix, clustered=connections.clustered)
+        await connections.identify(self._identity)
 
     async def _migrate(self, connections: Connections) -> None:
         if await self._found_format(connections) < FORMAT:
@@ -247,6 +257,9 @@ class RedisBackend(Backend):
 
     async def missing_extensions(self) -> tuple[str, ...]:
         return ()
+
+    async def data_identity(self) -> str:
+        return self._identity.text
 
     async def close(self) -> None:
         connections, self._connections = self._connections, None
@@ -353,10 +366,18 @@ def _warn_about_persistence(name: str, settings: Mapping[str, str]) -> None:
             name,
             settings.get("save"),
         )
+
+
+def _check_eviction(name: str, settings: Mapping[str, str], eviction: str) -> None:
+    """Raise for a server that deletes conversations when its memory is full; where that is accepted, warn."""
     policy = settings.get("maxmemory-policy", "noeviction")
-    if policy != "noeviction" and settings.get("maxmemory", "0") != "0":
-        log.warning(
-            "%s evicts conversations when its memory is full (%s). Set maxmemory-policy noeviction.",
-            name,
-            policy,
+    if policy == "noeviction" or settings.get("maxmemory", "0") == "0":
+        return
+    found = f"{name} deletes conversations when its memory is full (maxmemory-policy {policy})"
+    if eviction == "refuse":
+        raise InvalidSetting(
+            f"{found}. Set maxmemory-policy noeviction, or accept the loss with ?eviction=accept in the URL",
+            field="maxmemory-policy",
+            value=policy,
         )
+    log.warning("%s. Set maxmemory-policy noeviction.", found)

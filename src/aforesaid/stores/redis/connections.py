@@ -28,6 +28,7 @@ from aforesaid.errors import (
     StoreUnavailable,
 )
 from aforesaid.stores.redis.addresses import Client
+from aforesaid.stores.redis.identity import DataIdentity, is_empty
 from aforesaid.stores.redis.pipelines import Pipeline, Pipelines
 from aforesaid.stores.redis.scripts import Script
 
@@ -78,27 +79,51 @@ class Connections(ABC):
         self._loop_end = self._close_with_loop()
         self._waiting = 0
         self._closed = False
+        self._identity: DataIdentity | None = None
         self._listeners: set[Any] = set()
 
     # Commands
 
     async def call(self, *command: Any) -> Any:
         """Send a command; return its reply."""
-        return await self._exchange(self._send(command))
+        reply = await self._exchange(self._send(command))
+        if self._identity is not None and is_empty(reply):
+            await self.check_identity(command[1])
+        return reply
 
     async def run(self, script: Script, keys: Sequence[str], *values: Any) -> Any:
         """Run a script; return its reply. Send its text if the server does not have it yet."""
-        return await self._exchange(self._run(script, (len(keys), *keys, *values)))
+        reply = await self._exchange(self._run(script, (len(keys), *keys, *values)))
+        if self._identity is not None and is_empty(reply):
+            await self.check_identity(keys[0])
+        return reply
+
+    async def many(self, commands: Sequence[Command]) -> list[Any]:
+        """Send independent commands; return their replies in order."""
+        replies = await self._send_all(commands) if commands else []
+        if self._identity is not None:
+            pairs = zip(commands, replies, strict=True)
+            await self.check_identity(*(command[1] for command, reply in pairs if is_empty(reply)))
+        return replies
+
+    async def identify(self, identity: DataIdentity) -> None:
+        """Read the identity of the data; from now on, check each empty reply against it."""
+        await identity.open(self._raw)
+        self._identity = identity
+
+    async def check_identity(self, *keys: str) -> None:
+        """Raise `StoreReplaced` if a server of these keys has lost its data since it was opened."""
+        if self._identity is not None:
+            await self._identity.check(self._raw, keys, name=self.name)
+
+    async def _raw(self, *command: Any) -> Any:
+        return await self._exchange(self._send(command))
 
     async def _run(self, script: Script, arguments: Command) -> Any:
         try:
             return await self._send(("EVALSHA", script.digest, *arguments))
         except driver.NoScriptError:  # the server has restarted, or another node has taken over
             return await self._send(("EVAL", script.text, *arguments))
-
-    @abstractmethod
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
-        """Send independent commands; return their replies in order."""
 
     async def _exchange(self, work: Coroutine[Any, Any, T]) -> T:
         """Take a slot, apply the timeout and translate the driver's errors."""
@@ -272,6 +297,10 @@ class Connections(ABC):
         """Send a command once; return its reply."""
 
     @abstractmethod
+    async def _send_all(self, commands: Sequence[Command]) -> list[Any]:
+        """Send independent commands; return their replies in order."""
+
+    @abstractmethod
     def _listener(self) -> Any:
         """Return a new unconnected connection without a read timeout."""
 
@@ -285,8 +314,8 @@ class ServerConnections(Connections):
         packed = pack_command(tuple(command))
         return await self._on_pipeline("", lambda one: one.send(packed), self._connection)
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
-        return await self._exchange(self._send_many(commands)) if commands else []
+    async def _send_all(self, commands: Sequence[Command]) -> list[Any]:
+        return await self._exchange(self._send_many(commands))
 
     async def _send_many(self, commands: Sequence[Command]) -> list[Any]:
         packed = [pack_command(tuple(command)) for command in commands]
@@ -332,9 +361,9 @@ class ClusterConnections(Connections):
     async def _send(self, command: Command) -> Any:
         return await self._client.execute_command(*command, NEVER_DECODE=True)
 
-    async def many(self, commands: Sequence[Command]) -> list[Any]:
+    async def _send_all(self, commands: Sequence[Command]) -> list[Any]:
         # The keys belong to several nodes, so there is no common pipeline.
-        return await asyncio.gather(*(self.call(*command) for command in commands))
+        return await asyncio.gather(*(self._raw(*command) for command in commands))
 
     def _listener(self) -> Any:
         node = self._client.get_random_primary_node()
