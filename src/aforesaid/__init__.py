@@ -4,6 +4,7 @@ Read in this order: `model` (messages and conversations), `contracts` (what a st
 manager, sliding window and chat history), `windows` (what a model receives), `stores` (the storage engines).
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aforesaid.errors import AforesaidError
@@ -17,9 +18,10 @@ from aforesaid.model.lifetimes import Archiving, RetentionRules
 from aforesaid.model.messages import Message, Role, Turn
 from aforesaid.settings import ConversationConfig, SlidingWindowConfig
 
-# `connect` needs httpx, an optional package. The documented interfaces of other designs are rarely used. All
-# three are imported on first use; the rest is the core, which stays fast to import.
+# `connect` needs httpx, an optional package. The documented interfaces of other designs are rarely used, and
+# only scripts use `sync`. All four are imported on first use; the rest is the core, which imports quickly.
 if TYPE_CHECKING:
+    from aforesaid import sync
     from aforesaid.memory.chats import ChatHistory
     from aforesaid.memory.sliding import ConversationMemoryManager
     from aforesaid.remote import connect
@@ -50,6 +52,7 @@ __all__ = [
     "Turn",
     "connect",
     "open",
+    "sync",
 ]
 
 
@@ -68,6 +71,9 @@ def __getattr__(name: str) -> Any:
             from aforesaid import remote
 
             return remote.connect
+        case "sync":
+            # `from aforesaid import sync` would ask this function again.
+            return import_module("aforesaid.sync")
         case "__version__":
             from importlib.metadata import version
 

@@ -13,13 +13,16 @@ from rich.markup import escape
 from aforesaid.cli.conversations import print_context
 from aforesaid.cli.notes import notes_table
 from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, console, memory_at, readable, run
-from aforesaid.errors import AforesaidError
+from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.clock import system_clock
 from aforesaid.settings import AgentConfig, Settings
 
 if TYPE_CHECKING:
     from aforesaid.agents import Answer, Apology, Assistants
+
+# The provider that uses no model.
+RECALL = "recall"
 
 HELP = """\
 /new               start a new conversation
@@ -80,7 +83,13 @@ def _config(provider: str | None, model: str | None) -> AgentConfig:
     options = {"AFORESAID_PROVIDER": provider, "AFORESAID_MODEL": model}
     overrides = {name: value for name, value in options.items() if value is not None}
     # Through the environment, so that options are validated like settings.
-    return Settings.load(environ={**os.environ, **overrides}).agent
+    config = Settings.load(environ={**os.environ, **overrides}).agent
+    if model is not None and config.provider == RECALL:
+        raise InvalidInput(
+            "--model needs --provider: name the model's provider, such as --provider anthropic",
+            field="--model",
+        )
+    return config
 
 
 class _ChatSession:

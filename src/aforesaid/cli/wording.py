@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from aforesaid.errors import AforesaidError, shown
+from aforesaid.errors import AforesaidError, ConversationNotFound, shown
 from aforesaid.settings import ENVIRONMENT
 
 # An address as drivers print it: ('127.0.0.1', 6379).
@@ -15,6 +15,8 @@ _SETTINGS = {variable: name for name, variable in ENVIRONMENT.items()}
 def for_operator(error: AforesaidError, typed: Sequence[str] | None = None) -> str:
     """Return the error's message as the command line prints it. `typed` is the command line."""
     text = _ADDRESS.sub(r"\1:\2", _with_plain_value(str(error), getattr(error, "value", None)))
+    if isinstance(error, ConversationNotFound):
+        text += "; `aforesaid conversations` lists them"
     flag = _flag(text.partition(" ")[0], sys.argv[1:] if typed is None else typed)
     return text if flag is None else f"{flag} {text.partition(' ')[2]}"
 

@@ -34,6 +34,7 @@ from aforesaid.server import responses
 from aforesaid.server.auth.authenticator import Authenticator, authenticator_for, check_address, check_request
 from aforesaid.server.auth.keys import ApiKeys
 from aforesaid.server.console_files import console_routes
+from aforesaid.server.documentation import documentation
 from aforesaid.server.endpoints import Endpoint
 from aforesaid.server.health_series import HealthHistory
 from aforesaid.server.instrumentation import Instrumentation
@@ -210,7 +211,8 @@ def _hub(service: Service, limits: LiveLimits) -> Hub:
 def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[ControllerRouterHandler]:
     return [
         *operations.operations(service, metrics),
-        *pages(_rendered_document(), docs_folder=service.settings.server.docs_folder),
+        *pages(_rendered_document()),
+        *documentation(service.settings.server.docs_folder),
         *console_routes(),
         *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
         live_handler(live),

@@ -8,8 +8,6 @@ import gzip
 from functools import cache
 from html import escape
 from importlib.resources import files
-from mimetypes import guess_type
-from pathlib import Path
 from typing import Any
 
 from litestar import Request, get
@@ -44,17 +42,12 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-_HEADERS: tuple[Header, ...] = (
+PAGE_HEADERS: tuple[Header, ...] = (
     (b"content-security-policy", POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
     (b"vary", b"accept-encoding"),
 )
-_REVALIDATED: Header = (b"cache-control", b"no-cache")
-
-DOCS = (
-    '<li><a href="docs/"><strong>Documentation</strong> '
-    "<span>Tutorial, how-to, explanation and reference.</span></a></li>"
-)
+REVALIDATED: Header = (b"cache-control", b"no-cache")
 
 
 class RenderedDocument(Struct, frozen=True):
@@ -69,17 +62,16 @@ def render(document: Document) -> RenderedDocument:
     return RenderedDocument(to_json(document), document["info"]["version"])
 
 
-def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[ControllerRouterHandler]:
-    """Return the routes of the front page, the document and its page, and of the documentation."""
+def pages(rendered: RenderedDocument) -> list[ControllerRouterHandler]:
+    """Return the routes of the front page, and of the document and its page."""
 
     @get("/", include_in_schema=False)
     async def front_page(request: Request[Any, Any, Any]) -> ASGIApp:
         template = (await asyncio.to_thread(_read, "front.html")).decode()
         address = escape(str(request.base_url).rstrip("/"))
-        values = {"address": address, "version": rendered.version, "docs": DOCS if docs_folder else ""}
-        for name, value in values.items():
+        for name, value in {"address": address, "version": rendered.version}.items():
             template = template.replace(f"{{{name}}}", value)
-        return Response(template.encode(), media=HTML, headers=_HEADERS)
+        return Response(template.encode(), media=HTML, headers=PAGE_HEADERS)
 
     @get("/schema/openapi.json", include_in_schema=False)
     async def openapi_json() -> ASGIApp:
@@ -87,51 +79,20 @@ def pages(rendered: RenderedDocument, *, docs_folder: str = "") -> list[Controll
 
     @get("/schema", include_in_schema=False)
     async def openapi_page() -> ASGIApp:
-        return Response(await asyncio.to_thread(_read, "index.html"), media=HTML, headers=_HEADERS)
+        return Response(await asyncio.to_thread(_read, "index.html"), media=HTML, headers=PAGE_HEADERS)
 
     @get("/schema/{wanted:path}", include_in_schema=False)
     async def file(request: Request[Any, Any, Any]) -> ASGIApp:
         name = request.path_params["wanted"].lstrip("/")
         if name not in FILES:
             raise NotFoundException("there is no such file")
-        body, headers = await asyncio.to_thread(_read, name), _HEADERS
+        body, headers = await asyncio.to_thread(_read, name), PAGE_HEADERS
         if "gzip" in request.headers.get("accept-encoding", ""):
             body = await asyncio.to_thread(_compressed, name)
-            headers = (*_HEADERS, (b"content-encoding", b"gzip"))
-        return Response(body, media=FILES[name], headers=headers, caching=_REVALIDATED)
+            headers = (*PAGE_HEADERS, (b"content-encoding", b"gzip"))
+        return Response(body, media=FILES[name], headers=headers, caching=REVALIDATED)
 
-    shown: list[ControllerRouterHandler] = [front_page, openapi_json, openapi_page, file]
-    return shown + _documentation(docs_folder) if docs_folder else shown
-
-
-def _documentation(folder: str) -> list[ControllerRouterHandler]:
-    """Return the routes of the built documentation site."""
-
-    @get("/docs", include_in_schema=False)
-    async def docs_page(request: Request[Any, Any, Any]) -> ASGIApp:
-        if not request.scope["raw_path"].endswith(b"/"):  # relative addresses need the slash
-            return Response(status=308, headers=((b"location", b"docs/"),))
-        return await asyncio.to_thread(_site_file, folder, "")
-
-    @get("/docs/{wanted:path}", include_in_schema=False)
-    async def docs_file(request: Request[Any, Any, Any]) -> ASGIApp:
-        return await asyncio.to_thread(_site_file, folder, request.path_params["wanted"].lstrip("/"))
-
-    return [docs_page, docs_file]
-
-
-def _site_file(folder: str, name: str) -> Response:
-    root = Path(folder).resolve()
-    wanted = (root / name).resolve()
-    if wanted.is_dir():
-        wanted /= "index.html"
-    if not wanted.is_relative_to(root) or not wanted.is_file():
-        raise NotFoundException("the documentation has no such page")
-    media, _ = guess_type(wanted.name)
-    # The site's own scripts are inline; it contains no data and loads nothing from other hosts.
-    return Response(
-        wanted.read_bytes(), media=(media or "application/octet-stream").encode(), caching=_REVALIDATED
-    )
+    return [front_page, openapi_json, openapi_page, file]
 
 
 @cache

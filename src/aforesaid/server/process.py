@@ -7,6 +7,7 @@ memory closes. SIGINT, the signal of a person at a terminal, skips the second st
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -119,8 +120,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
         listening.bind((host, port))
     except OSError as error:
         listening.close()
+        hint = "; choose another port with --port, or any free one with --port 0"
         raise StoreUnavailable(
             f"the server cannot listen on {host}:{port}: {error.strerror or error}"
+            f"{hint if error.errno == errno.EADDRINUSE else ''}"
         ) from error
     # Workers share one listening socket, and the kernel distributes connections over them.
     listening.set_inheritable(True)

@@ -145,7 +145,7 @@ class ServerConfig(Group, frozen=True, kw_only=True):
     owner: str = "default"
     """The owner of requests without a key and without an owner."""
     docs_folder: str = ""
-    """The folder of the built documentation site, served at /docs/; empty does not serve it."""
+    """The folder of the built documentation site, served at /docs/; empty serves the pages in the package."""
     max_body_kb: int = 4096
     """Maximum kilobytes of a request body; folders and recordings have separate limits."""
     request_seconds: int = 10

@@ -106,6 +106,10 @@ def test_a_provider_without_a_model_is_refused(run: Run) -> None:
     assert "must be one of" in talk(run, options=("--provider", "oracle"), code=2)
 
 
+def test_a_model_without_a_provider_is_refused(run: Run) -> None:
+    assert "--model needs --provider" in talk(run, options=("--model", "gpt-5"), code=2)
+
+
 def test_what_is_said_cannot_command_the_terminal(run: Run) -> None:
     said = talk(run, "remember that \x1b[2J is a thing", "what do you know about me?")
     assert "\x1b[2J" not in said

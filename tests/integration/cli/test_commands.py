@@ -146,7 +146,7 @@ def test_no_password_in_an_address_is_shown(run: Run, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["show", "cellar"], 3, "there is no conversation 'cellar'"),
+        (["show", "cellar"], 3, "there is no conversation 'cellar'; `aforesaid conversations` lists them"),
         (["show", new_id()], 3, "there is no conversation"),
         (["conversations", "--status", "lost"], 2, "open, pending, resolved, closed"),
         (["conversations", "--url", "sqlite:///nowhere.db"], 4, "nowhere.db does not exist"),

@@ -19,6 +19,7 @@ def run(*command: str, folder: Path) -> str:
         [sys.executable, *command],
         cwd=folder,
         env=environment,
+        input="",
         capture_output=True,
         text=True,
         check=False,
@@ -30,6 +31,7 @@ def run(*command: str, folder: Path) -> str:
 
 def dateless(text: str) -> str:
     """Leave out dates, times and the space between them, where a line may be broken."""
+    text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     text = re.sub(r"\[\w+ \d+ \w+ \d{4}, [\d:]{8} \([^)]+\)", "[DAY", text)
     return re.sub(r"\d{4}-\d\d-\d\d(\s+\d\d:\d\d)?", "DAY", text)
 
