@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -30,9 +31,9 @@ SECTIONS = {
     "explanation": "Explanation",
     "stores": "Stores",
     "reference": "Reference",
-    "internals": "Internals",
-    "decisions": "Decisions",
 }
+# Pages for people who change the project.
+INTERNAL_SECTIONS = {"internals": "Internals", "decisions": "Decisions"}
 FIRST = ("index.md", "tutorial.md")
 
 PAGE = """\
@@ -49,10 +50,9 @@ PAGE = """\
 <nav class="top"><a href="{root}">Aforesaid</a> <a href="{root}docs/">Documentation</a> \
 <a href="{root}schema">HTTP interface</a> <a href="{root}console/">Console</a></nav>
 <main class="doc">
-<details{open}><summary>All pages</summary>
-{pages}
-</details>
+{before}
 {text}
+{after}
 </main>
 </body>
 </html>
@@ -122,14 +122,22 @@ def pages_folder() -> Path:
 @cache
 def _rendered(name: str) -> bytes:
     text, title = _html(described((pages_folder() / name).read_text("utf-8")))
+    is_start = name == "index.md"
+    pages = _folded("All pages", _contents(name, SECTIONS), is_open=is_start)
+    if is_start or _section(name) in INTERNAL_SECTIONS:
+        pages += _folded("For people who change the project", _contents(name, INTERNAL_SECTIONS))
     page = PAGE.format(
-        title=escape(title),
+        title="Documentation" if is_start else escape(title),
         root="../" * (name.count("/") + 1),
-        pages=_contents(name),
-        open=" open" if name == "index.md" else "",
+        before="" if is_start else pages,
+        after=pages if is_start else "",
         text=text,
     )
     return page.encode()
+
+
+def _folded(title: str, text: str, *, is_open: bool = False) -> str:
+    return f"<details{' open' if is_open else ''}><summary>{title}</summary>\n{text}\n</details>\n"
 
 
 def _html(text: str) -> tuple[str, str]:
@@ -166,12 +174,12 @@ def _make_table_safe(token: "Token") -> None:
         token.attrSet("tabindex", "0")
 
 
-def _contents(current: str) -> str:
-    """Return links to all pages, by section."""
+def _contents(current: str, sections: Mapping[str, str]) -> str:
+    """Return links to the pages of these sections."""
     up = "../" * current.count("/")
     here = ' aria-current="page"'
     parts = []
-    for section, title in SECTIONS.items():
+    for section, title in sections.items():
         links = [
             f'<li><a href="{up}{name}"{here if name == current else ""}>{escape(heading)}</a></li>'
             for name, heading in _titles()
@@ -187,12 +195,19 @@ def _section(name: str) -> str:
 
 @cache
 def _titles() -> tuple[tuple[str, str], ...]:
-    """Return the name and the first heading of each page, sorted by heading."""
+    """Return the name and the first heading of each page, sorted by heading; decisions by number."""
     root = pages_folder()
     found = [(page.relative_to(root).as_posix(), _first_heading(page)) for page in root.rglob("*.md")]
-    return tuple(sorted(found, key=lambda one: (one[0] not in FIRST, one[1].lower())))
+    return tuple(sorted(found, key=_order))
+
+
+def _order(page: tuple[str, str]) -> tuple[bool, str]:
+    name, heading = page
+    return name not in FIRST, name if _section(name) == "decisions" else heading.lower()
 
 
 def _first_heading(page: Path) -> str:
     with page.open(encoding="utf-8") as lines:
-        return next((line.lstrip("# ").strip() for line in lines if line.startswith("# ")), page.stem)
+        return next(
+            (line.lstrip("# ").strip().replace("`", "") for line in lines if line.startswith("# ")), page.stem
+        )
