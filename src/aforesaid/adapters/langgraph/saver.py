@@ -5,19 +5,17 @@ A thread is a conversation. `stored` lists its documents.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    DeltaChannelHistory,
     get_checkpoint_id,
     get_checkpoint_metadata,
     writes_sort_key,
@@ -25,7 +23,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.portal import PORTAL
 from aforesaid.adapters._transcripts import Transcript, check_manager, documents_in
 from aforesaid.adapters.langgraph.stored import (
     CHECKPOINTS,
@@ -53,7 +50,10 @@ from aforesaid.adapters.langgraph.stored import (
     with_places,
     writes_prefix,
 )
+from aforesaid.adapters.langgraph.synchronous import SynchronousCalls
+from aforesaid.adapters.langgraph.tags import matches, tags_of_run
 from aforesaid.adapters.langgraph.values import (
+    TAGS,
     Items,
     is_transcript,
     items_in,
@@ -66,7 +66,7 @@ from aforesaid.memory.interface import ManagerProtocol
 CACHED_THREADS = 64
 
 
-class AforesaidSaver(BaseCheckpointSaver[str]):
+class AforesaidSaver(SynchronousCalls):
     """A checkpoint saver over one owner's memory.
 
         saver = AforesaidSaver(memory.of("kim"))
@@ -117,7 +117,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
                 if (wanted_id and stored.id != wanted_id) or (earlier and stored.id >= earlier):
                     continue
                 metadata = self.serde.loads_typed(stored.metadata)
-                if any(metadata.get(key) != value for key, value in (filter or {}).items()):
+                if not matches(metadata, filter):
                     continue
                 if left is not None:
                     if left <= 0:
@@ -249,6 +249,9 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         given: dict[str, Any] = dict(checkpoint)
         values: dict[str, Any] = given.pop("channel_values")
         described: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
+        tags = tags_of_run(config)
+        if tags:
+            described[TAGS] = list(tags)
         stored = StoredCheckpoint(
             id=checkpoint["id"],
             ns=ns,
@@ -261,7 +264,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         cached = CachedCheckpoint(stored, {})
         inputs: dict[str, bytes] = {}
         for channel, value in values.items():
-            await self._put_value(thread, cached, channel, value, before, inputs)
+            await self._put_value(thread, cached, channel, value, before, inputs, tags)
         key, data = namespace_prefix(ns) + inverted_id(stored.id), msgspec.msgpack.encode(stored)
         # Together: the store commits what waits in one transaction.
         document, *_ = await asyncio.gather(
@@ -291,6 +294,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         value: Any,
         before: CachedCheckpoint | None,
         inputs: dict[str, bytes],
+        tags: Sequence[str],
     ) -> None:
         stored = target.stored
         # Most channels do not change in a step; they refer to what the parent stored.
@@ -300,7 +304,7 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
         known = None if before is None else before.channels.get(channel)
         if is_transcript(value, known):
             transcript = Transcript(self.manager, self._place(thread))
-            items = await stored_items(transcript, value, known, self.serde)
+            items = await stored_items(transcript, value, known, self.serde, tags)
             target.channels[channel] = items
             stored.logged[channel] = items.ranges
             return
@@ -437,61 +441,6 @@ class AforesaidSaver(BaseCheckpointSaver[str]):
 
     def _name(self, thread: str) -> str:
         return self.prefix + thread
-
-    # The synchronous face
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint with its pending writes."""
-        return PORTAL.call(lambda: self.aget_tuple(config))
-
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, newest first."""
-        return PORTAL.iterate(lambda: self.alist(config, filter=filter, before=before, limit=limit))
-
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """Store a checkpoint."""
-        return PORTAL.call(lambda: self.aput(config, checkpoint, metadata, new_versions))
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        """Store the pending writes of a task."""
-        PORTAL.call(lambda: self.aput_writes(config, writes, task_id, task_path))
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Remove a thread with its messages."""
-        PORTAL.call(lambda: self.adelete_thread(thread_id))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of these runs."""
-        PORTAL.call(lambda: self.adelete_for_runs(run_ids))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread."""
-        PORTAL.call(lambda: self.acopy_thread(source_thread_id, target_thread_id))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove old checkpoints."""
-        PORTAL.call(lambda: self.aprune(thread_ids, strategy=strategy))
-
-    def get_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the writes of channels since their last snapshot."""
-        return PORTAL.call(lambda: self.aget_delta_channel_history(config=config, channels=channels))
 
     def get_next_version(self, current: Any, channel: None) -> str:
         """Return the version after this one: a number, zero-padded so that text sorts like numbers."""

@@ -6,7 +6,7 @@ checkpoint of 10,000 messages is as small as one of ten.
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from operator import attrgetter, is_
 from typing import Any, TypeAlias
@@ -21,9 +21,11 @@ from langchain_core.messages import (
 
 from aforesaid.adapters._transcripts import Transcript, message_of, source_of
 from aforesaid.contracts import Entry
-from aforesaid.model.messages import Message, Role
+from aforesaid.model.messages import Message, Role, parse_tags
 
 FRAMEWORK = "langgraph"
+# The field of a message's `response_metadata`, of a run's `metadata`, and of a checkpoint's metadata.
+TAGS = "tags"
 # Messages appended in one transaction.
 CHUNK = 500
 
@@ -97,21 +99,27 @@ _CONTENT = attrgetter("content")
 
 
 async def stored_items(
-    transcript: Transcript, messages: list[BaseMessage], before: Items | None, serde: Any
+    transcript: Transcript,
+    messages: list[BaseMessage],
+    before: Items | None,
+    serde: Any,
+    tags: Sequence[str] = (),
 ) -> Items:
     """Append the messages that the log does not have yet; return all with their sequence numbers."""
     if before is not None and before.is_continued_by(messages):
         new = messages[len(before.messages) :]
-        return before.followed_by(new, await _appended(transcript, new, serde))
+        return before.followed_by(new, await _appended(transcript, new, serde, tags))
     known = [None] * len(messages) if before is None else before.known(messages)
     new = [message for message, at in zip(messages, known, strict=True) if at is None]
-    appended = iter(await _appended(transcript, new, serde))
+    appended = iter(await _appended(transcript, new, serde, tags))
     return Items.of(list(messages), [next(appended) if at is None else at for at in known])
 
 
-async def _appended(transcript: Transcript, messages: list[BaseMessage], serde: Any) -> list[int]:
+async def _appended(
+    transcript: Transcript, messages: list[BaseMessage], serde: Any, tags: Sequence[str]
+) -> list[int]:
     """Append the messages; return their sequence numbers, also of those that the log has already."""
-    logged = [to_log(message, serde) for message in messages]
+    logged = [to_log(message, serde, tags) for message in messages]
     unique = list({message.message_id: message for message in logged}.values())
     found: dict[str | None, int] = {}
     for start in range(0, len(unique), CHUNK):
@@ -121,10 +129,36 @@ async def _appended(transcript: Transcript, messages: list[BaseMessage], serde: 
     return [found[message.message_id] for message in logged]
 
 
-def to_log(message: BaseMessage, serde: Any) -> Message:
-    """Return a message of the log. Its id is a digest of the whole message: what is equal is stored once."""
+def to_log(message: BaseMessage, serde: Any, tags: Sequence[str] = ()) -> Message:
+    """Return a message of the log. Its id is a digest of the whole message: what is equal is stored once.
+
+    `tags` are those of the run, in addition to the message's own.
+    """
     kind, data = serde.dumps_typed(message)
     digest = hashlib.sha256(data).hexdigest()[:40]
+    source = {"type": kind, "data": base64.b64encode(data).decode()}
+    return _message(message, source, f"lg-{digest}", (*own_tags(message), *tags))
+
+
+def described(message: BaseMessage, number: int = 0) -> Message:
+    """Return what a window needs of a message: role, text, calls and tags. The number is its id."""
+    return _message(message, None, f"{number}", own_tags(message))
+
+
+def own_tags(message: BaseMessage) -> tuple[str, ...]:
+    """Return the tags in a message's metadata."""
+    return tags_in(message.response_metadata)
+
+
+def tags_in(metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the tags in metadata: one, or a list. A value of another form belongs to another program."""
+    found = metadata.get(TAGS)
+    if isinstance(found, str):
+        return parse_tags((found,))
+    return parse_tags(found) if isinstance(found, list | tuple | set | frozenset) else ()
+
+
+def _message(message: BaseMessage, source: Any, message_id: str, tags: Sequence[str]) -> Message:
     calls = [
         {"id": call.get("id") or "", "name": call["name"], "arguments": call["args"]}
         for call in getattr(message, "tool_calls", None) or ()
@@ -133,11 +167,12 @@ def to_log(message: BaseMessage, serde: Any) -> Message:
         FRAMEWORK,
         _ROLES.get(message.type.lower().removesuffix("messagechunk"), "user"),
         str(message.text),
-        {"type": kind, "data": base64.b64encode(data).decode()},
-        message_id=f"lg-{digest}",
+        source,
+        message_id=message_id,
         calls=calls,
         answers=getattr(message, "tool_call_id", None),
         is_error=getattr(message, "status", None) == "error",
+        tags=tuple(tags),
     )
 
 
@@ -148,12 +183,12 @@ def from_log(message: Message, serde: Any) -> BaseMessage:
         restored: BaseMessage = serde.loads_typed((source["type"], base64.b64decode(source["data"])))
         return restored
     text = message.content if isinstance(message.content, str) else str(message.content)
+    metadata = {TAGS: list(message.tags)} if message.tags else {}
+    fields: dict[str, Any] = {"content": text, "id": message.message_id, "response_metadata": metadata}
     if message.role == "tool":
-        return ToolMessage(
-            content=text, tool_call_id=message.extra.get("tool_call_id", ""), id=message.message_id
-        )
+        return ToolMessage(tool_call_id=message.extra.get("tool_call_id", ""), **fields)
     kinds: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
-    made: BaseMessage = kinds[message.role](content=text, id=message.message_id)
+    made: BaseMessage = kinds[message.role](**fields)
     return made
 
 
