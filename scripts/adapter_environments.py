@@ -42,21 +42,26 @@ NAMES = (
     "livekit",
     "pipecat",
     "supabase",
+    "mcp",
 )
 """The frameworks: an extra of the package, a file of requirements, and a folder of tests each."""
+
+MAIN = ("mcp",)
+"""What the main environment tests: it has the server, and the programs that judge it are npm packages."""
 
 SUITES = {"openai-agents": "openai-agents", "strands": "strands-agents"}
 """Packages whose source distribution contains the framework's own tests of stores."""
 
-SERVERS = {"supabase": "supabase_lite"}
-"""Folders in `tests/servers` with the locked npm packages of a server that the tests start."""
+SERVERS = {"supabase": "supabase_lite", "mcp": "mcp_judges"}
+"""Folders in `tests/servers` with the locked npm packages of programs that the tests start."""
 
 
 def main(arguments: list[str]) -> int:
     """Do what the arguments ask; return the exit code."""
     if arguments == ["--lock"]:
         for name in NAMES:
-            _lock(name)
+            if name not in MAIN:
+                _lock(name)
         return 0
     create_only = arguments == ["--create"]
     names = NAMES if create_only or not arguments else tuple(arguments)
@@ -84,7 +89,7 @@ def _report(names: tuple[str, ...], missing: dict[str, str], failed: list[str]) 
 
 def python_of(name: str) -> Path:
     """Return the interpreter of a framework's environment."""
-    return folder_of(name) / "bin" / "python"
+    return Path(sys.executable) if name in MAIN else folder_of(name) / "bin" / "python"
 
 
 def requirements_of(name: str) -> Path:
@@ -112,6 +117,19 @@ def _create(name: str) -> str | None:
     if stamp.exists() and stamp.read_text() == wanted:
         return None
     print(f"creating the environment of {name}", flush=True)
+    done = _install_packages(name, requirements, folder)
+    if done.returncode == 0 and name in SERVERS:
+        done = _install_server(name, folder)
+    if done.returncode != 0:
+        return (done.stderr.strip().splitlines() or ["the installer failed"])[-1]
+    stamp.write_text(wanted)
+    return None
+
+
+def _install_packages(name: str, requirements: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Create an environment with the locked Python packages, and the framework's own tests beside it."""
+    if name in MAIN:
+        return subprocess.CompletedProcess([], 0, "", "")
     venv.create(folder, with_pip=True, clear=True)
     command = [str(python_of(name)), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
@@ -121,18 +139,13 @@ def _create(name: str) -> str | None:
         text=True,
     )
     if done.returncode == 0 and name in SUITES:
-        done = _download_suite(command, name, requirements, folder)
-    if done.returncode == 0 and name in SERVERS:
-        done = _install_server(name, folder)
-    if done.returncode != 0:
-        return (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-    stamp.write_text(wanted)
-    return None
+        return _download_suite(command, name, requirements, folder)
+    return done
 
 
 def _digest(name: str, requirements: Path) -> str:
     """Return a digest of everything that an environment is made of."""
-    files = [requirements]
+    files = [] if name in MAIN else [requirements]
     if name in SERVERS:
         files.append(ROOT / "tests" / "servers" / SERVERS[name] / "package-lock.json")
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
@@ -182,6 +195,7 @@ def environment(name: str) -> dict[str, str]:
         "PYTHONUTF8": "1",
         "AFORESAID_PYTHON": sys.executable,
         "AFORESAID_SUPABASE_LITE": str(folder_of("supabase") / "server"),
+        "AFORESAID_MCP_JUDGES": str(folder_of("mcp") / "server"),
         "AFORESAID_SUITE": str(folder_of(name) / "suite"),
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "LANGSMITH_TRACING": "false",

@@ -13,6 +13,7 @@ FRAMEWORKS = {
     "langgraph": "langgraph",
     "livekit": "livekit.agents",
     "llama_index": "llama_index.core",
+    "mcp": "mcp",
     "openai_agents": "agents",
     "pipecat": "pipecat",
     "pydantic_ai": "pydantic_ai",

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
-from mcp.types import ToolAnnotations
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS, ToolAnnotations
 from pydantic import Field
 
 from aforesaid.errors import AforesaidError, NotFound
@@ -63,13 +64,21 @@ def create_server(
     return server
 
 
+class _Server(MCPServer[Any]):
+    """A server that refuses an unknown prompt, or a missing argument, with the code of the protocol."""
+
+    async def get_prompt(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().get_prompt(*args, **kwargs)
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from error
+
+
 def _new_server() -> "MCPServer[Any]":
     """Return an empty server. The library sets handlers on the root logger, which are the program's."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
-    server: MCPServer[Any] = MCPServer(
-        "aforesaid", title="Aforesaid memory", instructions=INSTRUCTIONS, version=VERSION
-    )
+    server = _Server("aforesaid", title="Aforesaid memory", instructions=INSTRUCTIONS, version=VERSION)
     # A library must not change how the program logs.
     root.handlers[:] = handlers
     root.setLevel(level)

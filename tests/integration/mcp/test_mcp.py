@@ -14,6 +14,8 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.types import INVALID_PARAMS
 
 import aforesaid
 from aforesaid.mcp.server import create_server
@@ -202,6 +204,16 @@ async def test_resources_and_prompts_have_descriptions(manager: ConversationMana
     assert all(one.description for one in described)
     assert "We fly to Lisbon" in text
     assert "Lisbon" in str(prompt.messages)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("unknown", {}), ("recall_topic", {})])
+async def test_a_wrong_prompt_is_an_invalid_parameter(
+    manager: ConversationManager, name: str, arguments: dict[str, str]
+) -> None:
+    async with client_of(manager) as client:
+        with pytest.raises(MCPError) as refused:
+            await client.get_prompt(name, arguments)
+    assert refused.value.code == INVALID_PARAMS
 
 
 async def test_over_stdio_the_command_serves_the_owner(tmp_path: Path) -> None:
