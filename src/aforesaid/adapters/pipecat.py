@@ -1,5 +1,6 @@
 """Pipecat: keep a pipeline's `LLMContext`, including what was heard of an interrupted answer."""
 
+import asyncio
 import copy
 from typing import Any
 
@@ -28,6 +29,8 @@ class AforesaidHistory:
         self.session_id = session_id
         self._transcript = Transcript(check_manager(manager), prefix + session_id)
         self._stored = 0
+        # Pipecat calls each handler in a task of its own, so turns could overtake each other.
+        self._saving = asyncio.Lock()
 
     async def load(self) -> list[Any]:
         """Return the stored messages for a new context."""
@@ -37,15 +40,17 @@ class AforesaidHistory:
 
     async def save(self, context: LLMContext, *, interrupted: bool = False) -> None:
         """Store the messages that the context has gained. `interrupted` marks the last answer as cut."""
-        messages = context.get_messages()
-        if len(messages) < self._stored:
-            # The program replaced its messages: the log keeps the earlier ones.
-            self._stored = 0
-        new = [to_log(copy.deepcopy(message)) for message in messages[self._stored :]]
-        if interrupted:
-            new = _with_interruption(new)
-        await self._transcript.append(new)
-        self._stored = len(messages)
+        # As they are now: the pipeline goes on while an earlier turn is being stored.
+        messages = copy.deepcopy(context.get_messages())
+        async with self._saving:
+            if len(messages) < self._stored:
+                # The program replaced its messages: the log keeps the earlier ones.
+                self._stored = 0
+            new = [to_log(message) for message in messages[self._stored :]]
+            if interrupted:
+                new = _with_interruption(new)
+            await self._transcript.append(new)
+            self._stored = len(messages)
 
     def attach(self, assistant: Any, context: LLMContext) -> None:
         """Store the context whenever the assistant's turn ends. An interrupted one has the words heard."""

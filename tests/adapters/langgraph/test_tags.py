@@ -162,7 +162,7 @@ def test_eviction_by_tokens_is_first_in_first_out_and_keeps_system_messages_on_r
 
 
 def test_a_tool_call_is_evicted_with_its_results_and_a_late_result_alone() -> None:
-    calls = [{"name": "f", "args": {}, "id": name} for name in ("c1", "c2")]
+    calls: list[Any] = [{"name": "f", "args": {}, "id": name} for name in ("c1", "c2")]
     results = [ToolMessage(content=f"r{n}", tool_call_id=f"c{n}") for n in (1, 2)]
     messages = [HumanMessage(content="q"), AIMessage(content="", tool_calls=calls), *results]
     reduce = windowed(max_messages=3)

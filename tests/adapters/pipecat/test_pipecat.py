@@ -1,5 +1,6 @@
 """Pipecat with Aforesaid as the memory of a pipeline."""
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -88,3 +89,19 @@ async def test_a_context_comes_back_exactly_and_an_interruption_is_kept() -> Non
         assert await AforesaidHistory("s", memory.of("kim")).load() == messages
         stored = await memory.of("kim").messages("pipecat/s")
     assert [message.speech.words_heard for message in stored if message.speech] == ["There is a"]
+
+
+async def test_turns_that_end_while_another_is_stored_are_stored_once_and_in_order() -> None:
+    async with aforesaid.open("memory://") as memory:
+        history, saves = AforesaidHistory("s", memory.of("kim")), []
+        context = LLMContext()
+        for number in range(5):
+            context.add_message({"role": "user", "content": f"question {number}"})
+            context.add_message({"role": "assistant", "content": f"answer {number}"})
+            saves.append(asyncio.create_task(history.save(context, interrupted=number == 2)))
+            await asyncio.sleep(0)  # the task takes what the context has now
+        await asyncio.gather(*saves)
+        stored = await memory.of("kim").messages("pipecat/s")
+    assert [one.content for one in stored][1::2] == [f"answer {number}" for number in range(5)]
+    assert len(stored) == 10
+    assert [one.content for one in stored if one.speech] == ["answer 2"]
