@@ -1,9 +1,5 @@
 """LangGraph with Aforesaid as its checkpointer and store."""
 
-import asyncio
-import os
-import sqlite3
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -28,7 +24,7 @@ import aforesaid
 from aforesaid.adapters.langgraph import AforesaidSaver, AforesaidStore, open_manager, windowed
 from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import Adapter, AdapterChecks, memory_in
+from tests.adapters.checks import Adapter, AdapterChecks
 
 
 class State(TypedDict):
@@ -313,81 +309,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return sorted((_plain(one) for one in value), key=str)
     return (value.namespace, value.key, value.value) if hasattr(value, "namespace") else value
-
-
-@pytest.mark.skipif(not os.environ.get("AFORESAID_MEASURE"), reason="measured by make bench")
-async def test_a_turn_in_a_long_thread_costs_what_the_turn_costs(tmp_path: Path) -> None:
-    numbers = await measured(tmp_path, 10_000)
-    assert numbers["time"] >= 50
-    assert numbers["bytes"] >= 100
-
-
-TURNS = 8
-
-
-async def measured(folder: Path, length: int) -> dict[str, float]:
-    """Return by which factor a turn through our saver is faster and smaller than LangGraph's own."""
-    before: list[BaseMessage] = []
-    for number in range(length // 2):
-        before += [HumanMessage(content=f"question {number} " + "x" * 80), AIMessage(content="y" * 80)]
-    async with (
-        memory_in(folder) as memory,
-        AsyncSqliteSaver.from_conn_string(str(folder / "theirs.db")) as theirs,
-    ):
-        ours = AforesaidSaver(memory.of("kim"))
-        results = {}
-        for name, saver, path in (
-            ("ours", ours, folder / "memory.db"),
-            ("theirs", theirs, folder / "theirs.db"),
-        ):
-            timed = Timed(saver)
-            graph = graph_of(lambda _: [AIMessage(content="z" * 80)], timed)
-            await graph.aupdate_state(config("t"), {"messages": before}, as_node="model")
-            await graph.ainvoke({"messages": [HumanMessage(content="warm")]}, config("t"))
-            size, turns = _stored_bytes(path), []
-            for number in range(TURNS):
-                timed.seconds = 0.0
-                await graph.ainvoke({"messages": [HumanMessage(content=f"turn {number}")]}, config("t"))
-                turns.append(timed.seconds)
-            # The best turn: other programs on the machine delay the others.
-            results[name] = (min(turns), _stored_bytes(path) - size)
-    return {
-        "time": results["theirs"][0] / results["ours"][0],
-        "bytes": results["theirs"][1] / max(results["ours"][1], 1),
-        "ours_ms": results["ours"][0] * 1000,
-        "theirs_ms": results["theirs"][0] * 1000,
-    }
-
-
-def Timed(saver: Any) -> Any:  # noqa: N802
-    """Add up the time of a saver's asynchronous calls."""
-    for name in ("aget_tuple", "aput", "aput_writes"):
-        original = getattr(saver, name)
-
-        async def timed(*args: Any, original: Any = original, **kwargs: Any) -> Any:
-            began = time.perf_counter()
-            try:
-                return await original(*args, **kwargs)
-            finally:
-                saver.seconds += time.perf_counter() - began
-
-        setattr(saver, name, timed)
-    saver.seconds = 0.0
-    return saver
-
-
-def _stored_bytes(path: Path) -> int:
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        pages, free, size = (
-            db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-    return int((pages - free) * size)
-
-
-if __name__ == "__main__":
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as name:
-        print(asyncio.run(measured(Path(name), 10_000)))

@@ -1,34 +1,14 @@
-"""Compare each framework's own store with our adapter on the same work: `python -m benchmarks.frameworks`.
-
-Every framework runs in its test environment (`make test-adapters` creates them). The page
-docs/internals/frameworks.md has a row per framework and length: the best of several turns, a load in a new
-process's state, the bytes of a turn, and how many of two writers' turns are there afterwards.
-"""
+"""Each framework's own store and our adapter, as the same two calls: add texts, and load all of them."""
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.peers.environments import ROOT, environment
-
-PAGE = ROOT / "docs" / "internals" / "frameworks.md"
 LENGTHS = (10, 1000, 10_000)
-TURNS = 8
 TEXT = "a message of ordinary length, as people write them when they talk to an assistant about the day"
-
-
-def python_of(name: str) -> Path:
-    """Return the interpreter of a framework's test environment."""
-    folder = Path(os.environ.get("AFORESAID_ADAPTERS") or ROOT / ".adapters")
-    return folder / name / "bin" / "python"
 
 
 class Store(NamedTuple):
@@ -169,117 +149,47 @@ def _strands(repository: Any) -> Store:
     return Store(add, load)
 
 
+async def claude_theirs(folder: Path, _: AsyncExitStack) -> Store:
+    from claude_agent_sdk import InMemorySessionStore
+
+    return _claude(_in_memory(folder, InMemorySessionStore))
+
+
+async def claude_ours(folder: Path, stack: AsyncExitStack) -> Store:
+    from aforesaid.adapters.claude_agent_sdk import AforesaidSessionStore
+
+    return _claude(AforesaidSessionStore(await _manager(folder, stack)))
+
+
+def _claude(store: Any) -> Store:
+    key = {"project_key": "p", "session_id": "s"}
+
+    async def add(texts: list[str]) -> None:
+        await store.append(key, [_claude_entry(text) for text in texts])
+
+    async def load() -> int:
+        return len(await store.load(key) or [])
+
+    return Store(add, load)
+
+
+def _claude_entry(text: str) -> dict[str, Any]:
+    return {"type": "user", "uuid": str(uuid.uuid4()), "message": {"role": "user", "content": text}}
+
+
+def _in_memory(folder: Path, make: Callable[[], Any]) -> Any:
+    """Return the one store in memory of a measurement: a file would be opened again."""
+    return _held.setdefault(folder, make())
+
+
+_held: dict[Path, Any] = {}
+
+
 FRAMEWORKS: dict[str, tuple[str, Make, Make, tuple[int, ...]]] = {
     "langgraph": ("AsyncSqliteSaver", langgraph_theirs, langgraph_ours, LENGTHS),
     "openai-agents": ("SQLiteSession", openai_theirs, openai_ours, LENGTHS),
     "llama-index": ("SQLAlchemyChatStore", llama_theirs, llama_ours, LENGTHS),
+    "claude-agent-sdk": ("InMemorySessionStore", claude_theirs, claude_ours, LENGTHS),
     # One transaction per message: ten thousand of them would take most of the run.
     "strands": ("FileSessionManager", strands_theirs, strands_ours, LENGTHS[:2]),
 }
-
-
-async def measure(make: Make, length: int) -> dict[str, float]:
-    """Return the milliseconds of a turn and of a load, the bytes of a turn, and the turns of two writers."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        async with AsyncExitStack() as stack:
-            store = await make(folder, stack)
-            await store.add([f"{number} {TEXT}" for number in range(length)])
-        # Sizes of closed files: an open store has a write-ahead log of any size.
-        before, times = _bytes(folder), []
-        async with AsyncExitStack() as stack:
-            store = await make(folder, stack)
-            for _ in range(TURNS):
-                began = time.perf_counter()
-                await store.add([TEXT, TEXT])
-                times.append(time.perf_counter() - began)
-        size = (_bytes(folder) - before) / TURNS
-        async with AsyncExitStack() as stack:
-            store = await make(folder, stack)
-            began = time.perf_counter()
-            stored = await store.load()
-            load = time.perf_counter() - began
-    return {"turn": min(times) * 1000, "load": load * 1000, "bytes": size, "stored": stored}
-
-
-async def two_writers(make: Make) -> str:
-    """Return how many of 20 turns of two writers are there afterwards, or the error that one got."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        async with AsyncExitStack() as stack:
-            stores = [await make(folder, stack), await make(folder, stack)]
-            await stores[0].add([TEXT, TEXT])
-            before = await stores[0].load()
-            each = before if before > 1 else 2
-
-            async def talk(store: Store) -> int:
-                done = 0
-                for _ in range(10):
-                    try:
-                        await store.add([TEXT, TEXT])
-                    except Exception:  # noqa: BLE001  # an error is the honest outcome of a conflict
-                        break
-                    done += 1
-                return done
-
-            accepted = sum(await asyncio.gather(*map(talk, stores)))
-        async with AsyncExitStack() as stack:
-            found = (await (await make(folder, stack)).load() - before) // each
-    return f"{found} of {accepted} accepted"
-
-
-def _bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-async def _measured(name: str) -> list[dict[str, Any]]:
-    own, theirs, ours, lengths = FRAMEWORKS[name]
-    rows = []
-    for label, make in ((own, theirs), ("Aforesaid", ours)):
-        writers = await two_writers(make)
-        for length in lengths:
-            found = await measure(make, length)
-            rows.append({"framework": name, "store": label, "length": length, "writers": writers, **found})
-    return rows
-
-
-def main() -> None:
-    """Measure every framework and write the page."""
-    rows: list[dict[str, Any]] = []
-    for name in FRAMEWORKS:
-        if not python_of(name).exists():
-            print(f"{name} was not measured: `make test-adapters` creates its environment")
-            continue
-        command = [str(python_of(name)), "-W", "ignore", "-m", "benchmarks.frameworks", name]
-        done = subprocess.run(command, check=True, cwd=ROOT, env=environment(), stdout=subprocess.PIPE)
-        rows += json.loads(done.stdout.splitlines()[-1])
-    PAGE.write_text(page(rows))
-
-
-def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page."""
-    lines = [
-        "# Adapters next to the frameworks' own stores",
-        "",
-        "Written by `python -m benchmarks.frameworks`. A turn is two messages, the best of eight.",
-        "With LangGraph it is a whole run of a graph, of which the saver is a part. Bytes are those of all",
-        "files after closing, in whole pages. Two writers add ten turns each to one session at once;",
-        "LangGraph's state is that of the newest checkpoint, and the turns that it lacks are in our log.",
-        "Strands' own manager overwrites; ours refuses the second writer.",
-        "",
-        "| framework | store | messages before | turn | load | bytes of a turn | turns of two writers |",
-        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
-    ]
-    lines += [
-        f"| {row['framework']} | {row['store']} | {row['length']:,} | {row['turn']:.1f} ms "
-        f"| {row['load']:.1f} ms | {row['bytes']:,.0f} | {row['writers']} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print(json.dumps(asyncio.run(_measured(sys.argv[1]))))
-    else:
-        main()

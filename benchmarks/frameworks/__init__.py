@@ -1,0 +1,1 @@
+"""Each framework's own store next to our adapter."""
