@@ -63,8 +63,15 @@ docs: setup $(DOCS)/.ready ## Build the documentation site into build/site, and 
 docs-serve: $(DOCS)/.ready ## Show the documentation site, and renew it when a page changes
 	$(DOCS)/bin/zensical serve --config-file mkdocs.yml
 
-test: check ## Run all checks and tests that a change must pass (about 12 minutes on two idle cores)
-	$(PYTEST) --randomly-seed $(ORDER)
+# The checks run beside the tests, on the core that tests leave idle while they wait; their output follows.
+test: setup ## Run all checks and tests that a change must pass (about 12 minutes on two idle cores)
+	@log=$$(mktemp) || exit 1; \
+	($(CHECK)) >"$$log" 2>&1 & checking=$$!; \
+	trap 'kill $$checking; rm -f "$$log"; exit 130' INT TERM; \
+	$(PYTEST) --randomly-seed $(ORDER); tested=$$?; \
+	wait $$checking; checked=$$?; cat "$$log"; rm -f "$$log"; \
+	test $$checked -eq 0 || echo "FAILED: make check"; \
+	test $$tested -eq 0 && test $$checked -eq 0
 
 # Unit tests wait for nothing, so a third process would only collect the tests once more.
 test-fast: setup ## Run the unit tests, on memory and SQLite, with few examples (about 45 seconds on two idle cores)
@@ -116,11 +123,9 @@ FAILOVERS ?= 6
 test-scale: setup ## Run standbys, poolers, clusters and several servers under load while they fail; the last lines are a table
 	AFORESAID_FAILOVERS=$(FAILOVERS) $(BIN)/python -m pytest -c tests/scale/pytest.ini tests/scale
 
+CHECK = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 check: setup ## Style, types, layers
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	$(CHECK)
 
 chaos: setup ## Kill processes, servers and connections, and check that nothing is lost (an hour; ROUNDS=100 for less)
 	$(BIN)/python -m tests.chaos.kills --kills $(KILLS)

@@ -90,27 +90,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
     terminalreporter.write_line(report.time_line(time.monotonic() - STARTED, processor))
 
 
+# Fixtures of a session are looked up for each test, so what all tests need is one fixture.
 @pytest.fixture(scope="session", autouse=True)
-def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepare the process for tests, and fail a test that blocks the event loop."""
+    with pytest.MonkeyPatch.context() as patch:
+        _trust_one_certificate(patch, tmp_path_factory.mktemp("trusted"))
+        # Spools and marks of reached stores stay out of the user's home folder.
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        _wait_long_for_stores(patch)
+        _wait_long_for_contexts(patch)
+        _parse_signatures_once(patch)
+        _load_tokenizers()
+        # For all tests at once: replacing the blocking functions takes longer than many a test.
+        guard = _guard()
+        guard.activate()
+        yield
+        guard.deactivate()
+
+
+def _trust_one_certificate(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Trust one certificate authority: no test connects to the outside, and loading all of them is slow."""
     first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----")
-    file = tmp_path_factory.mktemp("trusted") / "one.pem"
+    file = folder / "one.pem"
     file.write_text(first + end)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(file))
-        yield
+    patch.setenv("SSL_CERT_FILE", str(file))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep spools and marks of reached stores out of the user's home folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def patient_stores() -> Iterator[None]:
+def _wait_long_for_stores(patch: pytest.MonkeyPatch) -> None:
     """Give a server an hour to answer.
 
     On a busy machine it may miss the deadlines that a user sets. An event loop that stands still between two
@@ -119,13 +126,10 @@ def patient_stores() -> Iterator[None]:
     patient = replace(
         resilient.DEFAULT_RESILIENCE, read_deadline=3600.0, search_deadline=3600.0, write_deadline=3600.0
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resilient, "DEFAULT_RESILIENCE", patient)
-        yield
+    patch.setattr(resilient, "DEFAULT_RESILIENCE", patient)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def patient_contexts() -> Iterator[None]:
+def _wait_long_for_contexts(patch: pytest.MonkeyPatch) -> None:
     """Give the default deadline of a context an hour: on a busy machine a window would be reduced."""
     stored = ConversationConfig.__dict__["context_deadline"]
     default = ConversationConfig().context_deadline
@@ -134,13 +138,10 @@ def patient_contexts() -> Iterator[None]:
         seconds: int = stored.__get__(config)
         return 3600 if seconds == default else seconds
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConversationConfig, "context_deadline", property(patient))
-        yield
+    patch.setattr(ConversationConfig, "context_deadline", property(patient))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def parsed_signatures() -> Iterator[None]:
+def _parse_signatures_once(patch: pytest.MonkeyPatch) -> None:
     """Parse the signature of a route once: tests create hundreds of applications with the same routes."""
     known: dict[CodeType, ParsedSignature] = {}
     parse = ParsedSignature.from_fn
@@ -151,21 +152,18 @@ def parsed_signatures() -> Iterator[None]:
             return parse(function, namespace)
         return known.get(code) or known.setdefault(code, parse(function, namespace))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ParsedSignature, "from_fn", from_fn)
-        yield
+    patch.setattr(ParsedSignature, "from_fn", from_fn)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def loaded_tokenizer() -> None:
+def _load_tokenizers() -> None:
     """Load the tokenizers: until then counts are estimates, and tests compare exact ones."""
     for encoding in ENCODINGS:
         asyncio.run(ready(counter_for(encoding)))
 
 
-@pytest.fixture(scope="session")
-def guard() -> BlockBuster:
-    """Raise an error for a blocking call in our code, while active."""
+def _guard() -> BlockBuster:
+    """Return what raises an error for a blocking call in our code, while active: in a voice assistant such a
+    call is an audible pause."""
     guard = BlockBuster("aforesaid")
     for function in guard.functions.values():
         # A Redis client that the caller provides reads its own version from disk at its first connection.
@@ -193,17 +191,6 @@ def _is_in_our_code(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
-
-
-@pytest.fixture(scope="session", autouse=True)
-def nothing_blocks_the_event_loop(guard: BlockBuster, loaded_tokenizer: None) -> Iterator[None]:
-    """Fail a test that blocks the event loop: in a voice assistant that is an audible pause.
-
-    For all tests at once: replacing the blocking functions takes longer than many a test.
-    """
-    guard.activate()
-    yield
-    guard.deactivate()
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ from aforesaid.server.live.hub import Hub
 from aforesaid.server.mcp import McpEndpoint, mcp_handlers
 from aforesaid.server.openapi import VERSION, openapi_document
 from aforesaid.server.pages import RenderedDocument, pages, render
-from aforesaid.server.requests import route_handler
+from aforesaid.server.requests import route_handlers
 from aforesaid.server.routes import (
     access,
     analytics,
@@ -214,7 +214,7 @@ def _handlers(service: Service, live: Hub, metrics: SharedNumbers) -> list[Contr
         *pages(_rendered_document()),
         *documentation(service.settings.server.docs_folder),
         *console_routes(),
-        *(route_handler(endpoint, service) for endpoint in ENDPOINTS),
+        *route_handlers(ENDPOINTS, service),
         live_handler(live),
     ]
 

@@ -1,14 +1,24 @@
 """The commands, run in a folder of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from aforesaid.cli.app import app
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def built_commands() -> Iterator[None]:
+    """Build the commands once, as a process does: these tests run hundreds of commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        yield
 
 
 @pytest.fixture

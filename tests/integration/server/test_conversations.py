@@ -312,3 +312,10 @@ async def test_a_method_that_is_not_known_is_refused(server: Running) -> None:
     refused = await server.client.put("/v1/conversations", json={})
     assert refused.status_code == 405
     assert refused.headers["content-type"] == "application/problem+json"
+
+
+async def test_the_methods_of_a_path_are_named_without_a_key(guarded: Running) -> None:
+    answer = await guarded.client.options("/v1/conversations/trip")
+    assert (answer.status_code, answer.content) == (204, b"")
+    named = set(answer.headers["allow"].split(", "))
+    assert named == {"OPTIONS", "GET", "PATCH", "DELETE"}
