@@ -68,7 +68,7 @@ test: setup ## Run all checks and tests that a change must pass (about 12 minute
 	@log=$$(mktemp) || exit 1; \
 	($(CHECK)) >"$$log" 2>&1 & checking=$$!; \
 	trap 'kill $$checking; rm -f "$$log"; exit 130' INT TERM; \
-	$(PYTEST) --randomly-seed $(ORDER); tested=$$?; \
+	$(PYTEST) --randomly-seed $(ORDER) --ignore=tests/chaos; tested=$$?; \
 	wait $$checking; checked=$$?; cat "$$log"; rm -f "$$log"; \
 	test $$checked -eq 0 || echo "FAILED: make check"; \
 	test $$tested -eq 0 && test $$checked -eq 0
@@ -120,8 +120,9 @@ test-ops: setup ## Run recipes, proxies, alerts, restarts and backups with real 
 
 # Fifty failovers of a synchronous standby: `make test-scale FAILOVERS=50`.
 FAILOVERS ?= 6
-test-scale: setup ## Run standbys, poolers, clusters and several servers under load while they fail; the last lines are a table
-	AFORESAID_FAILOVERS=$(FAILOVERS) $(BIN)/python -m pytest -c tests/scale/pytest.ini tests/scale
+test-scale: setup ## Kill processes and servers, and run standbys, poolers, clusters and several servers under load while they fail; the last lines are a table
+	@$(PYTEST) --randomly-seed $(ORDER) tests/chaos; chaos=$$?; \
+	AFORESAID_FAILOVERS=$(FAILOVERS) $(BIN)/python -m pytest -c tests/scale/pytest.ini tests/scale && test $$chaos -eq 0
 
 CHECK = $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
 check: setup ## Style, types, layers

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer.testing
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from aforesaid.cli.app import app
@@ -17,7 +17,7 @@ Run = Callable[..., Result]
 def built_commands() -> Iterator[None]:
     """Build the commands once, as a process does: these tests run hundreds of commands."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", cache(typer.testing._get_command))
+        patch.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 
