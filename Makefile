@@ -153,8 +153,8 @@ windows: setup ## Judge REQUESTS requests of random trajectories by the provider
 bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.frameworks
-	$(BIN)/python -m benchmarks.frameworks.checkpoints
 	$(BIN)/python -m benchmarks.capacity
+	$(BIN)/python -m benchmarks.frameworks.checkpoints
 
 DATA ?= ../shared/data
 CASES ?= 5000
