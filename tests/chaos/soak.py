@@ -125,8 +125,10 @@ class Client:
         await self._measured.timed("window", self._manager.load_context(conversation))
 
     async def _search(self) -> None:
-        found = await self._measured.timed("search", self._manager.search_history(f"{self._spoken}th"))
-        assert found or not self._spoken, f"nothing found for {self._spoken}th"
+        found = await self._measured.timed("search", self._manager.search(f"{self._spoken}th"))
+        if self._spoken and not found.passages:
+            again = await self._manager.search(f"{self._spoken}th", min_relevance=0, explain=True)
+            raise AssertionError(f"nothing found for {self._spoken}th: {found!r}; then {again!r}")
 
     async def _list(self) -> None:
         page = await self._measured.timed("list", self._manager.list(limit=20))

@@ -13,7 +13,8 @@ from tests.servers.load import Load, client, rolled
 from tests.servers.running import PROXIES, Process, bare_nginx, new_key, server
 from tests.servers.streams import watching
 
-LAME_DUCK = "3"
+# As the recipes say: longer than the proxies keep idle connections.
+LAME_DUCK = "5"
 
 
 def two_servers(folder: Path) -> tuple[list[Process], str]:

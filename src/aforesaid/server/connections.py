@@ -1,17 +1,22 @@
 """Limit the time, bytes and file handles of connections before authentication.
 
-uvicorn closes connections that are idle between requests. A client could keep others open forever: an
-incomplete request, an endless body, an unread response. The limits:
+A client could keep connections open forever: idle, with an incomplete request, an endless body, or an unread
+response. The limits:
 
+- an idle connection is kept for `keep_alive_seconds` after a response;
 - a connection waits `request_seconds` for the head of a request, and for the rest of a body after its
   response;
 - a head has at most `head_bytes`;
 - a body or response without progress for `stall_seconds` closes its connection;
-- at most `waiting` connections are in each of these states. One more closes the oldest, which leaves file
-  handles for complete requests, the store and health checks.
+- at most `waiting` connections are in each of these states, the first two together. One more closes the
+  oldest, idle ones first, which leaves file handles for complete requests, the store and health checks.
 
 The application authenticates a request before it reads the body. A connection without a request in progress
 is therefore idle or unauthenticated, and needs no other bookkeeping.
+
+A proxy may send a request on a kept connection while the server closes it, and cannot know whether it may
+send it again. `keep_alive_seconds` is therefore longer than proxies keep idle connections. A stopping server
+announces it first (`Connection: close` in every response), and closes idle connections last.
 """
 
 import asyncio
@@ -55,14 +60,14 @@ class TimedConnections:
         self._since.pop(connection, None)
         self._since[connection] = connection.loop.time()
         if self._most and len(self._since) > self._most:
-            self._end_oldest()
+            self.end_oldest()
         if self._sweeping is None and self._since:
             self._sweep_later(connection.loop)
 
     def drop(self, connection: Any) -> None:
         self._since.pop(connection, None)
 
-    def _end_oldest(self) -> None:
+    def end_oldest(self) -> None:
         oldest = next(iter(self._since))
         self.drop(oldest)
         self._end(oldest)
@@ -77,7 +82,7 @@ class TimedConnections:
         """
         self._sweeping = None
         while self._since and loop.time() - next(iter(self._since.values())) >= self._seconds:
-            self._end_oldest()
+            self.end_oldest()
         if self._since:
             self._sweep_later(loop)
 
@@ -87,8 +92,12 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        # Waiting for a request.
-        self.waiting = TimedConnections(_expire, seconds=limits.request_seconds, most=limits.waiting)
+        # Set while every connection has a request.
+        self.all_at_work = asyncio.Event()
+        # Without a request since the last response.
+        self.idle = TimedConnections(_expire, seconds=limits.keep_alive_seconds)
+        # New, or waiting for the rest of a head.
+        self.waiting = TimedConnections(_expire, seconds=limits.request_seconds)
         # Waiting for more of a body. Every chunk restarts the time.
         self.receiving = TimedConnections(_abort, seconds=limits.stall_seconds, most=limits.waiting)
         # Waiting for the client to read.
@@ -96,8 +105,31 @@ class Connections:
         # Waiting for a WebSocket client to confirm a close.
         self.closing = TimedConnections(_abort, seconds=CLOSE_SECONDS, most=limits.waiting)
 
+    @property
+    def without_request(self) -> int:
+        """How many connections have no complete request."""
+        return len(self.idle) + len(self.waiting)
+
+    def await_request(self, connection: Any, *, is_idle: bool) -> None:
+        """Add a connection without a request. Slow bytes of a head do not restart its time."""
+        state, other = (self.idle, self.waiting) if is_idle else (self.waiting, self.idle)
+        other.drop(connection)
+        if connection not in state:
+            state.put(connection)
+        self.all_at_work.clear()
+        if self.limits.waiting and self.without_request > self.limits.waiting:
+            (self.idle or self.waiting).end_oldest()
+
+    def end_wait(self, connection: Any) -> None:
+        """Take out a connection that has a request or is closed."""
+        self.idle.drop(connection)
+        self.waiting.drop(connection)
+        if not self.without_request:
+            self.all_at_work.set()
+
     def drop(self, connection: Any) -> None:
-        for state in (self.waiting, self.receiving, self.unread, self.closing):
+        self.end_wait(connection)
+        for state in (self.receiving, self.unread, self.closing):
             state.drop(connection)
 
 
@@ -121,7 +153,7 @@ class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # uvicorn chooses the i
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
-        self._connections.waiting.put(self)
+        self._connections.await_request(self, is_idle=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.drop(self)
@@ -158,10 +190,9 @@ class BoundedHttp(_HttpProtocol):  # type: ignore[misc]  # uvicorn chooses the i
             return  # upgraded to a WebSocket
         if self.cycle is None or self.cycle.response_complete:
             self._connections.receiving.drop(self)
-            if self not in self._connections.waiting:  # slow bytes must not restart the time
-                self._connections.waiting.put(self)
+            self._connections.await_request(self, is_idle=self.cycle is not None and not self._head)
         else:
-            self._connections.waiting.drop(self)
+            self._connections.end_wait(self)
             if self.cycle.more_body and not self.flow.read_paused:
                 self._connections.receiving.put(self)
             else:

@@ -159,6 +159,7 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """Limits of connections."""
 
     request_seconds: float = 10.0
+    keep_alive_seconds: float = 75.0
     stall_seconds: float = 60.0
     waiting: int = 1000
     head_bytes: int = 64 * 1024
@@ -172,6 +173,7 @@ def connection_limits_for(settings: ServerConfig) -> ConnectionLimits:
     """
     return ConnectionLimits(
         request_seconds=float(settings.request_seconds),
+        keep_alive_seconds=float(settings.keep_alive_seconds),
         waiting=max(1, min(settings.waiting_connections, open_files_limit() // 10)),
     )
 

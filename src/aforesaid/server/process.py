@@ -1,8 +1,9 @@
 """Run the server: checks, sockets, processes, signals, graceful shutdown.
 
 SIGTERM shuts down in four steps: `/ready` returns 503, so that load balancers send no more requests; requests
-that still arrive are served for `lame_duck_seconds`; requests in progress finish within `drain_seconds`; the
-memory closes. SIGINT, the signal of a person at a terminal, skips the second step.
+that still arrive are served for `lame_duck_seconds`, and each response closes its connection; requests in
+progress finish within `drain_seconds`; the memory closes. SIGINT, the signal of a person at a terminal, skips
+the second step.
 """
 
 import asyncio
@@ -49,8 +50,8 @@ MAX_FRAME_BYTES = 2 * 1024 * 1024
 
 MAX_PORT = 65_535
 
-# Seconds in which requests on the last accepted connections arrive.
-LINGER_SECONDS = 0.5
+# Seconds for requests that are on their way, on new and kept connections, when nothing listens any more.
+LINGER_SECONDS = 2.0
 
 # Stores that only one process can use.
 SINGLE_PROCESS_STORES = ("memory", "file")
@@ -191,10 +192,11 @@ class Server(uvicorn.Server):
     """A uvicorn server that reports its start and drains its application before it stops."""
 
     def __init__(
-        self, app: Application, config: uvicorn.Config, *, listening: Callable[[], None] = lambda: None
+        self, app: Application, config: BoundedConfig, *, listening: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(config)
         self._app = app
+        self._connections = config.connections
         self._listening = listening
         self._lame_duck: asyncio.TimerHandle | None = None
 
@@ -230,8 +232,13 @@ class Server(uvicorn.Server):
                     accepted += 1
             each.close()
         if accepted or self._lame_duck is not None:
-            # uvicorn closes connections whose request has not been read yet.
-            await asyncio.sleep(LINGER_SECONDS)
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Wait for requests on open connections: uvicorn closes those whose request has not been read yet."""
+        if self._connections.without_request:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._connections.all_at_work.wait(), LINGER_SECONDS)
 
     def _protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -285,6 +292,7 @@ def uvicorn_config(
         server_header=False,
         ws_max_size=MAX_FRAME_BYTES,
         ws_per_message_deflate=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.drain_seconds,
     )
 

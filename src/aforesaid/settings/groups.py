@@ -152,9 +152,11 @@ class ServerConfig(Group, frozen=True, kw_only=True):
     """Maximum seconds for sending the head of a request."""
     waiting_connections: int = 1000
     """Maximum connections without a request for each process; capped at a tenth of its file handles."""
+    keep_alive_seconds: int = 75
+    """Seconds until an idle connection is closed. Behind a proxy: longer than the proxy keeps its own."""
     lame_duck_seconds: int = 0
     """Seconds after SIGTERM in which /ready answers 503 and requests are still served. Behind a proxy: longer
-    than its interval of health checks.
+    than its interval of health checks, and than it keeps idle connections.
     """
     drain_seconds: int = 10
     """Seconds for running requests to finish when the server stops."""

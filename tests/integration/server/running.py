@@ -30,13 +30,14 @@ class Running:
     """A server that runs, and a client of it."""
 
     def __init__(
-        self, app: Any, memory: aforesaid.Memory, url: str, client: httpx.AsyncClient, held: Connections
+        self, app: Any, memory: aforesaid.Memory, url: str, client: httpx.AsyncClient, process: Any
     ) -> None:
         self.app = app
         self.memory = memory
         self.url = url
         self.client = client
-        self.held = held
+        self.process = process
+        self.held: Connections = process.config.connections
         self.keys = ApiKeys(memory.backend)
 
     @property
@@ -99,7 +100,7 @@ async def serving_memory(
         port = server.servers[0].sockets[0].getsockname()[1]
         address = f"http://127.0.0.1:{port}"
         async with httpx.AsyncClient(base_url=address, timeout=120) as client:
-            yield Running(app, memory, address, client, server.config.connections)
+            yield Running(app, memory, address, client, server)
     finally:
         server.stop()
         await task

@@ -34,6 +34,10 @@ HALF_A_BODY = (
     b"POST /v1/conversations HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     b'Content-Length: 1000\r\n\r\n{"session_id": '
 )
+A_TURN = (
+    b"POST /v1/sessions/turns HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 77\r\n\r\n{"session_id": "kitchen", "messages": [{"role": "user", "content": "hello"}]}'
+)
 QUICK = ServerConfig(
     rate_read=0, rate_write=0, rate_search=0, rate_ask=0, request_seconds=1, waiting_connections=20
 )
@@ -49,6 +53,12 @@ class Raw:
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+
+    async def answer(self) -> bytes:
+        """The next answer, which has a short body of a known length."""
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), LONGEST)
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        return head + await asyncio.wait_for(self.reader.readexactly(length), LONGEST)
 
     async def rest(self) -> bytes:
         """All that the server sends until it closes."""
@@ -99,12 +109,50 @@ async def test_bytes_that_trickle_in_win_no_time(begun: bytes) -> None:
         await closed
 
 
+WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+HEALTH = b"HTTP/1.1 200 "
+
+
+async def test_an_idle_connection_is_kept_for_longer_than_a_head_may_take() -> None:
+    """Longer than proxies keep their connections: they cannot repeat a POST on one that the server closes."""
+    async with serving(settings=QUICK) as server, raw(server, WHOLE) as kept:
+        assert (await kept.answer()).startswith(HEALTH)
+        async with raw(server, HALF_A_HEAD) as half:
+            assert (await half.rest()).startswith(b"HTTP/1.1 408 ")
+        assert len(server.held.idle) == 1
+        await kept.send(WHOLE)
+        assert (await kept.answer()).startswith(HEALTH)
+
+
+async def test_an_idle_connection_is_closed_after_its_time() -> None:
+    limits = ConnectionLimits(keep_alive_seconds=0.5, request_seconds=3600)
+    async with serving(limits=limits) as server, raw(server, WHOLE) as kept:
+        assert (await kept.answer()).startswith(HEALTH)
+        assert await kept.rest() == b""
+
+
+async def test_requests_on_open_connections_are_served_while_the_server_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A proxy cannot repeat a POST that it sends on a kept connection while the server closes it."""
+    monkeypatch.setattr("aforesaid.server.process.LINGER_SECONDS", 3600.0)
+    duck = ServerConfig(lame_duck_seconds=1)
+    async with serving(settings=duck) as server, raw(server, WHOLE) as kept, raw(server) as new:
+        assert (await kept.answer()).startswith(HEALTH)
+        server.process.stop_after_lame_duck()
+        await comes_true(lambda: not server.process.servers[0].is_serving())
+        for connection in (kept, new):
+            await connection.send(A_TURN)
+            answered = await connection.rest()
+            assert answered.startswith(b"HTTP/1.1 201 ")
+            assert b"connection: close" in answered
+
+
 async def test_a_second_request_has_as_much_time_as_the_first() -> None:
     """Half of a request on a connection that has been answered before."""
-    whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     async with (
         serving(settings=QUICK, open_without_keys=False) as server,
-        raw(server, whole + HALF_A_HEAD) as half,
+        raw(server, WHOLE + HALF_A_HEAD) as half,
     ):
         answered = await half.rest()
     assert answered.startswith(b"HTTP/1.1 200 ")
@@ -142,7 +190,7 @@ async def test_one_connection_too_many_closes_the_oldest_that_waits() -> None:
         ended = [asyncio.create_task(each.rest()) for each in waiting[:most]]
         await asyncio.wait_for(asyncio.gather(*ended), LONGEST)
         held = server.held
-        assert len(held.waiting) <= most
+        assert held.without_request <= most
 
 
 async def test_unread_responses_end_the_connection() -> None:

@@ -905,11 +905,11 @@ WITH gone AS (DELETE FROM aforesaid.contacts AS c WHERE c.owner = %(owner)s RETU
 SELECT count(*) FILTER (WHERE NOT gone.brought) FROM gone;
 
 -- name: tables
--- Return every table with rows, the constraint of a partition, and whether this role may rewrite it.
+-- Return every table with rows of owners, the constraint of a partition, and whether this role may rewrite it.
 SELECT n.nspname, t.relname, pg_get_partition_constraintdef(t.oid), pg_has_role(t.relowner, 'USAGE')
 FROM pg_class AS t
 JOIN pg_namespace AS n ON n.oid = t.relnamespace
-WHERE n.nspname = 'aforesaid' AND t.relkind = 'r' AND t.relname <> 'migrations'
+WHERE n.nspname = 'aforesaid' AND t.relkind = 'r' AND t.relname NOT IN ('migrations', 'notification_key')
 ORDER BY t.relname;
 
 -- name: delete_placeholder_contacts
