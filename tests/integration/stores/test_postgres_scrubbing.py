@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
+from aforesaid.layers.resilient.connection import Resilience
 from aforesaid.stores.postgres import scrubbing
 from aforesaid.stores.postgres.backend import PostgresBackend
 from aforesaid.stores.postgres.scrubbing import Pass
@@ -52,6 +53,12 @@ async def test_an_erasure_tries_again_while_a_table_is_in_use(
         await a_rewrite_waits(postgres_url)
         await user.commit()
         assert await erasing == ()
+
+
+def test_a_call_behind_an_erasure_that_waits_is_no_outage() -> None:
+    """While the erasure waits for a table's lock, every call that needs the table waits behind it."""
+    assert max(scrubbing.LOCK_WAITS) / 1000 <= Resilience().read_deadline / 2
+    assert sum(scrubbing.LOCK_WAITS) / 1000 > 50
 
 
 async def test_an_erasure_names_a_table_that_is_always_in_use(

@@ -7,7 +7,7 @@ out of reach: see `docs/stores/postgresql.md`.
 
 A rewrite locks its table against everyone, so there are as few as possible: erasures that wait share one
 pass. While a rewrite waits for the lock, everyone else waits behind it. It therefore gives up soon and tries
-again, and is patient only if the table is never free for so long.
+again.
 """
 
 import asyncio
@@ -26,8 +26,9 @@ Table = tuple[str, str]
 """Schema and name."""
 
 # Milliseconds to wait for a table's lock, one attempt after the other: 51 seconds in all. Other transactions
-# hold it for milliseconds, but on a busy machine for longer.
-LOCK_WAITS = (100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600)
+# hold it for milliseconds, but on a busy machine for longer. An attempt is shorter than the limit of a call
+# (2 seconds): a call behind it would otherwise look like an outage of the server.
+LOCK_WAITS = (100, 200, 400, 800, *(1_000,) * 50)
 # Seconds between two attempts, in which others go on.
 PAUSE = 0.1
 
