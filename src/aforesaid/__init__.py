@@ -4,7 +4,6 @@ Read in this order: `model` (messages and conversations), `contracts` (what a st
 manager, sliding window and chat history), `windows` (what a model receives), `stores` (the storage engines).
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from aforesaid.errors import AforesaidError
@@ -72,8 +71,10 @@ def __getattr__(name: str) -> Any:
 
             return remote.connect
         case "sync":
-            # `from aforesaid import sync` would ask this function again.
-            return import_module("aforesaid.sync")
+            # Not `from aforesaid import sync`, which would ask this function again.
+            import aforesaid.sync as sync_module
+
+            return sync_module
         case "__version__":
             from importlib.metadata import version
 
