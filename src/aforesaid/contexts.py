@@ -217,7 +217,7 @@ class ContextLoader:
     ) -> tuple[Context, dict[str, Any]]:
         """Return the context, and the request with the parts that are not in the log."""
         counter = self.intake.counter
-        if policy.max_tokens is not None and (parts.system or parts.tools):
+        if policy.max_tokens is not None and parts != RequestParts():
             if is_slow_to_load(counter):
                 quick = parts.reserved_in(policy, quick_counter(), dialect)
                 context = await self.load(conversation_id, quick, pending)

@@ -434,6 +434,7 @@ class ManagerProtocol(PeopleProtocol, AnalyticsProtocol, Protocol):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
     ) -> dict[str, Any]:
         """Return a valid request as keyword arguments of the SDK's call."""
 

@@ -476,12 +476,13 @@ class ConversationManager:
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
     ) -> dict[str, Any]:
         """Return a valid request as keyword arguments of the SDK's call, with the options of `turn.request`.
 
         Raise `NothingToSend` without a user message, as in a new conversation: pass it in `pending`.
         """
-        parts = RequestParts(system=system, tools=tools, model=model)
+        parts = RequestParts(system=system, tools=tools, model=model, tool_choice=tool_choice)
         window = self._agent_view(self._contexts.policy(policy, for_request=True, model=model), agent_name)
         context, request = await self._contexts.load_request(conversation_id, dialect, parts, window, pending)
         events.context_loaded(conversation_id, context)

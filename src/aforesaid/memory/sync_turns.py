@@ -61,6 +61,7 @@ class SyncTurnTarget(Protocol):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
     ) -> dict[str, Any]:
         """Build a request of the conversation and the pending messages."""
 
@@ -173,6 +174,7 @@ class SyncTurn(TurnDraft):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
         policy: WindowPolicy | None = None,
         agent_name: str | None = None,
     ) -> Any:
@@ -190,6 +192,7 @@ class SyncTurn(TurnDraft):
             model=model,
             system=system,
             tools=tools,
+            tool_choice=tool_choice,
         )
 
     def __enter__(self) -> Self:

@@ -94,6 +94,7 @@ class TurnTarget(Protocol):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
     ) -> dict[str, Any]:
         """Build a request of the conversation and the pending messages."""
 
@@ -308,6 +309,7 @@ class TurnInProgress(TurnDraft):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
         policy: WindowPolicy | None = None,
         agent_name: str | None = None,
     ) -> Any:
@@ -320,6 +322,7 @@ class TurnInProgress(TurnDraft):
         - `model`: the model's name. It is part of the request, and the token budget follows from it.
         - `system`: the assistant's instructions. They are not stored.
         - `tools`: tool definitions in the provider's format.
+        - `tool_choice`: `auto`, `none`, `any` (the model must call a tool), or the name of a tool to call.
         - `policy`: other limits of the window.
         - `agent_name`: include only this agent's messages and the user's.
 
@@ -334,6 +337,7 @@ class TurnInProgress(TurnDraft):
             model=model,
             system=system,
             tools=tools,
+            tool_choice=tool_choice,
         )
 
     async def __aenter__(self) -> Self:

@@ -45,6 +45,22 @@ _SYSTEM_RULES: Mapping[str, Callable[[Any], Iterator[str]]] = {
 }
 
 
+def _no_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
+# Rules about more than the messages, for a whole request.
+_REQUEST_RULES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    "anthropic": anthropic.choice_problems,
+    "gemini": gemini.request_problems,
+    "bedrock": bedrock.request_problems,
+    **dict.fromkeys(
+        ("openai_chat", "openai_responses", "mistral", "vllm", "azure", "openrouter"),
+        openai_chat.choice_problems,
+    ),
+}
+
+
 def problems(request: Request | Mapping[str, Any] | Sequence[Any], dialect: str) -> list[str]:
     """Return what the provider would reject in this request, one sentence each; empty for a valid request."""
     if dialect not in _RULES:
@@ -57,6 +73,8 @@ def problems(request: Request | Mapping[str, Any] | Sequence[Any], dialect: str)
         return [*found, *shape]
     if dialect == "anthropic":
         found += anthropic.request_problems(messages, system)
+    if isinstance(request, Mapping):
+        found += _REQUEST_RULES.get(dialect, _no_problems)(request)
     return [*found, *_RULES[dialect](messages)]
 
 
@@ -65,7 +83,9 @@ def _parts(request: Request | Mapping[str, Any] | Sequence[Any]) -> tuple[Sequen
         return request.messages, request.system
     if isinstance(request, Mapping):
         name = next(each for each in ("input", "contents", "messages") if each in request)
-        return request[name], request.get("system", request.get("systemInstruction"))
+        config = request.get("config")
+        inner = config.get("system_instruction") if isinstance(config, Mapping) else None
+        return request[name], request.get("system", request.get("systemInstruction", inner))
     return request, None
 
 

@@ -3,6 +3,7 @@
 exact        exact counts for OpenAI's models, offline
 estimate     estimates for other models, corrected by a provider's reports
 models       the counter for a model
+families     what a message costs in a family of models
 messages     counts of messages and system prompts
 tools        counts of tool definitions, and what a provider adds to them
 costs        a message's count, from the store or a cache
@@ -38,7 +39,7 @@ from aforesaid.tokens.messages import (
     count_system,
     storable_counter,
 )
-from aforesaid.tokens.tools import count_tools
+from aforesaid.tokens.tools import count_tools, names_of_tools
 
 __all__ = [
     "PER_REQUEST",
@@ -63,6 +64,7 @@ __all__ = [
     "is_ready",
     "is_slow_to_load",
     "load_later",
+    "names_of_tools",
     "quick_counter",
     "ready",
     "storable_counter",

@@ -15,21 +15,18 @@ from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import TokenCounter
 from aforesaid.errors import AforesaidError, InvalidInput, MissingExtra, shown
 from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, ExactCounter
+from aforesaid.tokens.families import GENERAL, NAMES, Family, family_of, joined_digits
 
 # Estimate tokens for models without a public tokenizer, such as Claude 3 and later, and Gemini.
 #
 # Their counts are near those of `o200k_base`, more often above than below; for Chinese and emoji
-# `o200k_base` misses a third. An estimate is therefore the `o200k_base` count with a margin by script: 1.2
-# for Latin script and code, 1.5 for all others. A budget based on it is rarely exceeded, and up to a third
-# stays unused until `calibrate` has processed reports of the provider.
+# `o200k_base` misses a third. An estimate is therefore the `o200k_base` count with a margin by script, whose
+# size depends on the family of the model (`families`). A budget based on it is rarely exceeded, and up to a
+# third stays unused until `calibrate` has processed reports of the provider.
 #
 # Without tiktoken the base is a count by characters (`RoughCounter`), which adds its own error.
 
 
-LATIN_MARGIN = 1.2
-# Tokens of a tool call or result besides its content, as Claude counts them.
-PER_ESTIMATED_CALL = 28
-OTHER_MARGIN = 1.5
 # Bounds of the correction. A report beyond them belongs to a different request.
 LOWEST, HIGHEST = 0.5, 3.0
 # The most that a provider adds to tool definitions.
@@ -44,11 +41,11 @@ _OTHER_SCRIPTS = "[^\x00-\u024f\u1e00-\u206f]+"
 class MarginCounter:
     """Another counter's count with a margin by script. It does not learn."""
 
-    per_call = PER_ESTIMATED_CALL
-
-    def __init__(self, base: TokenCounter) -> None:
+    def __init__(self, base: TokenCounter, family: Family = GENERAL) -> None:
         self._base = base
-        self.name = "estimate" if base.name == "o200k_base" else f"estimate_by_{base.name}"
+        self.family = family
+        named = f"estimate_{family.name}" if family.name else "estimate"
+        self.name = named if base.name == "o200k_base" else f"{named}_by_{base.name}"
 
     def count_text(self, text: str) -> int:
         """Return the estimated number of tokens."""
@@ -56,11 +53,12 @@ class MarginCounter:
 
     def measure(self, text: str) -> float:
         """Return the estimate without rounding."""
-        total = self._base.count_text(text)
+        family, total = self.family, self._base.count_text(text)
+        digits = family.digit * joined_digits(text) if family.digit else 0.0
         if text.isascii():
-            return total * LATIN_MARGIN
+            return total * family.latin + digits
         others = min(total, self._base.count_text("".join(re.findall(_OTHER_SCRIPTS, text))))
-        return (total - others) * LATIN_MARGIN + others * OTHER_MARGIN
+        return (total - others) * family.latin + others * family.other + digits
 
 
 class Estimator:
@@ -70,11 +68,12 @@ class Estimator:
     `uncorrected`, so they stay valid when the correction changes.
     """
 
-    per_call = PER_ESTIMATED_CALL
-
-    def __init__(self, base: TokenCounter | None = None, *, correction: float = 1.0) -> None:
+    def __init__(
+        self, base: TokenCounter | None = None, *, correction: float = 1.0, family: Family = GENERAL
+    ) -> None:
         self._base = base or default_base()
-        self.uncorrected = MarginCounter(self._base)
+        self.family = family
+        self.uncorrected = MarginCounter(self._base, family)
         self._correction = float(_within_bounds(correction))
         self._reports = 0
         # What a provider adds to tool definitions beyond the values of the model's family.
@@ -178,17 +177,27 @@ def default_base() -> TokenCounter:
 def tokens_reported(usage: Any) -> int:
     """Return the input tokens of a request from a number or a provider's usage (mapping or object).
 
-    Anthropic reports cache writes and reads separately from `input_tokens`; OpenAI includes them.
+    Anthropic and Bedrock report cache writes and reads separately from the input tokens; OpenAI and Gemini
+    include them.
     """
     if isinstance(usage, int | float):
         return _positive(usage, "reported")
-    for field in ("input_tokens", "prompt_tokens"):
-        if (tokens := _field(usage, field)) is not None:
-            cached = (_field(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("creation", "read"))
-            return _positive(tokens + sum(cached), "reported")
+    for name, cached in _USAGE_FIELDS:
+        if (tokens := _field(usage, name)) is not None:
+            return _positive(tokens + sum(_field(usage, each) or 0 for each in cached), "reported")
     raise InvalidInput(
         f"a usage has input_tokens or prompt_tokens; got {shown(usage)}", field="reported", value=usage
     )
+
+
+# The number of input tokens, and what a provider reports separately from it.
+_USAGE_FIELDS = (
+    ("input_tokens", ("cache_creation_input_tokens", "cache_read_input_tokens")),
+    ("prompt_tokens", ("cache_creation_input_tokens", "cache_read_input_tokens")),
+    ("prompt_token_count", ()),
+    ("promptTokenCount", ()),
+    ("inputTokens", ("cacheReadInputTokens", "cacheWriteInputTokens")),
+)
 
 
 def _field(usage: Any, name: str) -> int | None:
@@ -260,7 +269,7 @@ def counter_for(model: str) -> TokenCounter:
         raise InvalidInput(f"model must be a name; got {shown(model)}", field="model", value=model)
     encoding = encoding_for(model)
     if encoding is None:
-        return Estimator()
+        return Estimator(family=family_of(model))
     if not find_spec("tiktoken"):
         raise MissingExtra(COUNTING_EXACTLY, extra="tokens")
     return _exact[encoding]
@@ -277,10 +286,11 @@ def counter_named(name: str) -> TokenCounter:
     match = _ESTIMATE.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise InvalidInput.not_in("counter", name, (*_exact, "estimate", "estimate@1.25"))
-    return Estimator(correction=float(match[1] or 1))
+    family = NAMES[match[1]] if match[1] else GENERAL
+    return Estimator(correction=float(match[2] or 1), family=family)
 
 
-_ESTIMATE = lazy_pattern(r"estimate(?:@(\d\.\d\d))?", re.ASCII)
+_ESTIMATE = lazy_pattern(rf"estimate(?:_({'|'.join(NAMES)}))?(?:@(\d\.\d\d))?", re.ASCII)
 
 
 def encoding_for(model: str) -> EncodingName | None:

@@ -1,6 +1,7 @@
 """Token counts of messages, each counted once, and of requests with system prompt and tools."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -11,10 +12,12 @@ from msgspec import UNSET
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid.contracts import TokenCounter
 from aforesaid.dialects import meaning_of
+from aforesaid.dialects.keyed_blocks import field, keyed, typed
 from aforesaid.dialects.parse import Meaning, ToolCall, ToolResult
 from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.messages import Message, plain_text
 from aforesaid.tokens.counters import Estimator
+from aforesaid.tokens.families import Family
 
 # Token counts of requests: messages, system prompt and tools.
 #
@@ -44,8 +47,9 @@ _IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image", "computer_screen
 _MEDIA_BLOCKS = frozenset(("document", "file", "input_file", "audio", "input_audio", "video", "video_url"))
 _THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 _THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-_THINKING_TEXT_KEYS = frozenset(("thinking", "reasoning", "summary", "content", "text"))
-_SEALED_THINKING_KEYS = frozenset(("data", "encrypted_content"))
+_CALL_BLOCKS = ("tool_use", "tool_result")
+_THINKING_TEXT_KEYS = frozenset(("thinking", "reasoning", "reasoningText", "summary", "content", "text"))
+_SEALED_THINKING_KEYS = frozenset(("data", "encrypted_content", "redactedContent"))
 
 
 def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
@@ -55,14 +59,13 @@ def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> 
 
 def count_plain_text(counter: TokenCounter, role: str, words: str) -> int:
     """Return the cost of a message that contains only text."""
-    return PER_MESSAGE + _count_role(counter, role) + counter.count_text(words)
+    return _per_message(counter, role) + counter.count_text(words)
 
 
 def count_meaning(counter: TokenCounter, role: str, meaning: Meaning) -> int:
     """Return the cost of a message by its meaning: text, tool calls, results, and the message overhead."""
     return (
-        PER_MESSAGE
-        + _count_role(counter, role)
+        _per_message(counter, role)
         + counter.count_text(meaning.text)
         + sum(_count_call(counter, call) for call in meaning.calls)
         + sum(_count_result(counter, result) for result in meaning.results)
@@ -78,7 +81,9 @@ def count_system(counter: TokenCounter, prompt: str | Sequence[Mapping[str, Any]
     """Return the cost of a system prompt, text or blocks. None costs nothing."""
     if not prompt:
         return 0
-    return PER_MESSAGE + counter.count_text("system") + count_content(counter, prompt)
+    family = _family(counter)
+    added = PER_MESSAGE + counter.count_text("system") if family is None else family.system
+    return added + count_content(counter, prompt)
 
 
 def count_content(counter: TokenCounter, content: Any) -> int:
@@ -102,6 +107,17 @@ def compact_json(value: Any) -> str:
         raise InvalidInput(f"only JSON can be counted ({error}); got {shown(value)}", value=value) from error
 
 
+def _family(counter: TokenCounter) -> Family | None:
+    """Return the family of models that an estimate is for; None for another counter."""
+    family = getattr(counter, "family", None)
+    return family if isinstance(family, Family) else None
+
+
+def _per_message(counter: TokenCounter, role: str) -> int:
+    family = _family(counter)
+    return PER_MESSAGE + _count_role(counter, role) if family is None else family.message
+
+
 _roles: dict[tuple[str, str], int] = {}
 
 
@@ -123,30 +139,46 @@ def _count_result(counter: TokenCounter, result: ToolResult) -> int:
 
 
 def _per_call(counter: TokenCounter) -> int:
-    # Claude reports about 40 tokens more for a call with its result than OpenAI's models.
-    return int(getattr(counter, "per_call", PER_CALL))
+    family = _family(counter)
+    return PER_CALL if family is None else family.call
 
 
 def _is_block(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, Mapping) and isinstance(value.get("type"), str))
+    if isinstance(value, str):
+        return True
+    return isinstance(value, Mapping) and (isinstance(value.get("type"), str) or keyed(value) is not None)
 
 
 def _count_block(counter: TokenCounter, block: Any) -> int:
     if isinstance(block, str):
         return counter.count_text(block)
+    if "type" not in block:
+        return _count_keyed(counter, block)
     match block["type"]:
         case kind if kind in _TEXT_BLOCKS:
             words = block.get("refusal" if kind == "refusal" else "text")
             return counter.count_text(words if isinstance(words, str) else compact_json(block))
         case kind if kind in _IMAGE_BLOCKS:
             return PER_SMALL_IMAGE if _has_low_detail(block) else PER_IMAGE
-        case kind if kind in _MEDIA_BLOCKS and not _is_text_document(block):
+        case kind if (kind in _MEDIA_BLOCKS or "/" in kind) and not _is_text_document(block):
             return PER_MEDIA
         case kind if kind in _THINKING_BLOCKS:
             return _count_thinking(counter, block)
     if isinstance(block.get("content"), list | tuple):
         return _count_with_content(counter, block)
     return counter.count_text(compact_json(block))
+
+
+def _count_keyed(counter: TokenCounter, block: Any) -> int:
+    """Return the cost of a block of Gemini or Bedrock."""
+    found, form = keyed(block), typed(block)
+    if found is None or form is None:
+        return counter.count_text(compact_json(block))
+    if found.key == "reasoningContent":
+        return _count_thinking(counter, found.value)
+    if set(form) == {"type"} and form["type"] not in _IMAGE_BLOCKS | _MEDIA_BLOCKS:
+        return counter.count_text(compact_json(block))
+    return _count_block(counter, form)
 
 
 def _count_with_content(counter: TokenCounter, block: Mapping[str, Any]) -> int:
@@ -210,10 +242,23 @@ def _count_blocks(counter: TokenCounter, message: Message, meaning: Meaning) -> 
     if message.role == "tool" and meaning.results:
         return 0  # the whole content is the result, which is already counted
     blocks = message.content if isinstance(message.content, list | tuple) else [message.content]
-    return sum(_count_block(counter, block) for block in blocks if not _is_in_meaning(block))
+    outside = sum(_count_block(counter, block) for block in blocks if not _is_in_meaning(block))
+    return outside + _count_signatures(counter, blocks)
+
+
+def _count_signatures(counter: TokenCounter, blocks: Sequence[Any]) -> int:
+    family = _family(counter)
+    if family is None or not family.signature:
+        return 0
+    sealed = (field(block, "thoughtSignature") for block in blocks)
+    return math.ceil(family.signature * sum(len(each) for each in sealed if isinstance(each, str)))
 
 
 def _is_in_meaning(block: Any) -> bool:
+    if isinstance(block, Mapping) and "type" not in block:
+        form = typed(block)
+        # A block of an unknown kind is text of the meaning.
+        return form is None or form["type"] in _CALL_BLOCKS or form["type"] in _TEXT_BLOCKS
     match block:
         case {"type": "tool_use", "id": str(), "name": str()} | {"type": "tool_result", "tool_use_id": str()}:
             return True

@@ -7,6 +7,7 @@ on recorded requests; `calibrate` corrects them for a model.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,10 @@ class Overhead(Struct, frozen=True, kw_only=True):
     """Added to a request with tools."""
     per_tool: int = 0
     """Added for each tool."""
+    per_field: int = 0
+    """Added for each field of a tool's arguments."""
+    per_reference: int = 0
+    """Added for each reference and each choice of types in the schema of the arguments."""
     forced: int = 0
     """Added when the model must call a tool."""
 
@@ -34,16 +39,27 @@ class Overhead(Struct, frozen=True, kw_only=True):
 # The first match applies. `chat` is OpenAI's chat interface, which adds more for some models than its other
 # one. A family without a match may be any model.
 OVERHEADS = (
-    (lazy_pattern(r"gpt-oss"), Overhead(request=65, tools=24)),
-    (lazy_pattern(r"(ft:)?(gpt-5|gpt-[6-9]).* chat$"), Overhead(tools=83)),
-    (lazy_pattern(r"(ft:)?(gpt-|chatgpt-|o[134]\b)"), Overhead(tools=6)),
+    (lazy_pattern(r"gpt-oss"), Overhead(request=68, tools=24)),
+    (lazy_pattern(r"(ft:)?(gpt-5|gpt-[6-9]).* chat$"), Overhead(request=3, tools=83, per_tool=3)),
+    (lazy_pattern(r"(ft:)?(gpt-[5-9]|o[134]\b)"), Overhead(request=3, tools=6, per_tool=3, per_reference=16)),
+    (
+        lazy_pattern(r"(ft:)?(gpt-|chatgpt-)"),
+        Overhead(request=3, tools=6, per_tool=2, per_field=1, per_reference=16, forced=10),
+    ),
     (
         lazy_pattern(r"([a-z]+\.)*claude-(3|haiku-3|(sonnet|opus)-4-(0|2025))"),
-        Overhead(request=4, tools=400, per_tool=20),
+        Overhead(request=4, tools=400, per_tool=20, forced=80),
+    ),
+    (
+        lazy_pattern(r"([a-z]+\.)*claude-(opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])"),
+        Overhead(request=8, tools=496, per_tool=45, forced=120),
     ),
     (lazy_pattern(r"([a-z]+\.)*claude"), Overhead(request=4, tools=496, per_tool=45, forced=120)),
+    (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova-2"), Overhead(request=48, tools=860)),
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova"), Overhead(tools=860)),
-    (lazy_pattern(r"gemini"), Overhead(tools=16)),
+    (lazy_pattern(r"gemini-(1|2\.0)"), Overhead(tools=8)),
+    (lazy_pattern(r"gemini-2"), Overhead(tools=2, per_tool=2, per_field=10)),
+    (lazy_pattern(r"gemini"), Overhead(tools=4, per_tool=4, per_field=5, forced=15)),
     (lazy_pattern(r"(codestral|mi(ni)?stral|magistral|pixtral)"), Overhead(tools=60)),
     (lazy_pattern(r"llama"), Overhead(tools=690)),
 )
@@ -80,8 +96,20 @@ def count_tools(
     learned = getattr(counter, "tools_overhead", 0)
     _compact(list(tools))  # refuses what is not JSON
     text = counter.count_text(signatures_of(tools))
-    added = overhead.request + overhead.tools + overhead.per_tool * len(tools) + forced * overhead.forced
+    functions = [each for tool in tools for each in _functions(tool)]
+    added = overhead.request + overhead.tools + forced * overhead.forced
+    added += overhead.per_tool * len(functions)
+    if overhead.per_field:
+        added += overhead.per_field * sum(map(_count_fields, functions))
+    if overhead.per_reference:
+        added += overhead.per_reference * sum(_count_references(_schema_of(each)) for each in functions)
     return max(0, added + text + learned)
+
+
+def names_of_tools(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the tools, as far as they have one."""
+    names = [function.get("name") for tool in tools for function in _functions(tool)]
+    return [name for name in names if isinstance(name, str)]
 
 
 # Signatures
@@ -95,12 +123,38 @@ def signatures_of(tools: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*lines, "} // namespace functions"])
 
 
-def _signature(tool: Mapping[str, Any]) -> list[str]:
+def _functions(tool: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the functions of a tool definition: one, or several in Gemini's tools."""
     nested = [each for key in _DECLARATIONS for each in _list(tool.get(key))]
-    if nested:  # Gemini's tools contain several functions
-        return [line for each in nested for line in (*_signature(each), "")][:-1]
+    if nested:
+        return [each for each in nested if isinstance(each, Mapping)]
     wrapped = [tool[key] for key in ("function", "toolSpec") if isinstance(tool.get(key), Mapping)]
-    function = wrapped[0] if wrapped else tool
+    return [wrapped[0] if wrapped else tool]
+
+
+def _count_fields(function: Mapping[str, Any]) -> int:
+    """Return the number of fields of the arguments, also of nested ones."""
+    schema = _schema_of(function) or {}
+    return len(re.findall(_FIELD, "\n".join(_fields(schema, _definitions(schema), depth=0))))
+
+
+def _count_references(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_count_references, value))
+    if not isinstance(value, Mapping):
+        return 0
+    return ("$ref" in value or "anyOf" in value) + sum(map(_count_references, value.values()))
+
+
+# A line of a signature that declares a field.
+_FIELD = r"(?m)^[^/\n][^\n]*: .*$"
+
+
+def _signature(tool: Mapping[str, Any]) -> list[str]:
+    functions = _functions(tool)
+    if len(functions) > 1:
+        return [line for each in functions for line in (*_signature(each), "")][:-1]
+    function = functions[0]
     schema = _schema_of(function)
     if not isinstance(function.get("name"), str) or schema is None:
         return [_compact(tool)]

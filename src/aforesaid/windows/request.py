@@ -22,6 +22,7 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
 from aforesaid.tokens import count_system, count_tools
 from aforesaid.windows.policies import WindowPolicy
+from aforesaid.windows.tool_choice import check_choice, is_forced, with_choice
 
 log = logging.getLogger("aforesaid.windows")
 
@@ -33,12 +34,14 @@ class RequestOptions(TypedDict, total=False):
 
     - `system`: the assistant's instructions. They are not stored.
     - `tools`: tool definitions in the provider's format.
+    - `tool_choice`: `auto`, `none`, `any` (the model must call a tool), or the name of a tool to call.
     - `policy`: limits of the window. By default the budget follows from the model.
     - `agent_name`: include only this agent's messages and the user's.
     """
 
     system: str | None
     tools: Sequence[Mapping[str, object]]
+    tool_choice: str | None
     policy: WindowPolicy | None
     agent_name: str | None
 
@@ -48,6 +51,7 @@ class MessagesRequest(TypedDict):
 
     messages: list[Any]
     tools: NotRequired[list[Any]]
+    tool_choice: NotRequired[Any]
 
 
 class MessagesModelRequest(MessagesRequest):
@@ -62,6 +66,7 @@ class AnthropicRequest(TypedDict):
     messages: list[Any]
     system: NotRequired[str | list[Any]]
     tools: NotRequired[list[Any]]
+    tool_choice: NotRequired[Any]
 
 
 class AnthropicModelRequest(AnthropicRequest):
@@ -75,6 +80,7 @@ class ResponsesRequest(TypedDict):
 
     input: list[Any]
     tools: NotRequired[list[Any]]
+    tool_choice: NotRequired[Any]
 
 
 class ResponsesModelRequest(ResponsesRequest):
@@ -116,14 +122,17 @@ class RequestParts(Struct, frozen=True, kw_only=True):
     system: str | None = None
     tools: Sequence[Mapping[str, object]] = ()
     model: str | None = None
+    tool_choice: str | None = None
 
     def __post_init__(self) -> None:
-        for field in ("system", "model"):
+        for field in ("system", "model", "tool_choice"):
             value = getattr(self, field)
             if value is not None and (not isinstance(value, str) or not value.strip()):
                 raise InvalidInput(f"{field} must be text; got {shown(value)}", field=field, value=value)
         if isinstance(self.tools, str | Mapping) or not all(isinstance(each, Mapping) for each in self.tools):
             raise InvalidInput(f"tools must be a list of definitions; got {shown(self.tools)}", field="tools")
+        if self.tool_choice is not None:
+            check_choice(self.tool_choice, self.tools)
 
     def reserved_in(
         self, policy: WindowPolicy, counter: TokenCounter, dialect: str | None = None
@@ -131,9 +140,10 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         """Return the policy with the tokens of the instructions and tools subtracted from the budget, and of
         what the model's provider adds to them.
         """
-        if policy.max_tokens is None or not (self.system or self.tools):
+        if policy.max_tokens is None:
             return policy
-        tools = count_tools(counter, self.tools, model=self.model, dialect=dialect)
+        forced = is_forced(self.tool_choice)
+        tools = count_tools(counter, self.tools, model=self.model, dialect=dialect, forced=forced)
         return replace(
             policy,
             prompt_tokens=policy.prompt_tokens + count_system(counter, self.system),
@@ -149,7 +159,8 @@ class RequestParts(Struct, frozen=True, kw_only=True):
             stable = replace(context.report, stable_prefix=context.report.stable_prefix + 1)
             context = Context(messages=(instructions, *context.messages), report=stable)
         request = write_request(context, dialect, cache_marks=cache_marks)
-        return _ARGUMENTS.get(dialect, _arguments)(self, request)
+        arguments = _ARGUMENTS.get(dialect, _arguments)(self, request)
+        return arguments if self.tool_choice is None else with_choice(arguments, self.tool_choice, dialect)
 
 
 def _arguments(parts: RequestParts, request: Request, messages: str = "messages") -> dict[str, Any]:

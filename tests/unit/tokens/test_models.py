@@ -40,7 +40,7 @@ def test_earlier_models_of_openai_count_by_cl100k(model: str) -> None:
 def test_all_others_are_estimated(model: str) -> None:
     counter = counter_for(model)
     assert isinstance(counter, Estimator)
-    assert counter.name == "estimate"
+    assert counter.name.startswith("estimate")
 
 
 def test_exact_counters_are_shared_and_estimators_are_not() -> None:

@@ -115,8 +115,9 @@ class ContextCalls(Calls):
         model: str | None = None,
         system: str | None = None,
         tools: Sequence[Mapping[str, object]] = (),
+        tool_choice: str | None = None,
     ) -> Call[dict[str, Any]]:
-        parts = RequestParts(system=system, tools=tools, model=model)
+        parts = RequestParts(system=system, tools=tools, model=model, tool_choice=tool_choice)
         policy = policy or self.policy
         if policy is None and parts != RequestParts():
             # The server does not see these parts, so the client reserves tokens for them.

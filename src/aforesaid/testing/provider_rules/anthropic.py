@@ -1,7 +1,7 @@
 """Rules of Anthropic's Messages API."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aforesaid.testing.provider_rules.common import (
@@ -11,6 +11,7 @@ from aforesaid.testing.provider_rules.common import (
     blocks_in,
     id_problems,
     is_blank,
+    names_of_tools,
     role_problems,
 )
 
@@ -62,6 +63,24 @@ def system_problems(system: Any) -> Iterator[str]:
     yield from block_problems(system, "the system prompt", ("text",))
     if any(is_blank(block.get("text")) for block in blocks_in(system)):
         yield "the system prompt has an empty text block"
+
+
+def choice_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    choice = request.get("tool_choice")
+    if not isinstance(choice, Mapping):
+        return
+    kind = choice.get("type")
+    # tool_choice may only be specified while providing tools.
+    if not request.get("tools"):
+        yield "a tool is chosen, but there are no tools"
+    # The chosen tool must be one of the tools.
+    elif kind == "tool" and choice.get("name") not in names_of_tools(request["tools"]):
+        yield f"the chosen tool {choice.get('name')!r} is not among the tools"
+    # Thinking may not be enabled when tool_choice forces tool use. Adaptive thinking may.
+    thinking = request.get("thinking")
+    enabled = isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+    if kind in ("any", "tool") and enabled:
+        yield "thinking is enabled, and a tool is forced"
 
 
 def request_problems(messages: Messages, system: Any) -> Iterator[str]:

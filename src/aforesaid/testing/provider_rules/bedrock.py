@@ -1,10 +1,17 @@
 """Rules of Amazon Bedrock's Converse API."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aforesaid.testing.provider_rules.common import Call, Messages, id_problems, is_blank, role_problems
+from aforesaid.testing.provider_rules.common import (
+    Call,
+    Messages,
+    id_problems,
+    is_blank,
+    names_of_tools,
+    role_problems,
+)
 
 _ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}", re.ASCII)
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -59,6 +66,9 @@ def _block_problems(kind: str, value: Any, role: str, place: str) -> Iterator[st
     if kind == "text" and is_blank(value):
         yield f"{place} has an empty text block"
     # Results come from the user, calls and reasoning from the assistant.
+    elif _is_server_tool(value):
+        if role != "assistant":
+            yield f"{place} of role {role} must not hold a tool of the provider"
     elif (kind == "toolResult" and role != "user") or (
         kind in ("toolUse", "reasoningContent") and role != "assistant"
     ):
@@ -69,6 +79,31 @@ def _block_problems(kind: str, value: Any, role: str, place: str) -> Iterator[st
         yield f"{place} has a result without content"
     elif kind == "image" and value.get("format") not in _FORMATS:
         yield f"{place} has an image of format {value.get('format')!r}"
+
+
+def _is_server_tool(value: Any) -> bool:
+    """Return whether the provider runs this tool itself: its use and its result are in one message."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(kind, str) and (kind == "server_tool_use" or kind.endswith("_result"))
+
+
+def request_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    config = request.get("toolConfig")
+    config = config if isinstance(config, Mapping) else {}
+    names = names_of_tools(config.get("tools"))
+    # toolConfig has at least one tool; the chosen tool is one of them.
+    if "toolConfig" in request and not config.get("tools"):
+        yield "the tool configuration has no tools"
+    choice = config.get("toolChoice") or {}
+    if len(choice) > 1 or not set(choice) <= {"auto", "any", "tool"}:
+        yield f"the tool choice {sorted(choice)} is not one of its kinds"
+    elif "tool" in choice and choice["tool"].get("name") not in names:
+        yield f"the chosen tool {choice['tool'].get('name')!r} is not among the tools"
+    # The toolConfig field must be defined when using toolUse and toolResult content blocks.
+    if "toolConfig" not in request and any(
+        _values(message, kind) for message in request["messages"] for kind in ("toolUse", "toolResult")
+    ):
+        yield "the messages use tools, but there is no tool configuration"
 
 
 def _use_problems(use: Any, place: str) -> Iterator[str]:
@@ -99,4 +134,5 @@ def _pairing_problems(messages: Messages) -> Iterator[str]:
 def _values(message: dict[str, Any], kind: str) -> list[Any]:
     content = message.get("content")
     blocks = content if isinstance(content, list) else []
-    return [block[kind] for block in blocks if isinstance(block, dict) and kind in block]
+    found = [block[kind] for block in blocks if isinstance(block, dict) and kind in block]
+    return [value for value in found if not _is_server_tool(value)]

@@ -51,6 +51,16 @@ def block_problems(content: Any, place: str, kinds: Collection[str] | None) -> I
             yield f"{place} must not hold a {kind} block"
 
 
+def names_of_tools(tools: Any) -> list[Any]:
+    """Return the names of the functions in tool definitions of any provider."""
+    names = list[Any]()
+    for tool in blocks_in(tools):
+        nested = tool.get("functionDeclarations", tool.get("function_declarations"))
+        inner = next((tool[key] for key in ("function", "toolSpec") if key in tool), tool)
+        names += [each.get("name") for each in (blocks_in(nested) if nested else [inner])]
+    return names
+
+
 def is_blank(text: Any) -> bool:
     return not isinstance(text, str) or not text.strip()
 

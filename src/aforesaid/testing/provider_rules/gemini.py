@@ -1,10 +1,10 @@
 """Rules of Gemini's `generateContent`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aforesaid.testing.provider_rules.common import Messages, is_blank, role_problems
+from aforesaid.testing.provider_rules.common import Messages, is_blank, names_of_tools, role_problems
 
 _CASE = re.compile(r"_([a-z])")
 _DATA = (
@@ -18,6 +18,8 @@ _DATA = (
     "toolCall",
     "toolResponse",
 )
+# Fields of a part that stands without data.
+_WITHOUT_DATA = frozenset(("thoughtSignature", "videoMetadata"))
 
 
 def problems(messages: Messages) -> Iterator[str]:
@@ -65,10 +67,25 @@ def _in_camel_case(content: dict[str, Any]) -> dict[str, Any]:
 def system_problems(system: Any) -> Iterator[str]:
     # The system instruction is a content of text parts.
     parts = system.get("parts") if isinstance(system, dict) else None
+    # A single part may stand without a list.
+    parts = [parts] if isinstance(parts, dict) else parts
     if not isinstance(parts, list) or not parts:
         yield "the system instruction has no parts"
-    elif any(set(part) != {"text"} or is_blank(part["text"]) for part in parts):
+    elif any(set(part) != {"text"} for part in parts):
         yield "the system instruction has a part that is not text"
+
+
+def request_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    config = request.get("config", request)
+    config = config if isinstance(config, Mapping) else {}
+    choice = config.get("toolConfig", config.get("tool_config")) or {}
+    calling = choice.get("functionCallingConfig", choice.get("function_calling_config")) or {}
+    allowed = calling.get("allowedFunctionNames", calling.get("allowed_function_names")) or []
+    # Names of allowed functions are accepted only in the modes ANY and VALIDATED.
+    if allowed and str(calling.get("mode")).upper() not in ("ANY", "VALIDATED"):
+        yield "allowed functions are named in another mode than ANY"
+    names = names_of_tools(config.get("tools"))
+    yield from (f"the allowed function {name!r} is not declared" for name in allowed if name not in names)
 
 
 def _part_problems(content: dict[str, Any], place: str) -> Iterator[str]:
@@ -79,10 +96,10 @@ def _part_problems(content: dict[str, Any], place: str) -> Iterator[str]:
         return
     for part in parts:
         data = [name for name in _DATA if name in part]
-        # A part has exactly one initialized field of data.
-        if len(data) != 1:
+        # A part has exactly one initialized field of data. A part that only describes another has none.
+        if len(data) != 1 and (data or _WITHOUT_DATA.isdisjoint(part)):
             yield f"{place} has a part with {len(data)} fields of data"
-        elif data[0] in ("functionCall", "functionResponse"):
+        elif data and data[0] in ("functionCall", "functionResponse"):
             yield from _function_problems(part[data[0]], data[0], str(content.get("role")), place)
         # Unknown names are refused, so a field of our own must not be sent.
         if any(name.lower().startswith("aforesaid") for name in part):

@@ -11,6 +11,7 @@ from aforesaid.testing.provider_rules.common import (
     block_problems,
     blocks_in,
     id_problems,
+    names_of_tools,
     role_problems,
     thread_problems,
 )
@@ -44,6 +45,22 @@ def problems(messages: Messages, *, kinds: Mapping[str, Sequence[str]] = KINDS) 
     # An assistant message with tool_calls must be followed by tool messages for each tool_call_id, and
     # a tool message must be a response to a preceding message with tool_calls.
     yield from thread_problems(messages)
+
+
+def choice_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    """Check the choice of tools; the interfaces of OpenAI share its rules."""
+    choice = request.get("tool_choice")
+    # tool_choice is only allowed when tools are specified.
+    if choice is not None and not request.get("tools"):
+        yield "a tool is chosen, but there are no tools"
+    elif isinstance(choice, Mapping) and choice.get("type") == "function":
+        # The chosen function is one of the tools.
+        name = choice.get("function", choice).get("name")
+        if name not in names_of_tools(request["tools"]):
+            yield f"the chosen tool {name!r} is not among the tools"
+    # The modes are none, auto and required.
+    elif isinstance(choice, str) and choice not in ("none", "auto", "required"):
+        yield f"the tool choice {choice!r} is unknown"
 
 
 def _content_problems(
