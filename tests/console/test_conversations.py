@@ -126,3 +126,31 @@ def test_new_messages_are_no_conflict(opening: Opening, api: httpx.Client) -> No
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Saved.")).to_be_visible()
     assert api.get(f"/v1/conversations/{one}").json()["subject"] == "Mine"
+
+
+def test_a_conversation_without_a_subject_shows_its_first_words(opening: Opening, api: httpx.Client) -> None:
+    long = "Could you tell me whether the scaffold on the north side can stay until the end of March?"
+    one = turn(api, "one", say("user", long), say("assistant", "It can."))
+    turn(api, "two", say("assistant", "Welcome!"), say("user", "hello"), say("assistant", "Hi."))
+    title = "Could you tell me whether the scaffold on the north side…"
+    console = opening()
+    page = console.page
+    titles = page.locator(".conversation-title")
+    expect(titles).to_have_text(["hello", title])
+    page.get_by_text(title).click()
+    expect(page.get_by_role("heading", name=title)).to_be_visible()
+    assert api.get(f"/v1/conversations/{one}").json()["subject"] is None
+    message = api.get(f"/v1/conversations/{one}/messages").json()["entries"][0]["message"]["message_id"]
+    assert api.post(f"/v1/conversations/{one}/redactions", json={"message_id": message}).is_success
+    expect(page.get_by_role("heading", name="Conversation of")).to_be_visible()
+    console.go("/")
+    expect(titles).to_contain_text(["hello", "Conversation of"])
+    expect(page.get_by_text("scaffold")).to_have_count(0)
+
+
+def test_the_title_of_a_long_conversation_is_its_beginning(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(40))
+    one = turn(api, "long", *(message for pair in pairs for message in pair))
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_role("heading", name="question 0")).to_be_visible()
+    expect(page.get_by_text("question 39", exact=True)).to_be_visible()

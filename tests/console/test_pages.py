@@ -42,6 +42,57 @@ def test_limits_change_the_context_and_say_what_is_left_out(opening: Opening, ap
     assert [each["role"] for each in copied["messages"]][-1] == "assistant"
 
 
+def test_each_slider_limits_the_request(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n} " * 40), say("assistant", f"answer {n} " * 40)) for n in range(10))
+    one = turn(api, "one", *(message for pair in pairs for message in pair))
+    page = opening(f"/context/{one}").page
+    expect(page.locator(".context-row")).to_have_count(20)
+    why = page.locator(".context-row.omitted").first
+    for name, value, reason in (
+        ("Turns", "3", "over the limit of turns"),
+        ("Tokens", "500", "over the limit of tokens"),
+    ):
+        slider = page.get_by_role("slider", name=name)
+        slider.fill(value)
+        expect(why).to_contain_text(reason)
+        expect(slider).to_have_attribute("aria-valuetext", value)
+        assert number_of(page, "Sent") <= 6
+        slider.press("End")
+        expect(slider).to_have_attribute("aria-valuetext", "no limit")
+        expect(page.locator(".context-row.omitted")).to_have_count(0)
+
+
+def test_the_token_bar_shows_each_kind_and_what_is_free(opening: Opening, api: httpx.Client) -> None:
+    assert api.post("/v1/notes", json={"text": "I like leeks"}).is_success
+    one = turn(api, "one", say("system", "Be brief."), say("user", "hello"), say("assistant", "Hi."))
+    page = opening(f"/context/{one}").page
+    page.get_by_role("slider", name="Tokens").fill("2000")
+    bar = page.locator(".token-bar")
+    expect(bar).to_contain_text("of 2,000")
+    legend = [each.rpartition(" ") for each in bar.locator(".legend li").all_inner_texts()]
+    tokens = {name: int(value.replace(",", "")) for name, _, value in legend}
+    assert list(tokens) == ["System messages", "Notes", "History", "Free"]
+    assert sum(tokens.values()) == 2000
+    assert number_of(page, "Tokens") == 2000 - tokens["Free"]
+    widths = bar.locator(".bar span").evaluate_all("all => all.map(each => Number(each.style.flexGrow))")
+    assert widths == list(tokens.values())
+
+
+def test_the_stable_start_is_marked_and_counted(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(3))
+    one = turn(api, "one", *(message for pair in pairs for message in pair))
+    page = opening(f"/context/{one}").page
+    expect(page.locator(".context-row")).to_have_count(6)
+    report = api.post(f"/v1/conversations/{one}/context", json={"for_request": True}).json()["report"]
+    assert report["stable_prefix"] > 0
+    assert number_of(page, "Stable start") == report["stable_prefix"]
+    stable = page.locator(".context-row", has_text="stable")
+    expect(stable).to_have_count(report["stable_prefix"])
+    page.get_by_role("slider", name="Messages").fill("2")
+    expect(page.locator(".context-row.omitted").first).to_be_visible()
+    expect(page.locator(".context-row.omitted.stable")).to_have_count(0)
+
+
 def test_two_policies_stand_side_by_side(opening: Opening, api: httpx.Client) -> None:
     pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(10))
     one = turn(api, "one", *(message for pair in pairs for message in pair))
@@ -68,6 +119,24 @@ def test_an_answer_shows_the_request_that_was_sent(opening: Opening, api: httpx.
     expect(page.locator(".context-row.made")).to_contain_text("I like leeks")
     expect(page.locator(".context-row", has_text="I moved to Oslo")).to_have_count(0)
     expect(page.locator(".context-row", has_text="From memory")).to_have_count(0)
+
+
+def test_the_request_of_an_answer_far_back_has_its_words(opening: Opening, api: httpx.Client) -> None:
+    page = opening().page
+    page.get_by_role("button", name="Start a conversation").click()
+    page.get_by_role("textbox", name="Message").fill("What did I say about leeks?")
+    page.keyboard.press("Enter")
+    expect(page.locator(".message.assistant:not(.streaming)")).to_contain_text("leeks")
+    one = page.evaluate("location.hash").rpartition("/")[2]
+    answer = api.get(f"/v1/conversations/{one}/messages").json()["entries"][-1]["message"]["message_id"]
+    for start in range(0, 1050, 350):
+        said = [say("assistant", f"later {start + n}") for n in range(350)]
+        assert api.post(f"/v1/conversations/{one}/turns", json={"messages": said}).is_success
+    console = opening(f"/context/{one}?answer={answer}")
+    expect(console.page.get_by_text("Sent to recall")).to_be_visible()
+    question = console.page.locator(".context-row", has_text="What did I say about leeks?")
+    expect(question).to_have_count(1)
+    expect(console.page.get_by_text("no longer in the log")).to_have_count(0)
 
 
 # Search
@@ -172,10 +241,26 @@ def test_notes_are_added_changed_and_forgotten(opening: Opening, api: httpx.Clie
     page.get_by_label("Show replaced notes").uncheck()
     expect(page.locator(".replaced")).to_have_count(0)
     page.get_by_role("button", name="Forget").click()
-    expect(page.get_by_text("What was said stays in its conversation: redact it there")).to_be_visible()
+    expect(page.get_by_text("Forgotten. No message repeats it.")).to_be_visible()
     expect(page.get_by_text("Nothing is noted yet")).to_be_visible()
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("My favourite colour is blue")).to_be_visible()
+
+
+def test_a_note_is_forgotten_with_what_repeats_it(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "the locker code is 4711"), say("assistant", "Fine."))
+    turn(api, "two", say("user", "hello"), say("assistant", "Hi."))
+    assert api.post("/v1/notes", json={"text": "The locker code is 4711"}).is_success
+    page = opening("/memory").page
+    page.get_by_role("button", name="Forget").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("checkbox", name="the locker code is 4711")).to_be_checked()
+    dialog.get_by_role("button", name="Forget this and 1 repetition").click()
+    expect(page.get_by_role("dialog", name="Forgotten")).to_contain_text("1 note and the words of 1 message")
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_text("Nothing is noted yet")).to_be_visible()
+    assert api.get("/v1/notes").json()["notes"] == []
+    assert "4711" not in api.get(f"/v1/conversations/{one}/messages").text
 
 
 def test_a_summary_shows_its_range(opening: Opening, starting: Starting) -> None:

@@ -1,6 +1,7 @@
 """What a store can hold besides words: pictures, and messages whose key is lost."""
 
 import base64
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def png(size, colour):
     return base64.b64encode(b"\\x89PNG\\r\\n\\x1a\\n" + b"".join(parts)).decode()
 
 async def main(url):
-    async with aforesaid.open(url, images="keep") as memory:
+    images = aforesaid.ImageOptions(policy="blobs", blobs=sys.argv[2]) if sys.argv[2:] else "keep"
+    async with aforesaid.open(url, images=images) as memory:
         manager = memory.of("erin")
         record = await manager.get_or_create_conversation("one", channel="text")
         source = {"type": "base64", "media_type": "image/png", "data": png(48, (192, 48, 48))}
@@ -52,6 +54,26 @@ def test_a_stored_picture_is_drawn_and_one_elsewhere_is_only_named(
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 48
     # The watcher fails the test if the browser asks another host for it.
     expect(page.get_by_text("Picture, not shown: https://example.org/cat.png")).to_be_visible()
+
+
+def test_a_picture_beside_the_log_is_drawn_with_a_key_that_may_read(
+    opening: Opening, starting: Starting, tmp_path: Path
+) -> None:
+    url, blobs = f"sqlite:///{tmp_path}/memory.db", str(tmp_path / "blobs")
+    command = [str(BIN / "python"), "-c", _STORE_PICTURE, url, blobs]
+    stored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    served = starting(AFORESAID_BLOBS_FOLDER=blobs)
+    key = served.key("--owner", "erin", "--scope", "read")
+    place = f"/thread/{stored.stdout.strip()}"
+    console = opening(place, address=served.address, whose=None, key=key)
+    picture = console.page.get_by_role("img", name="Picture in the message")
+    expect(picture).to_be_visible()
+    assert picture.get_attribute("src").startswith("blob:")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 48
+    shutil.rmtree(blobs)
+    console.watcher.expect("404")
+    console.page.reload()
+    expect(console.page.get_by_text("Picture, not shown: the server does not have it.")).to_be_visible()
 
 
 @pytest.fixture

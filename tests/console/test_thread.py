@@ -201,9 +201,93 @@ def test_a_message_is_redacted_and_remembered(opening: Opening, api: httpx.Clien
     expect(page.get_by_text("Remembered. It is on the Memory page.")).to_be_visible()
     assert [note["text"] for note in api.get("/v1/notes").json()["notes"]] == ["my locker code is 4711"]
     message.get_by_role("button", name="Redact").click()
-    page.get_by_role("dialog").get_by_role("button", name="Redact").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("group")).to_contain_text("1 repetition")
+    expect(dialog.get_by_role("checkbox", name="Note")).to_be_disabled()
+    dialog.get_by_role("button", name="Redact this and 1 repetition").click()
     expect(message).to_contain_text("[redacted]")
     assert "4711" not in api.get(f"/v1/conversations/{one}/messages").text
+    assert api.get("/v1/notes").json()["notes"] == []
+
+
+def test_what_repeats_a_message_is_shown_and_goes_by_choice(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "the locker code is 4711"), say("assistant", "I keep 4711 in mind."))
+    other = turn(api, "other", say("user", "4711 opened it"), say("assistant", "Good."))
+    other_path = f"/v1/conversations/{other}/messages"
+    console = opening(f"/thread/{one}")
+    page = console.page
+    message = page.locator(".message.user")
+    message.hover()
+    message.get_by_role("button", name="Redact").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("group")).to_contain_text("2 repetitions")
+    expect(dialog.locator("li", has_text="4711 opened it")).to_contain_text("another conversation")
+    everything = dialog.get_by_role("checkbox", name="All of them")
+    everything.uncheck()
+    expect(dialog.get_by_role("button", name="Redact", exact=True)).to_be_enabled()
+    everything.check()
+    dialog.get_by_role("checkbox", name="4711 opened it").uncheck()
+    expect(everything).not_to_be_checked()
+    console.screenshot("redact-1280-light")
+    dialog.get_by_role("button", name="Redact this and 1 repetition").click()
+    done = page.get_by_role("dialog", name="Forgotten")
+    expect(done).to_contain_text("0 notes and the words of 2 messages in 1 conversation")
+    with page.expect_download() as saved:
+        done.get_by_role("button", name="Save the receipt").click()
+    receipt = saved.value.path().read_text()
+    assert '"messages": 2' in receipt
+    assert "4711" not in receipt
+    console.screenshot("forgotten-1280-light")
+    done.get_by_role("button", name="Done").click()
+    expect(page.get_by_text("[redacted]")).to_have_count(2)
+    assert "4711" not in api.get(f"/v1/conversations/{one}/messages").text
+    assert "4711 opened it" in api.get(other_path).text
+
+
+def test_only_the_message_is_redacted_when_the_rest_cannot_be_searched(
+    opening: Opening, api: httpx.Client
+) -> None:
+    one = turn(api, "one", say("user", "the locker code is 4711"), say("assistant", "Fine."))
+    console = opening(f"/thread/{one}")
+    console.watcher.expect("503")
+    page = console.page
+    page.route("**/v1/forgetting", lambda route: route.fulfill(status=503, json={"detail": "Away."}))
+    page.locator(".message.user").hover()
+    page.get_by_role("button", name="Redact").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Away.")
+    page.get_by_role("button", name="Redact only this").click()
+    expect(page.locator(".message.user")).to_contain_text("[redacted]")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def test_a_reader_at_an_earlier_message_goes_to_the_end_when_they_write(
+    opening: Opening, api: httpx.Client
+) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", f"answer {n}")) for n in range(20))
+    one = turn(api, "long", *(message for pair in pairs for message in pair))
+    page = opening(f"/thread/{one}").page
+    expect(page.get_by_text("answer 19", exact=True)).to_be_in_viewport()
+    page.locator(".log").evaluate("log => { log.scrollTop = 0; log.dispatchEvent(new Event('scroll')) }")
+    expect(page.get_by_text("question 0", exact=True)).to_be_in_viewport()
+    said = say("assistant", "Something came meanwhile.")
+    assert api.post(f"/v1/conversations/{one}/messages", json=said).is_success
+    expect(page.get_by_text("Something came meanwhile.")).to_be_attached()
+    expect(page.get_by_text("Something came meanwhile.")).not_to_be_in_viewport()
+    page.get_by_role("textbox", name="Message").fill("hello there")
+    page.keyboard.press("Enter")
+    expect(page.locator(".messages .message.user", has_text="hello there")).to_be_in_viewport()
+
+
+def test_what_is_written_and_answered_in_a_thread_is_read(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "hi"), say("assistant", "Hello."))
+    page = opening(f"/thread/{one}").page
+    page.get_by_role("textbox", name="Message").fill("thank you")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("You are welcome.")).to_be_visible()
+    until(page, lambda: api.get(f"/v1/conversations/{one}").json()["unread_count"] == 0)
+    page.get_by_role("link", name="Back").click()
+    expect(page.get_by_role("link", name="hi You")).to_be_visible()
+    expect(page.locator(".badge")).to_have_count(0)
 
 
 def test_an_unanswered_question_can_be_asked_again_or_discarded(opening: Opening, api: httpx.Client) -> None:

@@ -57,6 +57,7 @@ _NO_REMINDERS = (
     "history; say “remember that …” to make it a note."
 )
 _TO_DELETE = "Shall I delete this permanently? Answer “yes, delete it”."
+_OTHER_WORDS = "Name words that you used, or redact the message that has them."
 _NOT_DELETED = "Nothing is deleted."
 _WHAT_TO_FORGET = "Tell me what to forget: the subject of a note, or words that are in it."
 _EVERYTHING = frozenset(("everything", "all", "all notes", "me", "all of it", "everything about me"))
@@ -101,7 +102,7 @@ class RecallAgent:
         """Return an answer, or a tool call when the user wants a note added or removed."""
         tool_outcome = _result_at_end(ask.messages)
         if tool_outcome is not None:
-            return _reply_with(_describe_result(*tool_outcome), on_text)
+            return _reply_with(await self._after_tool(*tool_outcome), on_text)
         request = parse_request(_question_in(ask.messages))
         pending = _unconfirmed(ask.messages)
         if pending is not None:
@@ -126,20 +127,30 @@ class RecallAgent:
             case "remember":
                 return f"I will remember: {(await self._manager.remember(_sentence(request.about))).text}"
             case "delete":
-                return await self._ask_to_delete(request.about)
+                return await self._ask_to_delete(request.about) or _nothing_found(request.about)
             case "forget" if request.about.lower() in _EVERYTHING:
                 return _WHAT_TO_FORGET
             case "forget":
                 receipt = await self._manager.forget_everywhere(request.about)
-                return receipt.text if receipt.notes else NO_SUCH_NOTE
+                return receipt.text if receipt.notes else await self._offer_to_delete(request.about)
         return _PLAIN_REPLIES[request.kind]
 
-    async def _ask_to_delete(self, about: str) -> str:
+    async def _after_tool(self, call: ToolCall, result: ToolResult) -> str:
+        if call.name == "forget" and text_of(result.content) == NO_SUCH_NOTE:
+            return await self._offer_to_delete(str(call.arguments.get("what", "")))
+        return _describe_result(call, result)
+
+    async def _offer_to_delete(self, about: str) -> str:
+        """Return what was said about a topic without a note, with the question whether to delete it."""
+        return await self._ask_to_delete(about) or f"{NO_SUCH_NOTE} {_nothing_found(about)} {_OTHER_WORDS}"
+
+    async def _ask_to_delete(self, about: str) -> str | None:
         found = await content_about(self._manager, about)
         if not found.notes and not found.messages:
-            return _nothing_found(about)
+            return None
         texts = [note.text for note in found.notes] + [repeat.text for repeat in found.messages]
-        return "\n".join([*(f"- “{excerpt(text, (), size=MAX_QUOTE_CHARS)}”" for text in texts), _TO_DELETE])
+        quotes = dict.fromkeys(excerpt(text, (), size=MAX_QUOTE_CHARS) for text in texts if text.strip())
+        return "\n".join([*(f"- “{quote}”" for quote in quotes), _TO_DELETE])
 
     async def _deleted(self, about: str, messages: Sequence[Message]) -> str:
         if not _YES.match(_question_in(messages)):
@@ -157,19 +168,35 @@ class RecallAgent:
         clock = self._clock or self._manager.now
         now = clock().astimezone(self._zone)
         period, topic = _split_period(request.about, now, self._zone)
-        notes = await self._manager.recall(topic, MAX_NOTES) if topic and period is None else []
-        passages = await self._passages(topic, request, period)
         hint = ""
-        if period is not None and topic and not passages:
-            # The day may be one that was spoken about: “who is coming on Saturday?”
-            passages = await self._passages(request.about, request, None)
+        notes, passages = await self._about_day(request, topic) if period and topic else ([], [])
+        if not notes and not passages:
+            notes = await self._manager.recall(topic, MAX_NOTES) if topic and period is None else []
+            passages = await self._passages(topic, request, period)
         # People misremember days: look at other times before giving up.
-        if period is not None and topic and not passages:
+        if period is not None and topic and not notes and not passages:
             passages = await self._passages(topic, request, None)
             hint = "Not then, but at another time."
         if not notes and not passages:
             return _nothing_found(request.about)
         return _format_findings(notes, passages, now, hint)
+
+    async def _about_day(
+        self, request: RecallRequest, topic: str
+    ) -> tuple[Sequence[Note], Sequence[Passage]]:
+        """Return what names the day that a question is about: “who is coming on Saturday?”
+
+        A question for words names the day on which they were said.
+        """
+        if request.asks_for_words:
+            return [], []
+        day = set(terms_of(request.about)) - set(terms_of(topic))
+        notes = await self._manager.recall(request.about, MAX_NOTES)
+        passages = await self._passages(request.about, request, None)
+        return (
+            [note for note in notes if day <= set(terms_of(note.text))],
+            [passage for passage in passages if day <= set(terms_of(passage.text))],
+        )
 
     async def _passages(self, topic: str, request: RecallRequest, span: "_Span | None") -> list[Passage]:
         if not topic and span is None:
@@ -320,11 +347,11 @@ def _question_in(messages: Sequence[Message]) -> str:
 
 def _unconfirmed(messages: Sequence[Message]) -> str | None:
     """Return what the user wants to delete, if the agent's last words ask for a confirmation."""
-    said = [message for message in messages if message.role in ("user", "assistant")]
+    said = [one for one in messages if one.role in ("user", "assistant") and meaning_of(one).text.strip()]
     if len(said) < 3 or not meaning_of(said[-2]).text.endswith(_TO_DELETE):
         return None
     request = parse_request(meaning_of(said[-3]).text)
-    return request.about if request.kind == "delete" else None
+    return request.about if request.kind in ("delete", "forget") else None
 
 
 _YES = re.compile(r"\W*(?:yes|yeah|yep|sure|ok|okay|do it|please do|go ahead|delete)\b", re.IGNORECASE)

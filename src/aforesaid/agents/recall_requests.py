@@ -41,6 +41,8 @@ class RecallRequest(Struct, frozen=True, kw_only=True):
     """The speaker that the question names."""
     wants_questions: bool = False
     """Whether the question is about the user's earlier questions rather than statements."""
+    asks_for_words: bool = False
+    """Whether the question is about what a participant said or asked."""
 
 
 def parse_request(text: str) -> RecallRequest:
@@ -54,7 +56,11 @@ def parse_request(text: str) -> RecallRequest:
         speaker = _SPEAKERS.get(found["who"].lower())
         wants_questions = speaker != "assistant" and found["verb"].lower().startswith("ask")
         return RecallRequest(
-            kind="find", about=_topic(spoken[found.end() :]), speaker=speaker, wants_questions=wants_questions
+            kind="find",
+            about=_topic(spoken[found.end() :]),
+            speaker=speaker,
+            wants_questions=wants_questions,
+            asks_for_words=True,
         )
     if is_question(spoken):
         return RecallRequest(kind="find", about=_topic(spoken))

@@ -67,6 +67,10 @@ class OwnerImages:
             await self._blobs.put(conversation_id, digest, data)
         return referring
 
+    async def read(self, conversation_id: str, sha256: str) -> bytes | None:
+        """Return the bytes of an image that a message refers to; None if they are missing."""
+        return None if self._blobs is None else await self._blobs.get(conversation_id, sha256)
+
     def view(self, store: ConversationStore, pending: Sequence[Message]) -> "LogView":
         """Return the store's logs with images instead of references."""
         return LogView(store, self._blobs, pending=pending)

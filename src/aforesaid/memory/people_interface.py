@@ -1,5 +1,6 @@
 """The parts of a manager's interface for conversations of several people, and for forgetting."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol, Self
 
 from aforesaid.memory.branches import BranchesProtocol
@@ -96,14 +97,16 @@ class PeopleProtocol(BranchesProtocol, Protocol):
     async def preview_forget(self, what: str) -> "ForgetPreview":
         """Return what `forget_everywhere` would remove: notes, and the messages that repeat them."""
 
-    async def forget_everywhere(self, what: str, *, scrub: bool = False) -> "ForgetReceipt":
+    async def forget_everywhere(
+        self, what: str, *, keep: Collection[str] = (), scrub: bool = False
+    ) -> "ForgetReceipt":
         """Remove the notes that `what` names, and redact all messages that repeat them."""
 
     async def preview_redact(self, conversation_id: str, message_id: str) -> "ForgetPreview":
         """Return what `redact_everywhere` would remove. Raise `MessageNotFound`."""
 
     async def redact_everywhere(
-        self, conversation_id: str, message_id: str, *, scrub: bool = False
+        self, conversation_id: str, message_id: str, *, keep: Collection[str] = (), scrub: bool = False
     ) -> "ForgetReceipt":
         """Redact a message, all messages that repeat its content, and the notes that do."""
 

@@ -192,6 +192,7 @@ class ConversationsPage(ResponseModel, frozen=True, kw_only=True):
 
     conversations: list[ConversationBody]
     next: str | None = None
+    openings: dict[str, str] = {}
     degraded: Degraded = False
 
 

@@ -1,6 +1,6 @@
 """Remove data and everything derived from it: delete, clear, redact, archive, erase; and copies elsewhere."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -286,13 +286,18 @@ class Forgetting:
 
         return await self._whole(lambda: named_content(self._manager, what))
 
-    async def forget_everywhere(self, what: str, *, scrub: bool = False) -> "ForgetReceipt":
+    async def forget_everywhere(
+        self, what: str, *, keep: Collection[str] = (), scrub: bool = False
+    ) -> "ForgetReceipt":
         """Remove the notes that `what` names, as `forget` does, and redact all messages that repeat them:
         questions, calls, results and answers. Summaries, vectors and kept requests with them go, too.
+
+        Notes and messages whose ids are in `keep` stay, except a note whose message is redacted.
         """
         from aforesaid.retention.repetitions import forget_all
 
-        return await forget_all(self._manager, await self.preview_forget(what), scrub=scrub)
+        found = (await self.preview_forget(what)).without(keep)
+        return await forget_all(self._manager, found, scrub=scrub)
 
     async def preview_redact(self, conversation_id: str, message_id: str) -> "ForgetPreview":
         """Return what `redact_everywhere` would remove. Raise `MessageNotFound`."""
@@ -301,14 +306,18 @@ class Forgetting:
         return await self._whole(lambda: message_content(self._manager, conversation_id, message_id))
 
     async def redact_everywhere(
-        self, conversation_id: str, message_id: str, *, scrub: bool = False
+        self, conversation_id: str, message_id: str, *, keep: Collection[str] = (), scrub: bool = False
     ) -> "ForgetReceipt":
         """Redact a message and all messages that repeat its content, and remove the notes that do. Raise
         `MessageNotFound`.
+
+        Notes and messages whose ids are in `keep` stay, except a note whose message is redacted.
         """
         from aforesaid.retention.repetitions import forget_all
 
-        found = await self.preview_redact(conversation_id, message_id)
+        if message_id in keep:
+            raise InvalidInput("keep contains the message to redact", field="keep", value=message_id)
+        found = (await self.preview_redact(conversation_id, message_id)).without(keep)
         return await forget_all(self._manager, found, scrub=scrub, by_message=True)
 
 

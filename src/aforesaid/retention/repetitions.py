@@ -7,7 +7,7 @@ Every message of the owner is compared: a search would return only the best of t
 kept requests of a conversation are removed with each redaction.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -32,6 +32,9 @@ _LEAST_WORDS = 3
 _SHARE = 0.75
 # Characters of a word with letters and digits that identifies a content.
 _LEAST_CODE = 6
+# Characters that two forms of a word share at least, and by which their stems differ at most.
+_LEAST_STEM = 5
+_MOST_ENDING = 2
 
 
 class Repeat(Struct, frozen=True, kw_only=True):
@@ -48,6 +51,13 @@ class ForgetPreview(Struct, frozen=True, kw_only=True):
 
     notes: tuple[Note, ...] = ()
     messages: tuple[Repeat, ...] = ()
+
+    def without(self, keep: Collection[str]) -> "ForgetPreview":
+        """Return this without the notes and messages of these ids, which stay."""
+        return ForgetPreview(
+            notes=tuple(note for note in self.notes if note.id not in keep),
+            messages=tuple(repeat for repeat in self.messages if repeat.message_id not in keep),
+        )
 
 
 class ForgetReceipt(Struct, frozen=True, kw_only=True):
@@ -154,13 +164,32 @@ async def message_content(manager: Forgettable, conversation_id: str, message_id
 
 
 async def content_about(manager: Forgettable, topic: str) -> ForgetPreview:
-    """Return the notes and messages that have all words of a topic."""
-    terms = frozenset(terms_of(topic))
-    if not terms:
+    """Return the notes and messages that have all words of a topic, also in another form: an allergy and
+    what someone is allergic to.
+    """
+    topic_terms = frozenset(terms_of(topic))
+    if not topic_terms:
         return ForgetPreview()
-    repeats = await _scan(manager, lambda entry: terms <= set(terms_of(searchable_text(entry.message))))
-    notes = [note for note in await manager.notes() if terms <= set(terms_of(f"{note.subject} {note.text}"))]
+
+    def is_about(text: str) -> bool:
+        terms = frozenset(terms_of(text))
+        return all(term in terms or _has_form(terms, term) for term in topic_terms)
+
+    repeats = await _scan(
+        manager, lambda entry: is_about(f"{searchable_text(entry.message)} {words_of(entry.message)}")
+    )
+    notes = [note for note in await manager.notes() if is_about(f"{note.subject} {note.text}")]
     return ForgetPreview(notes=tuple(notes), messages=repeats)
+
+
+def _has_form(terms: frozenset[str], term: str) -> bool:
+    """Return whether a term continues another one: stems of one word can end differently."""
+    return any(
+        min(len(one), len(term)) >= _LEAST_STEM
+        and abs(len(one) - len(term)) <= _MOST_ENDING
+        and (one.startswith(term) or term.startswith(one))
+        for one in terms
+    )
 
 
 def _repeat_of(entry: Entry) -> list[Repeat]:

@@ -4,7 +4,7 @@ import pytest
 
 from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent
 from aforesaid.agents.toolbox import owner_tools
-from aforesaid.errors import MessageNotFound
+from aforesaid.errors import InvalidInput, MessageNotFound
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message, words_of
 from tests.doubles import Scripted, calling
@@ -115,3 +115,18 @@ async def test_every_planted_repetition_is_found_in_a_long_history(erin: Convers
     assert "7788" not in said
     assert "hunter42" not in said
     assert "lunch at noon" in said
+
+
+async def test_what_is_kept_stays(erin: ConversationManager) -> None:
+    note = await erin.remember(CODE, subject="safe code")
+    await erin.add_message("monday", "user", "the code of the safe is 7788", message_id="m1")
+    await erin.add_message("tuesday", "user", "7788 worked", message_id="m2")
+    receipt = await erin.redact_everywhere("monday", "m1", keep=[note.id, "m2"])
+    assert (receipt.notes, receipt.messages) == (0, 1)
+    assert [one.id for one in await erin.notes()] == [note.id]
+    assert "7788 worked" in await everything(erin)
+    with pytest.raises(InvalidInput, match="keep contains the message to redact"):
+        await erin.redact_everywhere("monday", "m1", keep=["m1"])
+    assert (await erin.forget_everywhere("safe code", keep=["m2"])).messages == 0
+    assert "7788 worked" in await everything(erin)
+    assert await erin.notes() == []

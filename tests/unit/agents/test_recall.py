@@ -14,7 +14,7 @@ from aforesaid.agents.recall import LABEL, when
 from aforesaid.contracts import Agent, Ask
 from aforesaid.errors import InvalidInput, InvalidSetting
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.messages import Message
+from aforesaid.model.messages import Message, words_of
 from aforesaid.notes.records import Source
 from aforesaid.settings import AgentConfig, Settings
 from aforesaid.testing import FixedClock
@@ -241,3 +241,56 @@ async def test_a_turn_of_the_recall_agent_is_a_turn_like_any_other(erin: Convers
     answer = await answer_turn(erin, record.id, Assistants().specialist(erin), TILES)
     assert answer.steps == 1
     assert [message.agent_name for message in await erin.messages(record.id)] == [None, "recall"]
+
+
+async def test_what_was_said_without_a_note_is_forgotten_after_a_confirmation(
+    erin: ConversationManager,
+) -> None:
+    ask = assistant(erin).process_query
+    await ask("I am allergic to walnuts.", "monday")
+    await ask("Walnuts are trees.", "monday")
+    answer = await ask("Forget my allergy", "tuesday")
+    assert "I am allergic to walnuts." in answer
+    assert "Walnuts are trees" not in answer
+    assert "Shall I delete this permanently?" in answer
+    assert await ask("no", "tuesday") == "Nothing is deleted."
+    await ask("Forget my allergy", "tuesday")
+    assert "Forgotten: 0 notes" in await ask("yes, delete it", "tuesday")
+    said = [words_of(message) for one in ("monday", "tuesday") for message in await _log(erin, one)]
+    assert not [words for words in said if "allerg" in words]
+    assert any("Walnuts are trees." in words for words in said)
+
+
+async def test_what_cannot_be_found_is_not_forgotten_and_another_way_is_named(
+    erin: ConversationManager,
+) -> None:
+    ask = assistant(erin).process_query
+    await ask("I am allergic to walnuts.", "monday")
+    answer = await ask("Forget my illness", "monday")
+    assert "I find nothing about “my illness”" in answer
+    assert "redact the message" in answer
+    assert "Shall I delete" not in answer
+
+
+async def _log(manager: ConversationManager, session: str) -> list[Message]:
+    record = await manager.session(session)
+    assert record is not None
+    return await manager.messages(record.id)
+
+
+@pytest.mark.parametrize("said", ["Ann comes for dinner on Friday.", "Remember that Ann comes on Friday."])
+async def test_a_day_in_a_question_can_be_the_day_that_was_spoken_about(
+    said: str, erin: ConversationManager, clock: FixedClock
+) -> None:
+    ask = assistant(erin).process_query
+    clock.advance(-timedelta(days=3))  # the Friday before
+    await ask("Sam comes for lunch tomorrow.", "s")
+    clock.advance(timedelta(days=3))
+    await ask(said, "s")
+    clock.advance(timedelta(days=1))
+    answer = await ask("Who comes on Friday?", "s")
+    assert "Ann comes" in answer
+    assert "Sam" not in answer
+    words = await ask("What did I say about who comes on Friday?", "s")
+    assert "Sam comes" in words
+    assert "Ann" not in words

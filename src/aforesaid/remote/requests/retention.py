@@ -128,9 +128,11 @@ class RetentionCalls(Calls):
     def preview_forget(self, what: str) -> "Call[ForgetPreview]":
         return self._call("POST", "forgetting", body=_of_notes(what, preview=True), read=_preview)
 
-    def forget_everywhere(self, what: str, *, scrub: bool = False) -> "Call[ForgetReceipt]":
+    def forget_everywhere(
+        self, what: str, *, keep: Collection[str] = (), scrub: bool = False
+    ) -> "Call[ForgetReceipt]":
         """Not retried: the receipt of a second attempt would count nothing."""
-        body = _of_notes(what, preview=False) | {"scrub": scrub}
+        body = _of_notes(what, preview=False) | {"keep": sorted(keep), "scrub": scrub}
         return self._call("POST", "forgetting", body=body, read=_forgotten, repeatable=False)
 
     def preview_redact(self, conversation_id: str, message_id: str) -> "Call[ForgetPreview]":
@@ -138,9 +140,12 @@ class RetentionCalls(Calls):
         return self._call("POST", "forgetting", body=body, read=_preview)
 
     def redact_everywhere(
-        self, conversation_id: str, message_id: str, *, scrub: bool = False
+        self, conversation_id: str, message_id: str, *, keep: Collection[str] = (), scrub: bool = False
     ) -> "Call[ForgetReceipt]":
-        body = _of_message(conversation_id, message_id, preview=False) | {"scrub": scrub}
+        body = _of_message(conversation_id, message_id, preview=False) | {
+            "keep": sorted(keep),
+            "scrub": scrub,
+        }
         return self._call("POST", "forgetting", body=body, read=_forgotten, repeatable=False)
 
 

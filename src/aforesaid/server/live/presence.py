@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from aforesaid.agents.turn_order import running_questions
+from aforesaid.agents.turn_order import stored_questions
 from aforesaid.contracts import ConversationStore, Document, Watchable, capability
 from aforesaid.errors import AforesaidError
 from aforesaid.layers.participants import ParticipantStore
@@ -88,7 +88,7 @@ def _state(one: Shared) -> tuple[object, ...]:
     return one.name, one.participant, one.away, one.typing, one.read, one.answering
 
 
-class _Seat:
+class _Client:
     """A client in a conversation."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class _Seat:
         self.written: Shared | None = None
 
 
-class _Room:
+class _WatchedConversation:
     """The clients that watch one conversation."""
 
     def __init__(self, conversation_id: str, manager: ConversationManager) -> None:
@@ -108,13 +108,13 @@ class _Room:
         self.store = _shared_store(manager.store)
         # The questions that this process answers, as announced.
         self.answering: tuple[str, ...] = ()
-        self.seats: dict[Member, _Seat] = {}
-        self.left: list[_Seat] = []
+        self.clients: dict[Member, _Client] = {}
+        self.left: list[_Client] = []
         self.others: dict[str, Shared] = {}
         self.gone: dict[str, Shared] = {}
 
     def notify(self, frame: Outgoing, *, exclude: Member | None = None) -> None:
-        for member in tuple(self.seats):
+        for member in tuple(self.clients):
             if member is not exclude:
                 member.notify(frame)
 
@@ -126,21 +126,23 @@ class _Room:
         frame = Presence(
             conversation_id=self.conversation_id, here=here, people=people, answering=sorted(answering)
         )
-        for member in tuple(self.seats):
+        for member in tuple(self.clients):
             if member.self_shown is not None:
                 member.notify(frame)
 
     def refresh_answering(self) -> bool:
         """Look which questions this process answers now; return whether that has changed."""
         before = self.answering
-        self.answering = tuple(sorted(running_questions(self._manager, self.conversation_id)))
+        self.answering = tuple(sorted(stored_questions(self._manager, self.conversation_id)))
         return self.answering != before
 
     def _people(self) -> list[PresentPerson]:
         now = time.monotonic()
         own = [
-            _person(shown.name, shown.participant, "away" if shown.away else "here", seat.typing_until > now)
-            for member, seat in self.seats.items()
+            _person(
+                shown.name, shown.participant, "away" if shown.away else "here", client.typing_until > now
+            )
+            for member, client in self.clients.items()
             if (shown := member.self_shown) is not None
         ]
         others = [
@@ -170,12 +172,12 @@ class _Room:
     async def share(self) -> None:
         """Write the clients of this process, read those of the others, and announce what has changed."""
         store = self.store
-        if store is None or all(member.self_shown is None for member in self.seats):
+        if store is None or all(member.self_shown is None for member in self.clients):
             return
         now = store.now()
         await self._write(store, now)
         found = await store.documents(KIND, conversation_id=self.conversation_id, limit=MOST_CLIENTS)
-        own = {seat.key for seat in self.seats.values()} | {seat.key for seat in self.left}
+        own = {client.key for client in self.clients.values()} | {client.key for client in self.left}
         read = {one.key: shared for one in found if one.key not in own and (shared := _shared(one))}
         others = {key: one for key, one in read.items() if one.until > now}
         gone = _last_seen(one for one in read.values() if one.until <= now)
@@ -184,7 +186,7 @@ class _Room:
 
     async def _write(self, store: ConversationStore, now: datetime) -> None:
         moment = time.monotonic()
-        for member, seat in self.seats.items():
+        for member, client in self.clients.items():
             shown = member.self_shown
             if shown is None:
                 continue
@@ -192,27 +194,29 @@ class _Room:
                 name=shown.name,
                 participant=shown.participant,
                 away=shown.away,
-                typing=seat.typing_until > moment,
-                read=seat.read,
+                typing=client.typing_until > moment,
+                read=client.read,
                 answering=self.answering,
                 seen_at=now,
                 until=now + LEASE,
             )
-            if not shared.same_state(seat.written) or seat.written.seen_at <= now - RENEW:  # type: ignore[union-attr]
-                await _put(store, self.conversation_id, seat.key, shared)
-                seat.written = shared
+            if not shared.same_state(client.written) or client.written.seen_at <= now - RENEW:  # type: ignore[union-attr]
+                await _put(store, self.conversation_id, client.key, shared)
+                client.written = shared
         left, self.left = self.left, []
-        for seat in left:
-            await self._leave(store, seat, now)
+        for client in left:
+            await self._leave(store, client, now)
 
-    async def _leave(self, store: ConversationStore, seat: _Seat, now: datetime) -> None:
+    async def _leave(self, store: ConversationStore, client: _Client, now: datetime) -> None:
         """Remove a client that left. A participant stays listed with the time."""
-        if seat.written is None:
+        if client.written is None:
             return
-        await store.delete_document(KIND, seat.key, conversation_id=self.conversation_id)
-        if seat.written.participant is not None:
-            ended = msgspec.structs.replace(seat.written, typing=False, answering=(), seen_at=now, until=now)
-            key = f"seen/{seat.written.participant}"
+        await store.delete_document(KIND, client.key, conversation_id=self.conversation_id)
+        if client.written.participant is not None:
+            ended = msgspec.structs.replace(
+                client.written, typing=False, answering=(), seen_at=now, until=now
+            )
+            key = f"seen/{client.written.participant}"
             await _put(store, self.conversation_id, key, ended)
 
     async def _remove_old(self, store: ConversationStore, read: dict[str, Shared], now: datetime) -> None:
@@ -236,43 +240,43 @@ class _Room:
 
 
 class Presences:
-    """The rooms of a process."""
+    """The watched conversations of a process."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic, every: float = SHARE_SECONDS) -> None:
-        self._rooms: dict[tuple[str, str], _Room] = {}
+        self._watched: dict[tuple[str, str], _WatchedConversation] = {}
         self._now = now
         self._every = every
-        # Rooms without clients whose documents are still to be removed.
-        self._leaving: list[_Room] = []
+        # Conversations without clients whose documents are still to be removed.
+        self._leaving: list[_WatchedConversation] = []
 
     def join(self, owner: str, conversation_id: str, member: Member, manager: ConversationManager) -> None:
-        room = self._rooms.get((owner, conversation_id))
-        if room is None:
-            room = self._rooms[owner, conversation_id] = _Room(conversation_id, manager)
-            room.refresh_answering()
-        room.seats.setdefault(member, _Seat())
+        watched = self._watched.get((owner, conversation_id))
+        if watched is None:
+            watched = self._watched[owner, conversation_id] = _WatchedConversation(conversation_id, manager)
+            watched.refresh_answering()
+        watched.clients.setdefault(member, _Client())
 
     def leave(self, owner: str, conversation_id: str, member: Member) -> None:
-        room = self._rooms.get((owner, conversation_id))
-        seat = None if room is None else room.seats.pop(member, None)
-        if room is None or seat is None:
+        watched = self._watched.get((owner, conversation_id))
+        client = None if watched is None else watched.clients.pop(member, None)
+        if watched is None or client is None:
             return
-        shared = room.store is not None
+        shared = watched.store is not None
         if shared:
-            room.left.append(seat)
-        if not room.seats:
-            del self._rooms[owner, conversation_id]
-            self._leaving += [room] if shared else []
+            watched.left.append(client)
+        if not watched.clients:
+            del self._watched[owner, conversation_id]
+            self._leaving += [watched] if shared else []
 
     def announce(self, owner: str, conversation_id: str) -> None:
-        room = self._rooms.get((owner, conversation_id))
-        if room is not None:
-            room.announce()
+        watched = self._watched.get((owner, conversation_id))
+        if watched is not None:
+            watched.announce()
 
     async def is_here(self, store: ConversationStore, conversation_id: str, participant: str) -> bool:
         """Return whether a participant watches the conversation, in any process, and is not away."""
-        room = self._rooms.get((store.owner, conversation_id))
-        shown = [] if room is None else [member.self_shown for member in room.seats]
+        watched = self._watched.get((store.owner, conversation_id))
+        shown = [] if watched is None else [member.self_shown for member in watched.clients]
         if any(one is not None and one.participant == participant and not one.away for one in shown):
             return True
         if _shared_store(store) is None:
@@ -283,42 +287,42 @@ class Presences:
         return any(one.participant == participant and not one.away and one.until > now for one in others)
 
     def members(self, owner: str, conversation_id: str) -> int:
-        room = self._rooms.get((owner, conversation_id))
-        return 0 if room is None else len(room.seats)
+        watched = self._watched.get((owner, conversation_id))
+        return 0 if watched is None else len(watched.clients)
 
     def notify(self, owner: str, conversation_id: str, frame: Outgoing, *, exclude: Member) -> None:
-        room = self._rooms.get((owner, conversation_id))
-        if room is not None:
-            room.notify(frame, exclude=exclude)
+        watched = self._watched.get((owner, conversation_id))
+        if watched is not None:
+            watched.notify(frame, exclude=exclude)
 
     def typing(self, owner: str, conversation_id: str, member: Member, *, active: bool) -> None:
         """Record that a client types, or has stopped. Typing ends by itself."""
-        room = self._rooms.get((owner, conversation_id))
-        seat = None if room is None else room.seats.get(member)
-        if room is None or seat is None or (not active and not seat.typing_until):
+        watched = self._watched.get((owner, conversation_id))
+        client = None if watched is None else watched.clients.get(member)
+        if watched is None or client is None or (not active and not client.typing_until):
             return
-        seat.typing_until = self._now() + TYPING_SECONDS if active else 0.0
-        room.notify(room.typing_notice(member.typing_name, active=active), exclude=member)
+        client.typing_until = self._now() + TYPING_SECONDS if active else 0.0
+        watched.notify(watched.typing_notice(member.typing_name, active=active), exclude=member)
 
     def read(self, owner: str, conversation_id: str, member: Member, marker: ReadMarker) -> None:
         """Send a read marker to the other clients, unless it is private."""
-        room = self._rooms.get((owner, conversation_id))
-        seat = None if room is None else room.seats.get(member)
-        if room is None or seat is None or marker.private:
+        watched = self._watched.get((owner, conversation_id))
+        client = None if watched is None else watched.clients.get(member)
+        if watched is None or client is None or marker.private:
             return
-        seat.read = marker.message_id
-        room.notify(room.read_notice(marker.participant_id, marker.message_id), exclude=member)
+        client.read = marker.message_id
+        watched.notify(watched.read_notice(marker.participant_id, marker.message_id), exclude=member)
 
     def tick(self) -> None:
         """End the typing of clients that have not repeated it, and announce answers that begin or end."""
         now = self._now()
-        for room in tuple(self._rooms.values()):
-            if room.refresh_answering():
-                room.announce()
-            for member, seat in tuple(room.seats.items()):
-                if 0.0 < seat.typing_until <= now:
-                    seat.typing_until = 0.0
-                    room.notify(room.typing_notice(member.typing_name, active=False), exclude=member)
+        for watched in tuple(self._watched.values()):
+            if watched.refresh_answering():
+                watched.announce()
+            for member, client in tuple(watched.clients.items()):
+                if 0.0 < client.typing_until <= now:
+                    client.typing_until = 0.0
+                    watched.notify(watched.typing_notice(member.typing_name, active=False), exclude=member)
 
     async def run(self) -> None:
         """Exchange the state with other processes, until cancelled."""
@@ -327,14 +331,14 @@ class Presences:
             await self.share()
 
     async def share(self) -> None:
-        """Exchange the state of all rooms once. A failing store delays it."""
+        """Exchange the state of all watched conversations once. A failing store delays it."""
         leaving, self._leaving = self._leaving, []
-        for room in (*self._rooms.values(), *leaving):
+        for watched in (*self._watched.values(), *leaving):
             try:
-                if room.seats:
-                    await room.share()
-                elif room.store is not None:
-                    await room._write(room.store, room.store.now())
+                if watched.clients:
+                    await watched.share()
+                elif watched.store is not None:
+                    await watched._write(watched.store, watched.store.now())
             except AforesaidError as error:
                 log.debug("presence is not shared now: %s", describe(error))
 

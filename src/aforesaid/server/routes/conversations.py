@@ -46,6 +46,7 @@ from aforesaid.server.responses import (
     not_modified,
     revision_response,
 )
+from aforesaid.server.routes.openings import openings_of
 from aforesaid.server.service import source_of
 from aforesaid.telemetry import describe
 
@@ -169,6 +170,7 @@ class Listing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: Limit | None = None
     after: Cursor | None = None
     latest: Annotated[int, Meta(ge=0, le=10, description="Latest messages in each record.")] = 0
+    openings: Annotated[bool, Meta(description="Also return the first words of each conversation.")] = False
 
 
 @routes.get("/conversations", response=ConversationsPage)
@@ -193,7 +195,10 @@ async def list_conversations(call: Call[NoBody, Listing]) -> Reply:
     )
     if query.latest:
         page = replace(page, conversations=await _with_latest(call.manager, page, query.latest))
-    return json_response(page_document(page), headers=link_to_next(call, "after", page.next))
+    document = page_document(page)
+    if query.openings:
+        document["openings"] = await openings_of(call.manager, page.conversations)
+    return json_response(document, headers=link_to_next(call, "after", page.next))
 
 
 async def _with_latest(manager: ConversationManager, page: Page, latest: int) -> tuple[Conversation, ...]:

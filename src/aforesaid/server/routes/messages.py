@@ -12,7 +12,7 @@ from aforesaid._internal.freshness import noting_freshness
 from aforesaid.contracts import Appended, ConversationStore, Position
 from aforesaid.dialects import read
 from aforesaid.dialects.tombstones import MARK
-from aforesaid.errors import DocumentConflict, InvalidInput, KeyReused, shown
+from aforesaid.errors import DocumentConflict, InvalidInput, KeyReused, NotFound, shown
 from aforesaid.model.messages import Message
 from aforesaid.protocol import (
     appended_document,
@@ -40,6 +40,7 @@ from aforesaid.protocol.bodies import (
 )
 from aforesaid.server.endpoints import (
     Call,
+    Media,
     NoBody,
     NoQuery,
     Reply,
@@ -48,7 +49,7 @@ from aforesaid.server.endpoints import (
     parse_message,
     parse_turn,
 )
-from aforesaid.server.responses import json_response, revision_response
+from aforesaid.server.responses import Response, json_response, revision_response
 from aforesaid.server.routes.conversations import link_to_next, with_idle_time
 
 # `Idempotency-Key`: execute a repeated write once and return the same response.
@@ -61,6 +62,7 @@ from aforesaid.server.routes.conversations import link_to_next, with_idle_time
 KIND = "idempotency"
 KEY_LIFETIME = timedelta(days=1)
 LONGEST_KEY = 255
+BYTES = "application/octet-stream"
 _DIGEST = 32
 # Keys to check for expiry in one cleanup.
 _CLEANUP_BATCH = 50
@@ -380,3 +382,17 @@ async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
         scrub=call.body.scrub,
     )
     return json_response(message_document(message))
+
+
+@routes.get(
+    "/conversations/{conversation_id}/images/{sha256}",
+    response=Media(type=BYTES, description="The bytes. The reference in the message has their media type."),
+    errors=(404,),
+)
+async def read_image(call: Call[NoBody, NoQuery]) -> Reply:
+    """Return an image that a message refers to by its SHA-256 (`aforesaid_blob`)."""
+    record = await call.manager.get_conversation(call.conversation_id)
+    found = await call.manager.images.read(record.id, call.path["sha256"])
+    if found is None:
+        raise NotFound("the server does not have this image")
+    return Response(found, media=BYTES.encode())

@@ -134,6 +134,13 @@ class ForgettingBody(RequestModel, frozen=True, kw_only=True):
     conversation_id: ConversationId | None = None
     message_id: Name | None = None
     preview: Annotated[bool, Meta(description="Only return what would be forgotten.")] = False
+    keep: Annotated[
+        list[Name],
+        Meta(
+            max_length=10_000,
+            description="Ids of notes and messages that stay. A note goes with its message.",
+        ),
+    ] = []
     scrub: Annotated[bool, Meta(description="Also scrub the database server's files now.")] = False
 
 
@@ -160,10 +167,12 @@ async def forget_everywhere(call: Call[ForgettingBody, NoQuery]) -> Reply:
 
 
 async def _found(manager: ConversationManager, body: ForgettingBody) -> ForgetPreview:
+    if body.message_id in body.keep:
+        raise InvalidInput("keep contains the message to redact", field="keep")
     if body.what is not None and body.conversation_id is None and body.message_id is None:
-        return await manager.preview_forget(body.what)
+        return (await manager.preview_forget(body.what)).without(body.keep)
     if body.what is None and body.conversation_id is not None and body.message_id is not None:
-        return await manager.preview_redact(body.conversation_id, body.message_id)
+        return (await manager.preview_redact(body.conversation_id, body.message_id)).without(body.keep)
     raise InvalidInput("give either what, or conversation_id and message_id", field="what")
 
 

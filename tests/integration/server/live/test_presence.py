@@ -92,11 +92,11 @@ async def test_a_client_whose_process_ended_disappears_with_its_lease(
     await exchange(two)
     await present(ann, "Ann", "Bob")
     # Its process says nothing any more, and the clock of the store goes on.
-    other.live.presences._rooms.clear()
-    room = one.live.presences._rooms[one.owner, shared]
-    assert room.store is not None
-    now = room.store.now() + presence.LEASE * 2
-    monkeypatch.setattr(type(room.store), "now", lambda self: now)
+    other.live.presences._watched.clear()
+    watched = one.live.presences._watched[one.owner, shared]
+    assert watched.store is not None
+    now = watched.store.now() + presence.LEASE * 2
+    monkeypatch.setattr(type(watched.store), "now", lambda self: now)
     await one.live.presences.share()
     await present(ann, "Ann")
     ann.leave()

@@ -235,7 +235,7 @@ async def test_connections_that_leave_leave_nothing_behind(hub: HubSetup) -> Non
     assert len(hub.live.feeds) == 0
     assert len(hub.live.turns) == 0
     await hub.live.presences.share()
-    assert not hub.live.presences._rooms
+    assert not hub.live.presences._watched
     assert not hub.live.presences._leaving
     assert not hub.live._concurrency._open
 

@@ -1,6 +1,6 @@
 // What a stored message says, whatever dialect it has: text, tool calls, tool results, pictures, thinking.
 
-/** @typedef {{ kind: "text" | "call" | "result" | "image" | "thinking" | "other", text: string, name?: string, id?: string, failed?: boolean }} Part */
+/** @typedef {{ kind: "text" | "call" | "result" | "image" | "thinking" | "other", text: string, name?: string, id?: string, failed?: boolean, blob?: { sha256: string, media: string } }} Part */
 /** @typedef {Record<string, any>} Message */
 
 /**
@@ -33,6 +33,16 @@ export function previewOf(message) {
  * @param {Message} message
  */
 export const wordsOf = (message) => partsOf(message).filter((part) => part.kind === "text").map((part) => part.text).join("\n");
+
+/**
+ * The first words of the user in the first messages of a log, as a title.
+ * @param {Record<string, any>[]} entries
+ */
+export function openingOf(entries) {
+  const said = entries.slice(0, 4).filter(({ message, unreadable }) => !unreadable && message.role === "user" && !message.tags?.includes("redacted"));
+  const words = said.map(({ message }) => wordsOf(message).replace(/\s+/g, " ").trim()).find(Boolean) ?? "";
+  return words.length > 60 ? `${words.slice(0, 60).replace(/ [^ ]*$/, "")}…` : words;
+}
 
 /** @param {any} content @returns {Part[]} */
 function contentParts(content) {
@@ -72,6 +82,7 @@ const BLOCKS = {
   image_url: (block) => [imagePart(block)],
   input_image: (block) => [imagePart(block)],
   message: (block) => contentParts(block.content),
+  aforesaid_blob: (block) => [{ kind: "image", text: "", ...(isImage(block.media_type) && { blob: { sha256: String(block.sha256), media: block.media_type } }) }],
 };
 
 /** @param {any} call @param {string} [id] @returns {Part} */

@@ -80,11 +80,11 @@ export function size(bytes) {
 }
 
 /**
- * The title of a conversation: its subject, or what else is known.
+ * The title of a conversation: its subject, its first words (`opening`), or what else is known.
  * @param {Record<string, any>} record
  */
 export function titleOf(record) {
-  return record.subject || record.name || record.client_name || `Conversation of ${shortDate(record.created_at)}`;
+  return record.subject || record.name || record.opening || record.client_name || `Conversation of ${shortDate(record.created_at)}`;
 }
 
 /** @param {string} text */

@@ -1,5 +1,6 @@
 // Change the record of a conversation without overwriting what someone else changed meanwhile.
 import { Problem, call, conversationPath, get } from "./api.js";
+import { openingOf } from "./content.js";
 
 /** @typedef {Record<string, any>} Conversation */
 /** @typedef {Record<string, any>} Changes */
@@ -10,6 +11,15 @@ export const PRIORITIES = ["low", "normal", "high", "urgent"];
 export const CHANNELS = ["text", "voice", "phone", "email"];
 
 const ATTEMPTS = 4;
+
+/** A page of records with their first words. @param {any} page */
+export const withOpenings = (page) => ({ ...page, conversations: page.conversations.map((/** @type {Conversation} */ each) => ({ ...each, opening: page.openings[each.id] })) });
+
+/** One record with its first words. @param {string} id @param {AbortSignal} [signal] @returns {Promise<Conversation>} */
+export async function readRecord(id, signal) {
+  const [record, first] = await Promise.all([get(conversationPath(id), {}, signal), get(`${conversationPath(id)}/messages`, { offset: 0, limit: 4 }, signal)]);
+  return { ...record, opening: openingOf(first.entries) };
+}
 
 /**
  * Save changes. New messages move the revision too, so a refused revision is a conflict only if one of the

@@ -1,4 +1,5 @@
 // What a thread shows, as a pure function of frames: stored entries, questions in progress, who is typing.
+import { openingOf } from "./content.js";
 import { inOrder } from "./positions.js";
 
 /** @typedef {Record<string, any>} Entry */
@@ -44,7 +45,7 @@ const FRAMES = {
   },
   messages: (state, frame) => merge(state, frame.entries),
   changed: (state, frame) => merge(state, frame.entries),
-  conversation: (state, frame) => ({ ...state, record: frame.conversation }),
+  conversation: (state, frame) => ({ ...state, record: { ...frame.conversation, opening: state.record?.opening } }),
   reset: (state, frame) => ({ ...merge({ ...state, entries: [], older: null, hasOlder: frame.conversation.message_count > frame.entries.length }, frame.entries), record: frame.conversation }),
   gone: (state) => ({ ...state, gone: true }),
   transcript: (state, frame) => patch(state, frame.id, { question: frame.text, spoken: true, state: "answering" }),
@@ -141,7 +142,8 @@ export function withOpenTurns(state, turns) {
 export function currentRecord({ record, entries, hasOlder }) {
   if (!record) return null;
   const last = entries.at(-1);
-  return { ...record, message_count: hasOlder ? record.message_count : entries.length, last_message_at: last?.stored_at ?? record.last_message_at };
+  const opening = hasOlder ? record.opening : openingOf(entries);
+  return { ...record, opening, message_count: hasOlder ? record.message_count : entries.length, last_message_at: last?.stored_at ?? record.last_message_at };
 }
 
 /**

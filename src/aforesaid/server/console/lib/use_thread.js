@@ -1,6 +1,7 @@
 // A thread with its connection: load, follow, ask, interrupt, page back.
 import { useCallback, useEffect, useReducer, useRef, useState } from "./html.js";
 import { Problem, conversationPath, get, post } from "./api.js";
+import { openingOf } from "./content.js";
 import { asProblem } from "./hooks.js";
 import { LiveThread } from "./live.js";
 import { cursorBefore } from "./positions.js";
@@ -48,6 +49,7 @@ export function useThread(id, acting, onFrame) {
     return () => thread.close();
   }, [id, acting?.id]);
   useReading(live, acting, state, link);
+  useOwnReading(id, state, link);
   useOthersQuestions(id, state, step);
 
   const ask = useCallback((/** @type {string} */ text, /** @type {string | undefined} */ again) => {
@@ -82,10 +84,15 @@ export function useThread(id, acting, onFrame) {
  * @param {(change: Step) => void} step
  */
 async function afterReady(id, frame, step) {
-  // A participant has a read marker of their own; the count is the owner's.
-  if (frame.conversation.unread_count && may("write") && !session.access?.participant) await post(`${conversationPath(id)}/read`).catch(() => null);
   await loadOpenTurns(id, step);
+  if (!frame.conversation.subject && frame.conversation.message_count > PAGE) await loadOpening(id, step);
   if (frame.conversation.participants?.length) await loadMarkers(id, step);
+}
+
+/** Read how a long conversation begins, for its title. @param {string} id @param {(change: Step) => void} step */
+async function loadOpening(id, step) {
+  const page = await get(`${conversationPath(id)}/messages`, { offset: 0, limit: 4 }).catch(() => null);
+  if (page) step((before) => ({ ...before, record: before.record && { ...before.record, opening: openingOf(page.entries) } }));
 }
 
 /** @param {string} id @param {(change: Step) => void} step */
@@ -116,7 +123,31 @@ function useReading(live, acting, state, link) {
 }
 
 /**
- * Show questions of other browsers while they are answered. A question is stored shortly after its answer has begun.
+ * Mark what the page shows as read, also what was written and answered here.
+ * A participant has a read marker of their own; this count is the owner's.
+ * @param {string} id
+ * @param {ThreadState} state
+ * @param {string} link
+ */
+function useOwnReading(id, state, link) {
+  const latest = state.entries.at(-1)?.sequence ?? 0;
+  const read = useRef(0);
+  useEffect(() => {
+    if (!latest || link !== "live" || !may("write") || session.access?.participant) return undefined;
+    if (!read.current && !state.record?.unread_count) read.current = latest;
+    const mark = () => {
+      if (read.current === latest || document.visibilityState !== "visible") return;
+      read.current = latest;
+      void post(`${conversationPath(id)}/read`).catch(() => null);
+    };
+    mark();
+    document.addEventListener("visibilitychange", mark);
+    return () => document.removeEventListener("visibilitychange", mark);
+  }, [id, latest, link]);
+}
+
+/**
+ * Show questions of other browsers while they are answered. The server announces a question once it is stored.
  * @param {string} id
  * @param {ThreadState} state
  * @param {(change: Step) => void} step
@@ -124,10 +155,7 @@ function useReading(live, acting, state, link) {
 function useOthersQuestions(id, state, step) {
   const unseen = unseenQuestions(state).join();
   useEffect(() => {
-    if (!unseen) return undefined;
-    void loadOpenTurns(id, step);
-    const timer = setInterval(() => void loadOpenTurns(id, step), 1000);
-    return () => clearInterval(timer);
+    if (unseen) void loadOpenTurns(id, step);
   }, [id, unseen]);
 }
 

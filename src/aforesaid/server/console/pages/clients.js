@@ -3,6 +3,7 @@ import { html, useRef, useState } from "../lib/html.js";
 import { call, conversationPath, get, post } from "../lib/api.js";
 import { plural, titleOf } from "../lib/format.js";
 import { asProblem, useLoad, useSettled } from "../lib/hooks.js";
+import { withOpenings } from "../lib/records.js";
 import { go, linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
 import { ContactForm, contactFacts } from "../parts/contact_form.js";
@@ -95,7 +96,7 @@ function Client({ id }) {
   const [removing, setRemoving] = useState(false);
   const path = `v1/clients/${encodeURIComponent(id)}`;
   const contact = useLoad((signal) => get(path, {}, signal), [id, session.owner]);
-  const linked = useLoad((signal) => get("v1/conversations", { client_id: id, limit: 100, latest: 1 }, signal), [id, session.owner]);
+  const linked = useLoad((signal) => get("v1/conversations", { client_id: id, limit: 100, openings: true }, signal).then(withOpenings), [id, session.owner]);
   const found = contact.data;
   if (contact.problem) return html`<${PageHead} title="Client" back=${linkTo("clients")} /><${ProblemNote} problem=${contact.problem} retry=${contact.reload} />`;
   if (!found) return html`<${PageHead} title="Client" back=${linkTo("clients")} /><${Loading} on=${true} />`;

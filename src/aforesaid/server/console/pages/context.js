@@ -3,6 +3,7 @@ import { html, useState } from "../lib/html.js";
 import { call, conversationPath, get } from "../lib/api.js";
 import { titleOf } from "../lib/format.js";
 import { useLoad, useSettled } from "../lib/hooks.js";
+import { readRecord } from "../lib/records.js";
 import { linkTo } from "../lib/router.js";
 import { session } from "../lib/session.js";
 import { ContextView } from "../parts/context_view.js";
@@ -16,7 +17,7 @@ const DEFAULT = { max_turns: "", max_messages: "", max_tokens: "", agent_name: "
 export default function ContextPage({ id, query }) {
   const answer = query.get("answer");
   const [both, setBoth] = useState(false);
-  const record = useLoad((signal) => get(conversationPath(id), {}, signal), [id, session.owner]);
+  const record = useLoad((signal) => readRecord(id, signal), [id, session.owner]);
   const title = record.data ? titleOf(record.data) : "Context";
   return html`
     <${PageHead} title=${answer ? "Why this answer?" : "What the model receives"} lead=${`${title}: the messages of a request, in the order of the log, and what was left out.`} back=${linkTo("thread", id)}>

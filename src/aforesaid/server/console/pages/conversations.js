@@ -5,6 +5,7 @@ import { watchChanges } from "../lib/changes.js";
 import { previewOf } from "../lib/content.js";
 import { number, plural, titleOf } from "../lib/format.js";
 import { asProblem, useKeys, useLoad, useSettled } from "../lib/hooks.js";
+import { readRecord, withOpenings } from "../lib/records.js";
 import { go, linkTo, replaceQuery } from "../lib/router.js";
 import { may, newId, session } from "../lib/session.js";
 import { toast } from "../parts/dialog.js";
@@ -56,7 +57,7 @@ export default function Conversations({ query }) {
     <ol class="conversation-list" aria-label="Conversations">
       ${list.map((record, index) => html`<${Row} key=${record.id} record=${record} isSelected=${index === selected} isEditing=${editing === record.id}
         onEdit=${() => setEditing(editing === record.id ? "" : record.id)} onFocus=${() => setSelected(index)}
-        onSaved=${(/** @type {Conversation} */ saved) => data && set(replaced(data, { ...saved, messages: record.messages }))} onDone=${() => setEditing("")} />`)}
+        onSaved=${(/** @type {Conversation} */ saved) => data && set(replaced(data, { ...saved, messages: record.messages, opening: record.opening }))} onDone=${() => setEditing("")} />`)}
     </ol>
     ${data?.next && html`<div class="more"><${Button} onClick=${more}>Show more<//></div>`}`;
 }
@@ -117,7 +118,7 @@ export async function start() {
  */
 async function load(filters, after, signal) {
   const { text, ...rest } = toQuery(filters);
-  if (!text) return get("v1/conversations", { ...rest, limit: 40, latest: 1, after }, signal);
+  if (!text) return withOpenings(await get("v1/conversations", { ...rest, limit: 40, latest: 1, openings: true, after }, signal));
   const found = await post("v1/search/conversations", searchBody(text, rest));
   const records = await Promise.all(found.conversations.map((/** @type {any} */ each) => readOne(each.id, signal)));
   return { conversations: records.filter((record) => record && passes(record, rest)), next: null };
@@ -135,11 +136,11 @@ const passes = (record, rest) => ["channel", "priority", "assigned_to"].every((n
 /** @param {string} id @param {AbortSignal} [signal] @returns {Promise<Conversation | null>} */
 async function readOne(id, signal) {
   try {
-    const [record, page] = await Promise.all([
-      get(conversationPath(id), {}, signal),
+    const [record, last] = await Promise.all([
+      readRecord(id, signal),
       get(`${conversationPath(id)}/messages`, { before: "latest", limit: 1 }, signal),
     ]);
-    return { ...record, messages: page.entries.map((/** @type {any} */ entry) => entry.message) };
+    return { ...record, messages: last.entries.map((/** @type {any} */ entry) => entry.message) };
   } catch (error) {
     if (asProblem(error).status === 404) return null;
     throw error;

@@ -3,9 +3,11 @@ import { html, useState } from "../lib/html.js";
 import { call, conversationPath, get, post } from "../lib/api.js";
 import { number, plural, titleOf } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
+import { withOpenings } from "../lib/records.js";
 import { linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
 import { Dialog, toast } from "../parts/dialog.js";
+import { Forget, previewOfForgetting } from "../parts/forget.js";
 import { Button, Chip, Empty, Loading, PageHead, ProblemNote, TextField, Time } from "../parts/ui.js";
 import { Words } from "../parts/words.js";
 
@@ -33,11 +35,13 @@ export default function Memory() {
 
 /** @param {{ note: any, onEdit: () => void, onGone: () => void }} props */
 function NoteItem({ note, onEdit, onGone }) {
+  const [repeated, setRepeated] = useState(false);
   async function forget() {
     try {
+      if ((await previewOfForgetting({ what: note.id })).messages.length) return setRepeated(true);
       await call("DELETE", `v1/notes/${encodeURIComponent(note.id)}`);
       onGone();
-      toast("Forgotten. What was said stays in its conversation: redact it there, too.", { undo: async () => { await post("v1/notes", bodyOf(note)); onGone(); } });
+      toast("Forgotten. No message repeats it.", { undo: async () => { await post("v1/notes", bodyOf(note)); onGone(); } });
     } catch (error) {
       toast(asProblem(error).message, { bad: true });
     }
@@ -52,6 +56,8 @@ function NoteItem({ note, onEdit, onGone }) {
       ${note.source?.conversation_id ? html`<a href=${linkTo("thread", note.source.conversation_id)}>Where it comes from</a>` : html`<span class="muted">Added by hand</span>`}
       ${may("write") && !note.replaced_by && html`<span class="row end"><${Button} kind="quiet" icon="edit" onClick=${onEdit}>Edit<//><${Button} kind="quiet" icon="trash" onClick=${forget}>Forget<//></span>`}
     </div>
+    ${repeated && html`<${Forget} title="Forget this note?" action="Forget" target=${{ what: note.id }} quote=${note.text} onClose=${() => { setRepeated(false); onGone(); }}>
+      <p>The note is removed for good, with the messages that you choose. This cannot be undone.</p><//>`}
   </li>`;
 }
 
@@ -106,7 +112,7 @@ function Summaries() {
 
 /** @param {AbortSignal} signal */
 async function loadSummaries(signal) {
-  const page = await get("v1/conversations", { limit: 50 }, signal);
+  const page = await get("v1/conversations", { limit: 50, openings: true }, signal).then(withOpenings);
   const long = page.conversations.filter((/** @type {any} */ record) => record.message_count > 10).slice(0, 20);
   const found = await Promise.all(long.map(async (/** @type {any} */ record) => ({ record, ...(await get(`${conversationPath(record.id)}/summary`, {}, signal)) })));
   return found.filter((each) => each.summary);

@@ -14,7 +14,8 @@ import { canSpeak, speak, whySilent } from "../lib/voice.js";
 import { Assignment } from "../parts/assignment.js";
 import { EditQuestion } from "../parts/branches.js";
 import { Composer } from "../parts/composer.js";
-import { Confirm, toast } from "../parts/dialog.js";
+import { toast } from "../parts/dialog.js";
+import { Forget } from "../parts/forget.js";
 import { MessageItem } from "../parts/message.js";
 import { OpenTurns, PendingTurns, Typing } from "../parts/pending.js";
 import { Here, People, readersByMessage } from "../parts/people.js";
@@ -36,13 +37,19 @@ export default function Thread({ id, query }) {
   const [acting, setActing] = useState(() => actingIn(id));
   const { state, link, problem, live, ask, loadOlder, discard, apply } = useThread(id, acting, voice.onFrame);
   const log = useRef(/** @type {HTMLElement | null} */ (null));
-  const keep = useScroll(log, state, target);
+  const { keep, follow } = useScroll(log, state, target);
   useJump(id, target, state, apply);
   useEffect(() => {
     const question = takeQuestion(id);
-    if (question) ask(question, undefined);
+    if (question) send(question);
   }, [id]);
   useKeys({ r: () => document.getElementById("composer")?.focus() });
+
+  /** @param {string} text @param {string} [again] The id of an earlier attempt. */
+  function send(text, again) {
+    follow();
+    ask(text, again);
+  }
 
   const setRecord = (/** @type {any} */ record) => apply((before) => ({ ...before, record }));
 
@@ -93,12 +100,12 @@ export default function Thread({ id, query }) {
           ${state.entries.map((entry) => html`<${MessageItem} key=${entry.sequence} entry=${entry} conversation=${id} isTarget=${entry.sequence === target} participants=${people} readers=${readers.get(entry.message.message_id)}
             onRedact=${setRedacting} onRemember=${remember} onEdit=${setEditing} />`)}
         </ol>
-        <${OpenTurns} turns=${state.open} answering=${state.answering} participants=${people} onAsk=${(/** @type {any} */ turn) => ask(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
-        <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => ask(each.question, each.id)} onDiscard=${discard} />
+        <${OpenTurns} turns=${state.open} answering=${state.answering} participants=${people} onAsk=${(/** @type {any} */ turn) => send(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
+        <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => send(each.question, each.id)} onDiscard=${discard} />
         <${Typing} typing=${state.open.some((turn) => state.answering.includes(turn.id)) ? state.typing.filter((each) => each.role !== "assistant") : state.typing} />
       </div>
-      <${Composer} id=${id} live=${live} onAsk=${ask} disabled=${!canWrite} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
-        onSpoken=${(/** @type {string} */ turn) => apply((before) => asked(before, turn, "", true))}
+      <${Composer} id=${id} live=${live} onAsk=${send} disabled=${!canWrite} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
+        onSpoken=${(/** @type {string} */ turn) => follow() ?? apply((before) => asked(before, turn, "", true))}
         onAloud=${(/** @type {boolean} */ on) => (canSpeak() ? readAloud(on) : toast(whySilent(""), { bad: true }))} />
     </section>
     ${side && record && html`<${ThreadSide} record=${record} onClose=${() => setSide(false)}
@@ -118,22 +125,10 @@ function LinkState({ state, present, participants }) {
 
 /** @param {{ id: string, entry: any, onClose: () => void }} props */
 function Redact({ id, entry, onClose }) {
-  const [busy, setBusy] = useState(false);
-  async function redact() {
-    setBusy(true);
-    try {
-      await post(`${conversationPath(id)}/redactions`, { message_id: entry.message.message_id, scrub: true });
-      toast("Redacted. A mark stands in its place.");
-      onClose();
-    } catch (error) {
-      toast(asProblem(error).message, { bad: true });
-      setBusy(false);
-    }
-  }
-  return html`<${Confirm} title="Redact this message?" action="Redact" onConfirm=${redact} onClose=${onClose} busy=${busy}>
-    <p>Its words are removed for good, also from search and summaries. A mark stays in its place. Other messages that repeat the words stay as they are. This cannot be undone.</p>
-    <blockquote>${previewOf(entry.message)}</blockquote>
-  <//>`;
+  const target = { conversation_id: id, message_id: entry.message.message_id };
+  return html`<${Forget} title="Redact this message?" action="Redact" target=${target} quote=${previewOf(entry.message)} onClose=${onClose}
+    onAlone=${async () => { await post(`${conversationPath(id)}/redactions`, { message_id: target.message_id, scrub: true }); toast("Redacted. A mark stands in its place."); }}>
+    <p>Its words are removed for good, also from search and summaries. This cannot be undone.</p><//>`;
 }
 
 /**
@@ -173,6 +168,7 @@ function useVoice(aloud, onSilent) {
 
 /**
  * Stay at the end while new messages come, unless the user has scrolled up; keep the place when older ones load.
+ * `follow` goes to the end for what the user sends.
  * @param {{ current: HTMLElement | null }} log
  * @param {import("../lib/thread_state.js").ThreadState} state
  * @param {number} target
@@ -201,7 +197,10 @@ function useScroll(log, state, target) {
       anchor.current = null;
     } else if (atEnd.current) element.scrollTop = element.scrollHeight;
   }, [first, state.entries.length, state.pending, state.open.length, state.typing.length]);
-  return () => { if (log.current) anchor.current = { height: log.current.scrollHeight, top: log.current.scrollTop }; };
+  return {
+    keep: () => { if (log.current) anchor.current = { height: log.current.scrollHeight, top: log.current.scrollTop }; },
+    follow: () => { atEnd.current = true; },
+  };
 }
 
 /**

@@ -6,6 +6,7 @@ import { nameById } from "../lib/people.js";
 import { linkTo } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { Icon } from "./icons.js";
+import { Picture } from "./picture.js";
 import { Button, Chip } from "./ui.js";
 import { Words } from "./words.js";
 
@@ -34,7 +35,7 @@ export function MessageItem({ entry, conversation, isTarget, onRedact, onRemembe
     </div>
     <div class="message-body" dir="auto">
       ${entry.unreadable && html`<p class="unreadable"><${Icon} name="warn" /><span>This message cannot be read: ${entry.unreadable}. It stays stored, and is shown again once the server has what it needs.</span></p>`}
-      ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} />`)}
+      ${parts.map((part, index) => html`<${PartView} key=${index} part=${part} speech=${message.speech} conversation=${entry.conversation_id ?? conversation} />`)}
     </div>
     ${readers && html`<${ReadBy} readers=${readers.filter((each) => each.id !== message.author)} />`}
   </li>`;
@@ -56,10 +57,10 @@ function Actions({ entry, conversation, kind, onRedact, onRemember, onEdit }) {
   </div>`;
 }
 
-/** @param {{ part: Part, speech?: Record<string, any> }} props */
-export function PartView({ part, speech }) {
+/** @param {{ part: Part, speech?: Record<string, any>, conversation: string }} props */
+export function PartView({ part, speech, conversation }) {
   if (part.kind === "text") return html`<${Text} text=${part.text} speech=${speech} />`;
-  if (part.kind === "image") return html`<${Picture} address=${part.text} />`;
+  if (part.kind === "image") return html`<${Picture} part=${part} conversation=${conversation} />`;
   const [icon, title] = { call: ["tool", `Calls ${part.name}`], result: ["tool", part.failed ? "Tool failed" : "Tool result"], thinking: ["help", "Thinking"] }[/** @type {string} */ (part.kind)] ?? ["more", "Other content"];
   return html`<details class=${`fold ${part.failed ? "bad" : ""}`}>
     <summary><${Icon} name=${icon} /><span>${title}</span><span class="fold-preview">${oneLine(part.text)}</span></summary>
@@ -83,12 +84,6 @@ function Heard({ speech }) {
   const heard = letters.slice(0, speech.heard).join("");
   return html`<p class="heard"><${Icon} name="speaker" /><span>${heard ? html`Heard up to here: <q>${heard.length > 120 ? `…${heard.slice(-120)}` : heard}</q>` : "Nothing of this was heard."}
     ${" "}<span class="unheard">Not heard: ${letters.length - speech.heard} of ${letters.length} characters.</span></span></p>`;
-}
-
-/** A picture in the message is shown; one elsewhere is only named, because the console loads nothing from other hosts. @param {{ address: string }} props */
-function Picture({ address }) {
-  if (/^data:image\/(png|jpeg|gif|webp);base64,/.test(address)) return html`<img class="picture" src=${address} alt="Picture in the message" loading="lazy" />`;
-  return html`<p class="picture-note">Picture, not shown: ${address ? address.slice(0, 200) : "stored elsewhere"}</p>`;
 }
 
 /** @param {Record<string, any>} message @param {Part[]} parts */

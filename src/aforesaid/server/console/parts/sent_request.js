@@ -29,16 +29,32 @@ export function SentRequest({ id, answer }) {
  */
 async function load(id, answer, signal) {
   const request = await get(`${conversationPath(id)}/request`, { message_id: answer }, signal);
-  const [page, notes] = await Promise.all([
-    get(`${conversationPath(id)}/messages`, { before: "latest", limit: 1000 }, signal),
+  const [entries, notes] = await Promise.all([
+    entriesWith(id, request.message_ids, signal),
     get("v1/notes", { history: true }, signal),
   ]);
-  const byId = new Map(page.entries.map((/** @type {any} */ entry) => [entry.message.message_id, entry.message]));
+  const byId = new Map(entries.map((/** @type {any} */ entry) => [entry.message.message_id, entry.message]));
   const known = new Map(notes.notes.map((/** @type {any} */ note) => [note.id, note.text]));
   const messages = [
     ...(request.summary ? [{ role: "system", content: request.summary, tags: ["summary"] }] : []),
     ...(request.notes.length ? [{ role: "system", content: request.notes.map((/** @type {string} */ note) => `- ${known.get(note) ?? "a note that was forgotten since"}`).join("\n"), tags: ["notes"] }] : []),
     ...request.message_ids.map((/** @type {string} */ name) => byId.get(name) ?? { role: "user", content: "This message is no longer in the log.", message_id: name }),
   ];
-  return { request, messages, entries: page.entries };
+  return { request, messages, entries };
+}
+
+/**
+ * The end of the log back to the oldest of these messages; the whole log if one is missing.
+ * @param {string} id @param {string[]} wanted @param {AbortSignal} signal
+ */
+async function entriesWith(id, wanted, signal) {
+  const missing = new Set(wanted);
+  let entries = /** @type {any[]} */ ([]), cursor = "latest";
+  do {
+    const page = await get(`${conversationPath(id)}/messages`, { before: cursor, limit: 1000 }, signal);
+    for (const entry of page.entries) missing.delete(entry.message.message_id);
+    entries = [...page.entries, ...entries];
+    cursor = page.next;
+  } while (missing.size && cursor);
+  return entries;
 }
