@@ -81,7 +81,7 @@ def test_a_long_branch_loads_the_messages_that_it_shares(opening: Opening, api: 
     page = console.page
     expect(page.get_by_text("120 messages", exact=True)).to_be_visible()
     page.get_by_role("button", name="Show earlier messages").click()
-    expect(page.get_by_text("question 0", exact=True)).to_be_attached()
+    expect(page.locator(".log").get_by_text("question 0", exact=True)).to_be_attached()
     expect(page.get_by_role("button", name="Show earlier messages")).to_have_count(0)
     console.screenshot("branches-1280-light")
 

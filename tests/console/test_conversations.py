@@ -60,7 +60,7 @@ def test_every_filter_narrows_the_list(opening: Opening, api: httpx.Client) -> N
         ("Client", client["id"]),
         ("Tags", "house"),
         ("Assigned to", "Bob"),
-        ("Find by words, subject or client", "roof"),
+        ("Find a conversation", "roof"),
     ):
         field = filters.get_by_label(label, exact=True)
         if field.evaluate("field => field.tagName") == "SELECT":

@@ -95,7 +95,7 @@ async def arrived_turn(
             turn = turn._replace(known=await _known_or_opened(manager, conversation_id, question, place))
         else:
             turn = turn._replace(
-                opening=asyncio.ensure_future(_open(manager, conversation_id, question, place))
+                opening=asyncio.ensure_future(open_question(manager, conversation_id, question))
             )
         yield turn
     finally:
@@ -113,7 +113,7 @@ async def _known_or_opened(
         return known
     if not place.is_repeat:
         try:
-            await _open(manager, conversation_id, question, place)
+            await open_question(manager, conversation_id, question)
         except MessageConflict:
             left = await unfinished_turn(manager, conversation_id, question)
             if not left:
@@ -125,11 +125,6 @@ async def _known_or_opened(
         return await _known(manager, conversation_id, question)
     await place.repeats_are_over()
     return await _known_or_opened(manager, conversation_id, question, place)
-
-
-async def _open(manager: ManagerProtocol, conversation_id: str, question: Message, place: Place) -> None:
-    await open_question(manager, conversation_id, question)
-    place.is_stored = True
 
 
 async def _known(manager: ManagerProtocol, conversation_id: str, question: Message) -> Answer | None:

@@ -58,8 +58,6 @@ class Place:
     def __init__(self, key: Key, question_id: str | None) -> None:
         self._key = key
         self.question_id = question_id
-        # Whether the question is among the open turns.
-        self.is_stored = False
         self._over = asyncio.Event()
         self._before = list(_places.setdefault(key, []))
         _places[key].append(self)
@@ -104,12 +102,6 @@ def running_questions(manager: ManagerProtocol, conversation_id: str) -> list[st
     """Return the ids of the questions that this process answers in a conversation now."""
     places = _places.get(_key(manager, conversation_id), ())
     return [place.question_id for place in places if place.question_id is not None]
-
-
-def stored_questions(manager: ManagerProtocol, conversation_id: str) -> list[str]:
-    """Return the ids of the running questions that are among the open turns, where others can read them."""
-    places = _places.get(_key(manager, conversation_id), ())
-    return [place.question_id for place in places if place.question_id is not None and place.is_stored]
 
 
 def _key(manager: ManagerProtocol, name: str) -> Key:

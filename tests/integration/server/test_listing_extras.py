@@ -28,9 +28,15 @@ async def openings(server: Running) -> Any:
 async def test_a_listing_has_the_first_words_of_the_user(server: Running) -> None:
     long = await store(server, "long", ("user", "a word " * 30), ("assistant", "Yes."))
     one = await store(server, "one", ("assistant", "Welcome!"), ("user", "hello\n  there"))
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PICTURE).decode()}
+    picture = [{"type": "image", "source": source}, {"type": "text", "text": "What is this?"}]
+    shown = await store(server, "shown", ("user", picture))
     await store(server, "none", ("assistant", "Welcome!"))
-    found = await openings(server)
-    assert found == {long: "a word a word a word a word a word a word a word a word a…", one: "hello there"}
+    assert await openings(server) == {
+        long: "a word a word a word a word a word a word a word a word a…",
+        one: "hello there",
+        shown: "What is this?",
+    }
     assert (await server.client.get("/v1/conversations")).json().get("openings", {}) == {}
     message = (await server.client.get(f"/v1/conversations/{one}/messages")).json()["entries"][1]["message"]
     body = {"message_id": message["message_id"]}

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from aforesaid.agents.turn_order import stored_questions
+from aforesaid.agents.turn_order import running_questions
 from aforesaid.contracts import ConversationStore, Document, Watchable, capability
 from aforesaid.errors import AforesaidError
 from aforesaid.layers.participants import ParticipantStore
@@ -133,7 +133,7 @@ class _WatchedConversation:
     def refresh_answering(self) -> bool:
         """Look which questions this process answers now; return whether that has changed."""
         before = self.answering
-        self.answering = tuple(sorted(stored_questions(self._manager, self.conversation_id)))
+        self.answering = tuple(sorted(running_questions(self._manager, self.conversation_id)))
         return self.answering != before
 
     def _people(self) -> list[PresentPerson]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from aforesaid.contracts import Entry, unreadable_reason
 from aforesaid.dialects import meaning_of
+from aforesaid.dialects.images import PLACEHOLDER
 from aforesaid.dialects.tombstones import TAG
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.conversations import Conversation
@@ -29,7 +30,7 @@ async def openings_of(manager: ConversationManager, records: Iterable[Conversati
 
 def _first_words(entries: Sequence[Entry]) -> str:
     said = (
-        _shortened(meaning_of(entry.message).text)
+        _shortened(meaning_of(entry.message).text.replace(PLACEHOLDER, ""))
         for entry in entries
         if unreadable_reason(entry) is None and _is_said(entry.message)
     )

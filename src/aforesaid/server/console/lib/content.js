@@ -22,7 +22,8 @@ export function partsOf(message) {
 export function previewOf(message) {
   const parts = partsOf(message);
   const words = parts.filter((part) => part.kind === "text").map((part) => part.text).join(" ");
-  if (words.trim()) return words.replace(/\s+/g, " ").slice(0, 240);
+  const line = words.replace(/\s+/g, " ");
+  if (line.trim()) return line.length > 240 ? `${line.slice(0, 240)}…` : line;
   const first = parts[0];
   if (!first) return "";
   return { call: `Calls ${first.name}`, result: "Tool result", image: "Picture", thinking: "Thinking" }[/** @type {string} */ (first.kind)] ?? "";
@@ -40,7 +41,7 @@ export const wordsOf = (message) => partsOf(message).filter((part) => part.kind 
  */
 export function openingOf(entries) {
   const said = entries.slice(0, 4).filter(({ message, unreadable }) => !unreadable && message.role === "user" && !message.tags?.includes("redacted"));
-  const words = said.map(({ message }) => wordsOf(message).replace(/\s+/g, " ").trim()).find(Boolean) ?? "";
+  const words = said.map(({ message }) => wordsOf(message).replace("[Image sent: photo]", "").replace(/\s+/g, " ").trim()).find(Boolean) ?? "";
   return words.length > 60 ? `${words.slice(0, 60).replace(/ [^ ]*$/, "")}…` : words;
 }
 

@@ -147,7 +147,7 @@ function useOwnReading(id, state, link) {
 }
 
 /**
- * Show questions of other browsers while they are answered. The server announces a question once it is stored.
+ * Show questions of other browsers while they are answered. A question is stored shortly after its answer has begun.
  * @param {string} id
  * @param {ThreadState} state
  * @param {(change: Step) => void} step
@@ -155,7 +155,10 @@ function useOwnReading(id, state, link) {
 function useOthersQuestions(id, state, step) {
   const unseen = unseenQuestions(state).join();
   useEffect(() => {
-    if (unseen) void loadOpenTurns(id, step);
+    if (!unseen) return undefined;
+    void loadOpenTurns(id, step);
+    const timer = setInterval(() => void loadOpenTurns(id, step), 1000);
+    return () => clearInterval(timer);
   }, [id, unseen]);
 }
 

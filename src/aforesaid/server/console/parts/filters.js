@@ -35,7 +35,7 @@ export function ConversationFilters({ filters, onChange }) {
   const contacts = clients.data?.contacts ?? [];
   return html`<section class="filters" aria-label="Filters">
     <div class="filters-main">
-      <${TextField} label="Find by words, subject or client" type="search" value=${value("text")} onInput=${set("text")} data-search placeholder="Words, subject, client" />
+      <${TextField} label="Find a conversation" type="search" value=${value("text")} onInput=${set("text")} data-search placeholder="Words, subject, client" />
       <${SelectField} label="Status" value=${value("status")} options=${STATUSES} onChange=${set("status")} any="Any status" />
       <${Button} icon="filter" aria-expanded=${open} onClick=${() => setOpen(!open)}>${active ? plural(active, "filter") : "Filters"}<//>
     </div>
