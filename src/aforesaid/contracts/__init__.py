@@ -76,6 +76,7 @@ from aforesaid.contracts.capabilities import (
     Wrapper,
     audit_action,
     capability,
+    label_of,
 )
 from aforesaid.contracts.documents import (
     LARGEST_DOCUMENT,
@@ -216,6 +217,7 @@ __all__ = [
     "entries_without_head",
     "fingerprint",
     "is_derived",
+    "label_of",
     "parse_holder",
     "parse_kind",
     "parse_listing",

@@ -397,6 +397,11 @@ class Label(NamedTuple):
     subject: str | None
 
 
+def label_of(record: Conversation) -> Label:
+    """Return the label of a record."""
+    return Label(record.id, record.client_name, record.subject)
+
+
 class LabelChanges(NamedTuple):
     """Labels that changed after a mark, and the mark for the next call."""
 

@@ -96,9 +96,8 @@ async def search_conversations(
 async def _matching(searcher: Searcher, question: str, query: Query, zone: tzinfo) -> list[FoundConversation]:
     analyzed = analyze_question(question, now=searcher.store.now(), zone=zone)
     contents, complete = await _contents(searcher, question, analyzed)
-    labels = await searcher.label_matches(question, analyzed.terms)
-    best = [] if labels is None else await _best_of(searcher, query, _scores(labels, contents))
-    if labels is None or (len(best) < query.limit and not complete):
+    best = await _best_by_index(searcher, question, analyzed, query, contents)
+    if best is None or (len(best) < query.limit and not complete):
         records = [record async for record in known_records(searcher.store, query)]
         best = _ranked(records, question, analyzed, contents)
         # The candidates were cut off before enough conversations passed the filters.
@@ -114,6 +113,21 @@ async def _matching(searcher: Searcher, question: str, query: Query, zone: tzinf
 
 
 # The best conversations, without reading the records of all: scores follow from messages and labels alone.
+
+
+async def _best_by_index(
+    searcher: Searcher,
+    question: str,
+    analyzed: AnalyzedQuestion,
+    query: Query,
+    contents: Mapping[str, _ContentScore],
+) -> list[tuple[float, Conversation]] | None:
+    """Return the best conversations; None without an index of labels."""
+    while (labels := await searcher.label_matches(question, analyzed.terms)) is not None:
+        best = await _best_of(searcher, query, _scores(labels, contents))
+        if not searcher.correct_labels(record for _, record in best):
+            return best
+    return None
 
 
 def _scores(labels: Mapping[str, float], contents: Mapping[str, _ContentScore]) -> dict[str, float]:

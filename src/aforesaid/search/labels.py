@@ -1,7 +1,7 @@
 """An index in memory of one owner's labels: the client names and subjects of conversations."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from aforesaid.contracts import Label, Labelled
 from aforesaid.search.analysis import terms_of
@@ -36,6 +36,20 @@ class OwnerLabels:
         for label in changed:
             self._put(label)
         self._mark = max(mark, self._mark)
+
+    def correct(self, labels: Iterable[Label]) -> bool:
+        """Replace outdated labels; return whether there was one.
+
+        A label is outdated if it changed just now, or if another conversation has the id of a removed one.
+        """
+        outdated = [
+            one
+            for one in labels
+            if self._texts.get(one.conversation_id, "") != label_text(one.client_name, one.subject).casefold()
+        ]
+        for label in outdated:
+            self._put(label)
+        return bool(outdated)
 
     def _put(self, label: Label) -> None:
         self.remove(label.conversation_id)

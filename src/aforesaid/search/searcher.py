@@ -25,6 +25,7 @@ from aforesaid.contracts import (
     VectorMatch,
     VectorSearchable,
     capability,
+    label_of,
 )
 from aforesaid.contracts.listing import known_records
 from aforesaid.errors import ConversationNotFound, EncoderFailed, StoreUnavailable
@@ -168,6 +169,10 @@ class Searcher:
         except StoreUnavailable:  # the records of the last known state can still be read
             return None
         return labels.matches(question, terms)
+
+    def correct_labels(self, records: Iterable[Conversation]) -> bool:
+        """Correct the index of labels by the records; return whether a label was outdated."""
+        return self.resources.labels_of(self.owner).correct(map(label_of, records))
 
     def enqueue_indexing(self, conversation_id: str) -> None:
         """Enqueue a conversation with new messages for indexing."""

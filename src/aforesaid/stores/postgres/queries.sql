@@ -267,6 +267,29 @@ WHERE
 ORDER BY c.last_activity DESC, c.id DESC
 LIMIT %(limit)s;
 
+-- name: labels_since
+-- Return the mark for the next call with the labels that changed since a mark; all labels if it is 0. The mark is the
+-- oldest transaction that was running: what it commits later is reported then. Transactions end in another order than
+-- they begin, so a label may be reported twice. A transaction that has not begun is one of another server, from which
+-- this database was copied.
+WITH seen AS MATERIALIZED (
+    SELECT
+        pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS mark,
+        pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next
+),
+changed AS (
+    SELECT c.id, c.client_name, c.subject
+    FROM aforesaid.conversations AS c
+    WHERE
+        c.owner = %(owner)s AND %(mark)s::bigint > 0
+        AND c.label_change >= %(mark)s::bigint AND c.label_change < (SELECT seen.next FROM seen)
+    UNION ALL
+    SELECT c.id, c.client_name, c.subject
+    FROM aforesaid.conversations AS c
+    WHERE c.owner = %(owner)s AND %(mark)s::bigint = 0 AND (c.client_name IS NOT NULL OR c.subject IS NOT NULL)
+)
+SELECT seen.mark, changed.id::text, changed.client_name, changed.subject FROM seen LEFT JOIN changed ON true;
+
 -- name: delete_conversation
 -- Delete the record with its messages, sessions and documents; return the counts, which are exact after
 -- `lock_to_delete`. With an expected revision, delete only at that one: the first column is the revision of a record

@@ -157,6 +157,8 @@ CREATE TABLE aforesaid.conversations (
     -- The lineage of a branch, as JSON: the conversations that its log continues, the nearest first. `root` is the last.
     lineage text,
     root uuid GENERATED ALWAYS AS ((lineage::jsonb -> -1 ->> 'conversation_id')::uuid) STORED,
+    -- The transaction that last changed subject or client name: see `labels_since` in queries.sql.
+    label_change bigint,
     PRIMARY KEY (owner, id),
     -- PostgreSQL's timestamps exceed the range of other stores, and include infinity.
     CONSTRAINT conversations_in_time CHECK (
@@ -176,7 +178,26 @@ CREATE INDEX conversations_by_last_message ON aforesaid.conversations (owner, la
 CREATE INDEX conversations_by_creation ON aforesaid.conversations (owner, created_at);
 CREATE INDEX conversations_by_activity ON aforesaid.conversations (owner, last_activity, id);
 CREATE INDEX conversations_by_root ON aforesaid.conversations (owner, root) WHERE root IS NOT NULL;
+CREATE INDEX conversations_by_label ON aforesaid.conversations (owner, label_change) WHERE label_change IS NOT NULL;
 CREATE INDEX conversations_by_expiry ON aforesaid.conversations (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Note the transaction that changes a subject or client name.
+CREATE FUNCTION aforesaid.note_label() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.label_change := pg_catalog.pg_current_xact_id()::pg_catalog.text::pg_catalog.int8;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER conversation_has_label BEFORE INSERT ON aforesaid.conversations
+    FOR EACH ROW WHEN (NEW.subject IS NOT NULL OR NEW.client_name IS NOT NULL)
+    EXECUTE FUNCTION aforesaid.note_label();
+
+CREATE TRIGGER conversation_has_another_label BEFORE UPDATE OF subject, client_name ON aforesaid.conversations
+    FOR EACH ROW
+    WHEN (OLD.subject IS DISTINCT FROM NEW.subject OR OLD.client_name IS DISTINCT FROM NEW.client_name)
+    EXECUTE FUNCTION aforesaid.note_label();
 
 -- The log. `at` and `sequence` give the reading order. `body` is the message in its wire format, as text and not as
 -- jsonb, which cannot represent NUL and lone surrogates.

@@ -20,6 +20,8 @@ from aforesaid.contracts import (
     Change,
     Document,
     Entry,
+    Label,
+    LabelChanges,
     Listing,
     LogEnd,
     LogSnapshot,
@@ -217,6 +219,11 @@ class PostgresStore(DocumentChecks):
         return await self._log.exchange_head(conversation_id, old, new)
 
     # Search
+
+    async def labels_since(self, mark: int) -> LabelChanges:
+        """See `contracts.Labelled`."""
+        found = await self._connection.run(("labels_since", self._connection.owned() | {"mark": mark}))
+        return LabelChanges(found[0][0], [Label(*row) for _, *row in found if row[0] is not None])
 
     async def matches(self, terms: Sequence[str], *, limit: int) -> Matches:
         """See `contracts.Searchable`. Common terms are read last; see `terms.COMMON`."""
