@@ -151,6 +151,29 @@ async def test_the_sweep_counts_before_it_purges(tmp_path: Path) -> None:
         assert counted.groups == ()
 
 
+def test_requests_and_searches_of_a_period(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        await manager.append("roof", [said("user", 2), said("assistant", 1)])
+        await manager.remember("Erin prefers tea.")
+        question = Message(role="user", content="When do you come?")
+        await manager.load_request("roof", "plain", pending=[question])
+        await manager.search_history("aubergine")
+        await manager.search_history("zeppelin")
+        found = (await manager.analytics()).total
+        names = ("requests", "searches", "notes_made", "notes_used")
+        assert [found.counts[name] for name in names] == [1, 2, 1, 1]
+        assert found.shares["left_out"] == 0
+        assert found.shares["searches_without_result"] == 0.5
+        assert found.distributions["request_tokens"].count == 1
+        groups = (await manager.analytics(by="channel")).groups
+        assert {one.value: one.counts["searches"] for one in groups if one.counts["searches"]} == {None: 2}
+        assert [one.counts["requests"] for one in groups if one.value is not None] == [1]
+        await manager.erase("roof")
+        assert (await manager.analytics()).total.counts["requests"] == 0
+
+    target.run(scenario)
+
+
 def test_topics_of_a_period_and_what_is_new(target: Target) -> None:
     async def scenario(manager: ConversationManager) -> None:
         await manager.set_topic("roofs", ["The roof leaks.", "Water comes through the roof."])
@@ -204,6 +227,8 @@ def test_questions_asked_again_are_counted_until_they_are_erased(target: Target)
         found = await manager.topic_report(NOW - timedelta(days=2), NOW)
         assert (found.repeats.questions, found.repeats.repeated, found.repeats.share) == (2, 2, 1.0)
         assert "repeated questions,,2,,1.0" in found.to_csv()
+        assert "repeated questions by channel,text,2,,1.0" in found.to_csv()
+        assert [one.repeated for one in found.repeats.by["agent"]] == [2]
         await manager.erase("first")
         after = await manager.topic_report(NOW - timedelta(days=2), NOW)
         assert (after.repeats.questions, after.repeats.repeated) == (2, 1)

@@ -32,6 +32,7 @@ from aforesaid.agents.progress import TurnProgress
 from aforesaid.agents.sent_requests import keep_request, sent_request
 from aforesaid.agents.turn_order import Place, place_of, running_questions
 from aforesaid.agents.views import Specialist, as_seen_by, reserving_policy, visible_context
+from aforesaid.analytics.usage import agent_turn
 from aforesaid.contracts import Appended, OnText
 from aforesaid.errors import (
     AforesaidError,
@@ -229,7 +230,9 @@ class _RunningTurn:
     async def answer(self, on_text: OnText | None, deadline: float | None) -> Answer:
         messages: tuple[Message, ...] | None = None
         try:
-            answer = await run_within(deadline, self._run(on_text), self._progress)
+            with agent_turn(self._conversation_id) as turn:
+                answer = await run_within(deadline, self._run(on_text), self._progress)
+            turn.answered(answer.text)
             messages = derived_ids(answer.messages, self._turn_id)
             await self._opened()
             await self._place.is_first()

@@ -8,7 +8,6 @@ from aforesaid.analytics.records import (
     CHANGED,
     KEY,
     PROGRESS,
-    ROWS,
     UNTIL,
     Event,
     Progress,
@@ -17,7 +16,8 @@ from aforesaid.analytics.records import (
     digest_of,
     encode,
 )
-from aforesaid.analytics.rollups import RowBatch, days_with, rebuild, remove_all
+from aforesaid.analytics.rollups import RowBatch, days_with, rebuild
+from aforesaid.analytics.usage_rows import remove_other_rows, usage_days, usage_digest
 from aforesaid.contracts import ConversationStore, Document, Entry
 from aforesaid.contracts.entries import Position
 from aforesaid.contracts.listing import all_documents, all_records
@@ -27,7 +27,7 @@ from aforesaid.model.conversations import Conversation, Query
 
 PAGE = 500
 # Rows that are written together, so that a day's documents are written once for many conversations.
-BATCH = 500
+BATCH = 1_000
 # How far before the last time a count starts, for messages that were on their way then.
 MARGIN = timedelta(minutes=10)
 
@@ -67,8 +67,12 @@ class Collection:
         """Count every conversation again, and write all roll-ups again; return how many conversations."""
         store, number = self._store, 0
         now = to_micros(store.now())
+        # Numbers of requests and searches are not in the logs.
+        kept = {usage_digest(store.owner, None)}
+        async for record in all_records(store):
+            kept.add(usage_digest(store.owner, record.id))
         if not keep_removed:
-            await remove_all(store, ROWS)
+            await remove_other_rows(store, kept)
         async for record in all_records(store):
             number += await self._count(record, anew=True, marked=True)
         await self._write()
@@ -93,6 +97,7 @@ class Collection:
             self._batch.set(day, digest, None)
         for day, row in rows.items():
             self._batch.set(day, digest, row)
+            self._batch.relabel(day, usage_digest(self._store.owner, record.id), row.labels)
         self._counted[record.id] = progress, document
         if len(self._batch) >= BATCH:
             await self._write()
@@ -184,6 +189,11 @@ async def forget(store: ConversationStore, conversation_id: str, *, recount: boo
     With `recount`, the next count starts at its first message: its history is about to be rewritten.
     """
     digest = _digest(store, conversation_id)
+    batch = RowBatch()
+    record = None if recount else await store.get(conversation_id)
+    if record is not None:
+        for day in await usage_days(store, record):
+            batch.set(day, usage_digest(store.owner, conversation_id), None)
     try:
         found = await store.get_document(PROGRESS, KEY, conversation_id=conversation_id)
     except ConversationNotFound:
@@ -193,7 +203,6 @@ async def forget(store: ConversationStore, conversation_id: str, *, recount: boo
     else:
         # A conversation that was deleted before has left its numbers.
         days = [] if recount else await days_with(store, digest)
-    batch = RowBatch()
     for day in days:
         batch.set(day, digest, None)
     await batch.write(store)

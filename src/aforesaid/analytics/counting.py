@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from aforesaid.analytics.measures import TOOL_TIME, Cell
-from aforesaid.analytics.records import Event, Labels, Progress, Row, day_of
+from aforesaid.analytics.records import CLOSED, Event, Progress, Row, day_of, labels_of
 from aforesaid.contracts import Entry
 from aforesaid.contracts.entries import unreadable_reason
 from aforesaid.dialects import Meaning, meaning_of
@@ -17,7 +17,6 @@ from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
 
-CLOSED = ("resolved", "closed")
 # Tool calls without a result that are remembered; later ones have no time.
 MOST_CALLS = 100
 # The longest tool name in a count.
@@ -52,9 +51,7 @@ def count(
     progress.messages += len(entries)
     progress.events += len(events)
     progress.revision = record.revision
-    labels = Labels(
-        channel=record.channel, client=record.client_id, agent=record.assigned_to or progress.agent
-    )
+    labels = labels_of(record, progress.agent)
     rows = {day: Row(labels=labels, cell=_copied(cell)) for day, cell in progress.cells.items()}
     rows[day_of(progress.opened)].cell.add(_whole(record, progress))
     progress.days = sorted({*progress.days, *rows})

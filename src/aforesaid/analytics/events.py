@@ -8,13 +8,14 @@ import logging
 
 from msgspec import UNSET
 
-from aforesaid.analytics.records import CHANGED, EVENTS, KEY, Event, decode, encode
+from aforesaid.analytics.records import CHANGED, CLOSED, EVENTS, KEY, Event, decode, encode
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import AforesaidError, ConversationNotFound, DocumentConflict
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Changes
 from aforesaid.model.participants import participant_of
 from aforesaid.telemetry import describe
+from aforesaid.telemetry import events as measure
 
 log = logging.getLogger("aforesaid.analytics")
 
@@ -45,7 +46,7 @@ async def record_events(store: ConversationStore, conversation_id: str, events: 
     # A participant has no owner's documents, so events go through the owner's store.
     whole: ConversationStore = store if participant_of(store) is None else store.inner  # type: ignore[attr-defined]
     try:
-        await _append(whole, conversation_id, events)
+        _measure(await _append(whole, conversation_id, events), events)
         await whole.put_document(CHANGED, conversation_id, b"")
     except ConversationNotFound:
         return  # removed meanwhile, with its events
@@ -53,12 +54,30 @@ async def record_events(store: ConversationStore, conversation_id: str, events: 
         log.warning("conversation %s: events are not recorded: %s", conversation_id, describe(error))
 
 
-async def _append(store: ConversationStore, conversation_id: str, events: list[Event]) -> None:
+def _measure(known: list[Event], events: list[Event]) -> None:
+    """Count the events for metrics. Closing twice is one event, as in the reports."""
+    is_closed = _is_closed(known)
+    for one in events:
+        if one.kind != "status":
+            if one.kind == "merged" or one.value is not None:
+                measure.conversation_event(one.kind)
+        elif (one.value in CLOSED) != is_closed:
+            is_closed = not is_closed
+            measure.conversation_event("closed" if is_closed else "reopened")
+
+
+def _is_closed(known: list[Event]) -> bool:
+    statuses = (one.value for one in reversed(known) if one.kind == "status")
+    return next(statuses, None) in CLOSED
+
+
+async def _append(store: ConversationStore, conversation_id: str, events: list[Event]) -> list[Event]:
+    """Append the events; return those before them."""
     while True:
         found = await store.get_document(EVENTS, KEY, conversation_id=conversation_id)
         known = [] if found is None else decode(found.data, list[Event])
         if len(known) >= MOST_EVENTS:
-            return
+            return known
         try:
             await store.put_document(
                 EVENTS,
@@ -69,7 +88,7 @@ async def _append(store: ConversationStore, conversation_id: str, events: list[E
             )
         except DocumentConflict:
             continue
-        return
+        return known
 
 
 async def mark_changed(store: ConversationStore, conversation_id: str) -> None:

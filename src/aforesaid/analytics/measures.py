@@ -45,6 +45,11 @@ DISTRIBUTIONS: Final[Mapping[str, Unit]] = {
     "tool_time": "ms",
     "heard": "percent",
     "confidence": "percent",
+    "request_tokens": "count",
+    "left_out": "percent",
+    "summary": "percent",
+    "stable_prefix": "percent",
+    "search_hits": "count",
 }
 
 # The prefix of the distributions by tool.
@@ -58,6 +63,12 @@ SHARES: Final[Mapping[str, tuple[str, str]]] = {
     "voice": ("voice_turns", "turns"),
     "interruptions": ("interrupted_answers", "answers"),
     "tool_errors": ("tool_errors", "tool_calls"),
+    "left_out": ("left_out_part", "left_out_whole"),
+    "summary": ("summary_part", "summary_whole"),
+    "stable_prefix": ("stable_prefix_part", "stable_prefix_whole"),
+    "searches_without_result": ("searches_without_result", "searches"),
+    "quoted_searches": ("quoted_searches", "searches_with_answer"),
+    "requests_with_notes": ("requests_with_notes", "requests"),
 }
 
 Histogram = dict[int, int]
@@ -128,7 +139,11 @@ def distribution(unit: Unit, histogram: Histogram) -> Distribution:
     """Return the percentiles and the shown buckets of a histogram that is not empty."""
     ordered = sorted(histogram.items())
     count = sum(histogram.values())
-    p50, p75, p90, p95, p99 = (_percentile(ordered, count, share) for share in (0.5, 0.75, 0.9, 0.95, 0.99))
+    # The bucket of 100 % contains larger numbers too.
+    most = 100 if unit == "percent" else math.inf
+    p50, p75, p90, p95, p99 = (
+        min(_percentile(ordered, count, share), most) for share in (0.5, 0.75, 0.9, 0.95, 0.99)
+    )
     return Distribution(
         unit=unit, count=count, p50=p50, p75=p75, p90=p90, p95=p95, p99=p99, buckets=_shown(unit, ordered)
     )

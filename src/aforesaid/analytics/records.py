@@ -11,9 +11,13 @@ from aforesaid.analytics.measures import Cell, total
 from aforesaid.contracts.documents import STATE
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros
+from aforesaid.model.conversations import Conversation
 
 EventKind = Literal["assigned", "status", "merged"]
 """`opened` is the record's creation; `closed` and `reopened` follow from the statuses."""
+
+# The statuses of a conversation that is closed.
+CLOSED = ("resolved", "closed")
 
 # Kinds that stay when the words of a message change: they contain none. All of a conversation's go with it.
 EVENTS = f"{STATE}analytics/events"
@@ -91,6 +95,11 @@ class Labels(Struct, frozen=True, kw_only=True, omit_defaults=True):
     channel: str | None = None
     client: str | None = None
     agent: str | None = None
+
+
+def labels_of(record: Conversation, agent: str | None) -> Labels:
+    """Return by what a conversation is grouped; `agent` gave its last answer."""
+    return Labels(channel=record.channel, client=record.client_id, agent=record.assigned_to or agent)
 
 
 class Row(Struct, kw_only=True):

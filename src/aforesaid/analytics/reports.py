@@ -38,6 +38,10 @@ COUNTS = (
     "answers",
     "tool_calls",
     "tool_errors",
+    "requests",
+    "searches",
+    "notes_made",
+    "notes_used",
 )
 
 

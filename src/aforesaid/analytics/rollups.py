@@ -7,7 +7,7 @@ most rows that are counted again.
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from msgspec import Raw
 
@@ -31,6 +31,7 @@ Dimension = Literal["all", "channel", "client", "agent"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 Group = tuple[Dimension, str | None]
 """A dimension and one of its values."""
+Groups = set[Group]
 
 # The digits of a digest that distribute a day's rows over documents: up to 16 documents a day.
 _PART = 1
@@ -38,15 +39,29 @@ _PART = 1
 _ROWS_PAGE = 16
 _ROLL_UPS_PAGE = 100
 
-Changed = Mapping[str, Row | None]
-"""Rows by digest; None removes one."""
+
+class Addition(NamedTuple):
+    """Numbers to add to a row, which gets their labels."""
+
+    row: Row
+
+
+class Relabelling(NamedTuple):
+    """New labels of a row, if there is one."""
+
+    labels: Labels
+
+
+Change = Row | Addition | Relabelling | None
+Changed = Mapping[str, Change]
+"""The change of each row by digest: its new value, numbers to add, new labels, or None to remove it."""
 
 
 class RowBatch:
     """Rows that are written together."""
 
     def __init__(self) -> None:
-        self._days: dict[str, dict[str, Row | None]] = defaultdict(dict)
+        self._days: dict[str, dict[str, Change]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return sum(map(len, self._days.values()))
@@ -55,22 +70,39 @@ class RowBatch:
         """Set the row of a conversation on a day; None removes it."""
         self._days[day][digest] = row
 
+    def add(self, day: str, digest: str, row: Row) -> None:
+        """Add numbers to a row, once in a batch."""
+        self._days[day][digest] = Addition(row)
+
+    def relabel(self, day: str, digest: str, labels: Labels) -> None:
+        """Change the labels of a row, if there is one."""
+        self._days[day][digest] = Relabelling(labels)
+
     async def write(self, store: ConversationStore) -> None:
         """Write the rows, then the roll-ups that contain them."""
+        for day, affected in (await self.write_rows(store)).items():
+            await sum_day(store, day, affected)
+
+    async def write_rows(self, store: ConversationStore) -> dict[str, Groups]:
+        """Write the rows alone; return the groups whose sums change, by day."""
         days, self._days = self._days, defaultdict(dict)
-        for day, changed in days.items():
-            await sum_day(store, day, await _write_rows(store, day, changed))
+        return {day: await _write_rows(store, day, changed) for day, changed in days.items()}
 
 
 async def _write_rows(store: ConversationStore, day: str, changed: Changed) -> set[Group]:
     """Write a day's rows; return the groups whose sums change."""
-    parts: dict[str, dict[str, Row | None]] = defaultdict(dict)
-    for digest, row in changed.items():
-        parts[digest[:_PART]][digest] = row
+    parts: dict[str, dict[str, Change]] = defaultdict(dict)
+    for digest, change in changed.items():
+        parts[row_key(day, digest)][digest] = change
     affected: set[Group] = set()
-    for part, rows in parts.items():
-        affected |= await _write_part(store, f"{day}/{part}", rows)
+    for key, rows in parts.items():
+        affected |= await _write_part(store, key, rows)
     return affected
+
+
+def row_key(day: str, digest: str) -> str:
+    """Return the key of the document with this row."""
+    return f"{day}/{digest[:_PART]}"
 
 
 async def _write_part(store: ConversationStore, key: str, changed: Changed) -> set[Group]:
@@ -78,13 +110,24 @@ async def _write_part(store: ConversationStore, key: str, changed: Changed) -> s
         found = await store.get_document(ROWS, key)
         rows: Rows = {} if found is None else decode(found.data, Rows)
         affected: set[Group] = set()
-        for digest, row in changed.items():
-            for one in (rows.pop(digest, None), row):
+        for digest, change in changed.items():
+            old = rows.pop(digest, None)
+            row = _changed(old, change)
+            for one in (old, row):
                 affected.update(() if one is None else _groups(one.labels))
             if row is not None:
                 rows[digest] = row
         if await _put(store, ROWS, key, encode(rows) if rows else None, found):
             return affected
+
+
+def _changed(old: Row | None, change: Change) -> Row | None:
+    if isinstance(change, Relabelling):
+        return None if old is None else Row(labels=change.labels, cell=old.cell)
+    if not isinstance(change, Addition):
+        return change
+    added = change.row
+    return added if old is None else Row(labels=added.labels, cell=total((old.cell, added.cell)))
 
 
 async def _put(
@@ -103,11 +146,9 @@ async def _put(
 
 def _groups(labels: Labels) -> Iterable[Group]:
     yield "all", None
-    # What belongs to no conversation has no channel.
-    if labels.channel is not None:
-        yield "channel", labels.channel
-        yield "client", labels.client
-        yield "agent", labels.agent
+    yield "channel", labels.channel
+    yield "client", labels.client
+    yield "agent", labels.agent
 
 
 async def sum_day(store: ConversationStore, day: str, affected: Iterable[Group]) -> None:

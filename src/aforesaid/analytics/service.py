@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from aforesaid.analytics import BY, By
+from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import InvalidInput, NotAllowed
 from aforesaid.model.clock import parse_moment
@@ -75,9 +76,13 @@ class OwnerAnalytics:
     """Reports about one owner's conversations."""
 
     def __init__(
-        self, store: ConversationStore, embedder: "Callable[[], Embedder | None] | None" = None
+        self,
+        store: ConversationStore,
+        usage: UsageLog,
+        embedder: "Callable[[], Embedder | None] | None" = None,
     ) -> None:
         self._store = store
+        self._usage = usage
         self._embedder = embedder or (lambda: None)
 
     async def analytics(
@@ -110,6 +115,7 @@ class OwnerAnalytics:
         counted_at = self._store.now()
         if fresh:
             await collect(self._store)
+            await self._usage.write(self._store)
         cells: dict[str | None, Cell] = defaultdict(Cell)
         first, last = (day.isoformat() for day in days)
         async for roll_up in self._roll_ups(by, only, (first[:7], last[:7])):
@@ -146,7 +152,9 @@ class OwnerAnalytics:
         from aforesaid.analytics.collection import recompute
 
         self._refuse_participant()
-        return await recompute(self._store, keep_removed=keep_removed)
+        number = await recompute(self._store, keep_removed=keep_removed)
+        await self._usage.write(self._store)
+        return number
 
     async def set_topic(self, name: str, examples: Sequence[str]) -> "Topic":
         """Name a topic by example sentences. A known name gets the new examples."""

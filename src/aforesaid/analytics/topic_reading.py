@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aforesaid.analytics.records import TOPICS
+from aforesaid.analytics.records import TOPICS, labels_of
 from aforesaid.analytics.repeats import WITHIN, Question, repeats_in
 from aforesaid.analytics.topics import (
     Topic,
@@ -126,16 +126,26 @@ def _questions(entries: Sequence[Entry]) -> list[str]:
 def _asked(record: Conversation, entries: Sequence[Entry]) -> list[Question]:
     """Return the first message of each turn: a user who repeats it before the answer asks once."""
     found, is_waiting = [], False
+    labels = labels_of(record, _last_agent(entries))
     for entry in entries:
         text = meaning_of(entry.message).text
         if entry.message.role == "user" and text.strip():
             if not is_waiting:
                 at = from_micros(entry.position.micros)
-                found.append(Question(text=text, at=at, asker=record.client_id))
+                asked = Question(
+                    text=text, at=at, asker=labels.client, channel=labels.channel, agent=labels.agent
+                )
+                found.append(asked)
             is_waiting = True
         elif entry.message.role == "assistant" and text.strip():
             is_waiting = False
     return found
+
+
+def _last_agent(entries: Sequence[Entry]) -> str | None:
+    """Return the agent of the last answer that was read."""
+    named = (one.message.agent_name for one in reversed(entries) if one.message.role == "assistant")
+    return next((name for name in named if name is not None), None)
 
 
 def _names_in(record: Conversation) -> list[str]:

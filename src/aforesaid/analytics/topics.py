@@ -93,7 +93,13 @@ class Topics(ReadableAsDict, Struct, frozen=True, kw_only=True):
             for one in self.new_terms
         ]
         repeated = ("repeated questions", "", self.repeats.repeated, "", self.repeats.share)
-        return csv_text([("kind", "name", "conversations", "before", "score"), *topics, *terms, repeated])
+        groups = [
+            (f"repeated questions by {by}", one.value or "", one.repeated, "", one.share)
+            for by, found in self.repeats.by.items()
+            for one in found
+        ]
+        columns = ("kind", "name", "conversations", "before", "score")
+        return csv_text([columns, *topics, *terms, repeated, *groups])
 
 
 def parse_topic(name: str, examples: Iterable[str]) -> Topic:

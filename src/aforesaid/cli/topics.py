@@ -6,6 +6,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from aforesaid.analytics import By
 from aforesaid.analytics.topics import Topic, Topics
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
@@ -36,6 +37,7 @@ def report_topics(
     ] = None,
     date_to: Annotated[str | None, typer.Option("--to", help="The last day. Default: today.")] = None,
     limit: Annotated[int, typer.Option(help="How many conversations to read.")] = 1000,
+    by: Annotated[By | None, typer.Option(help="Show where questions were asked again.")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     url: UrlOption = None,
     owner: DefaultedOwnerOption = DEFAULT_OWNER,
@@ -54,6 +56,8 @@ def report_topics(
         print_json(found.to_dict())
     else:
         _print_report(found)
+        if by is not None:
+            _print_repeats(found, by)
 
 
 def _print_report(found: Topics) -> None:
@@ -70,6 +74,14 @@ def _print_report(found: Topics) -> None:
     console().print(terms if found.new_terms else "No term is more frequent than before.")
     asked = found.repeats
     console().print(f"{asked.repeated:,} of {asked.questions:,} questions were asked again within 7 days.")
+
+
+def _print_repeats(found: Topics, by: By) -> None:
+    table = Table(by, "questions", "asked again", "share")
+    for one in found.repeats.by.get(by, ()):
+        name = escape(readable(one.value or "none"))
+        table.add_row(name, f"{one.questions:,}", f"{one.repeated:,}", f"{one.share:.0%}")
+    console().print(table)
 
 
 @topics.command("list")

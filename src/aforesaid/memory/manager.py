@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.analytics.service import OwnerAnalytics, mark_late
+from aforesaid.analytics.usage import UsageLog
 from aforesaid.contexts import ContextLoader, calibrated
 from aforesaid.contracts import Appended, Change, ConversationStore, Entry, TokenCounter
 from aforesaid.contracts.names import accepting_names
@@ -96,6 +97,7 @@ class ConversationManager:
         unstored: UnstoredTurns | None = None,
         policy: WindowPolicy | None = None,
         prefixes: "PrefixCache | None" = None,
+        usage: UsageLog | None = None,
     ) -> None:
         from aforesaid.layers.branched import branched
 
@@ -104,6 +106,7 @@ class ConversationManager:
         # Search, exports and erasures read what each conversation stores itself, so they use `scope.store`.
         self.store = branched(self.scope.store, prefixes)
         self.searcher = searcher or own_searcher(self.scope)
+        self.usage = UsageLog(lambda _: self.scope.store) if usage is None else usage
         self.notes_cache = notes_cache or NotesCache()
         self.latest = latest or LatestMessages()
         self.contact_resources = contact_resources or own_contact_resources()
@@ -124,10 +127,10 @@ class ConversationManager:
         """Create the parts. They share the store, the intake and the settings of this manager."""
         store, intake, config = self.store, self.intake, self.config
         scope = replace(self.scope, store=store)
-        self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self._ids)
+        self._notes = Notes(store, self.searcher, intake, config, self.notes_cache, self.usage, self._ids)
         self._summaries = Summaries(store, self.scope.owner, intake, config, self._summary_resources)
         self._contexts = ContextLoader(store, intake, config, self._notes, self._summaries, self._policy)
-        self._searches = Search(self.searcher, intake, config)
+        self._searches = Search(self.searcher, intake, config, self.usage)
         self._lifetimes = Lifetimes(scope, self.images, default=self._ttl)
         self._records = Records(
             scope, config, self._lifetimes, ids=self._ids, ttl=self._ttl, idle_after=self._idle_after
@@ -144,7 +147,7 @@ class ConversationManager:
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
         self._branches = Branches(store, self._summaries)
-        self._analytics = OwnerAnalytics(store, lambda: self.searcher.resources.embedder)
+        self._analytics = OwnerAnalytics(store, self.usage, lambda: self.searcher.resources.embedder)
         self._forgetting = Forgetting(self, scope, self.unstored)
 
     @property
@@ -452,7 +455,14 @@ class ConversationManager:
         policy = self._agent_view(self._contexts.policy(policy, for_request=for_request), agent_name)
         context = await self._contexts.load(conversation_id, policy, pending)
         events.context_loaded(conversation_id, context)
+        if for_request and pending:
+            self._note_request(conversation_id, context)
         return context
+
+    def _note_request(self, conversation_id: str, context: Context) -> None:
+        if context.report.nothing_to_send is None:
+            key = conversation_key(conversation_id, owner=self.scope.owner)
+            self.usage.sent(self.store, key.id, context)
 
     def _agent_view(self, policy: WindowPolicy, agent_name: str | None) -> WindowPolicy:
         if agent_name is None or not self.config.enable_agent_filtering:
@@ -486,6 +496,7 @@ class ConversationManager:
         window = self._agent_view(self._contexts.policy(policy, for_request=True, model=model), agent_name)
         context, request = await self._contexts.load_request(conversation_id, dialect, parts, window, pending)
         events.context_loaded(conversation_id, context)
+        self._note_request(conversation_id, context)
         return request
 
     def calibrate(self, context: Context, usage: Any) -> float | None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import ended, start_background
+from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -106,6 +107,7 @@ class Memory:
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
         self.prefixes = PrefixCache()
+        self.usage = UsageLog(self.backend.of)
         # Bounded: an owner that is evicted is only swept once more than necessary.
         self._session_sweeps: BoundedDict[str, datetime] = BoundedDict(MOST_SWEPT)
         self._background: list[asyncio.Task[None]] = []
@@ -138,7 +140,7 @@ class Memory:
             self.contact_resources,
             self.unstored,
         )
-        own += self.note_detection, self.latest, self.prefixes
+        own += self.note_detection, self.latest, self.prefixes, self.usage
         return (*(holder for holder in around if holder is not None), *own, *self.holders)
 
     def _of(self, scope: OwnerScope) -> ConversationManager:
@@ -162,6 +164,7 @@ class Memory:
             contact_resources=self.contact_resources,
             unstored=self.unstored,
             prefixes=self.prefixes,
+            usage=self.usage,
         )
 
     async def owners(self) -> AsyncIterator[str]:
@@ -275,6 +278,7 @@ class Memory:
         for owner in [owner async for owner in self.owners()]:
             with _skip_owner("analytics are not up to date"):
                 await collect(self.backend.of(owner))
+        await self.usage.write_all()  # after the count, which finds the agents
 
     async def _finish_archiving(self) -> None:
         """Finish moves between store and archives that a crash has interrupted."""
@@ -334,6 +338,7 @@ class Memory:
         # even if one fails.
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.backend.close)
+            stack.push_async_callback(self.usage.close)
             stack.push_async_callback(self.search_resources.close)
             stack.push_async_callback(self.contact_resources.close)
             stack.push_async_callback(self.summary_resources.close)

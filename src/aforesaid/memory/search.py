@@ -9,6 +9,7 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from aforesaid._internal.arguments import zone_named
+from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import audit_action
 from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import Channel, Status
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 class Search:
     """One owner's searches."""
 
-    def __init__(self, searcher: "Searcher", intake: Intake, config: ConversationConfig) -> None:
+    def __init__(
+        self, searcher: "Searcher", intake: Intake, config: ConversationConfig, usage: UsageLog
+    ) -> None:
         self.searcher = searcher
+        self._usage = usage
         self.intake = intake
         self.config = config
 
@@ -120,6 +124,8 @@ class Search:
         await audit_action(self.searcher.store, "search", count=len(found.passages))
         by = "time" if not query.question else "meaning" if found.by_meaning else "words"
         events.searched(by, len(found.passages), query=query.question, degraded=found.degraded)
+        if query.question:
+            self._usage.searched(self.searcher.store, [one.text for one in found.passages])
         return found
 
     # Dashboards and alerts select `call="search"`, so searches inside `search_history` count there as well.

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded
 from aforesaid._internal.tasks import within
+from aforesaid.analytics.usage import Tally, UsageLog
 from aforesaid.contracts import ConversationStore, Document, TokenCounter, audit_action
 from aforesaid.errors import (
     EncoderFailed,
@@ -72,6 +73,7 @@ class Notes:
         intake: Intake,
         config: ConversationConfig,
         notes_cache: NotesCache,
+        usage: UsageLog,
         ids: IdSource,
     ) -> None:
         self.store = store
@@ -79,6 +81,7 @@ class Notes:
         self.intake = intake
         self.config = config
         self.notes_cache = notes_cache
+        self._usage = usage
         self._ids = ids
 
     async def remember(
@@ -114,6 +117,8 @@ class Notes:
         await self.store.put_document(KIND, new.id, encode_note(new))
         # An outage right after this write must not hide the new note.
         self.notes_cache.add(self.searcher.owner, new)
+        source_id = None if new.source is None else new.source.conversation_id
+        self._usage.counted(self.store, Tally("notes_made"), source_id)
         await self._tidy(standing_notes, new)
         return new
 
@@ -214,6 +219,7 @@ class Notes:
         else:
             similarities = await self._similarities(question, standing_notes)
             found = [one for _, one in ranked(standing_notes, question, similarities)][:most]
+            self._usage.counted(self.store, Tally("notes_used", len(found)))
         await audit_action(self.store, "search", count=len(found))
         return found
 

@@ -93,6 +93,11 @@ def erased(count: int, conversation_id: str | None) -> None:
     event(log, logging.INFO, "erased", sentence, count=count, **_id(conversation_id))
 
 
+def conversation_event(kind: str) -> None:
+    """Count an event of a conversation: assigned, closed, reopened or merged."""
+    telemetry.counter("aforesaid_conversation_events_total", event=kind).add()
+
+
 def conversations_expired(count: int) -> None:
     """Count the conversations that a purge removed."""
     if count:

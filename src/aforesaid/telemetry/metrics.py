@@ -70,6 +70,11 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
             "Conversations removed: deleted (also where there was none), expired, erased, archived",
             "how",
         ),
+        _counter(
+            "aforesaid_conversation_events_total",
+            "Events of conversations: assigned, closed, reopened, merged",
+            "event",
+        ),
         _counter("aforesaid_turns_total", "Turns stored"),
         _counter("aforesaid_messages_total", "Messages stored", "role"),
         _counter("aforesaid_client_associations_total", "Conversations linked to a client"),

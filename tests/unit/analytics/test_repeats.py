@@ -5,6 +5,7 @@ from itertools import combinations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from aforesaid.analytics.repeats import LEAST_SIMILARITY, Question, Repeats, repeats_in
 from aforesaid.analytics.topics import lexical_similarity
@@ -38,8 +39,28 @@ def test_a_similar_question_of_the_same_client_within_seven_days_is_asked_again(
 def test_earlier_questions_are_compared_with_and_not_counted() -> None:
     text = "When will my new roof tiles arrive?"
     found = repeats_in([asked(0, text), asked(2, text), asked(3, text)], since=MONDAY + timedelta(days=2.5))
-    assert found == Repeats(questions=1, repeated=1, share=1.0)
+    assert (found.questions, found.repeated, found.share) == (1, 1, 1.0)
     assert repeats_in([], since=MONDAY) == Repeats()
+
+
+def test_repetitions_are_grouped_by_day_channel_client_and_agent() -> None:
+    text = "When will my new roof tiles arrive?"
+    found = repeats_in(
+        [
+            asked(0, text, "finch"),
+            replace(asked(1, text, "finch"), channel="email", agent="bot"),
+            replace(asked(1.1, "When does the painter finish the garden wall?", "ann"), channel="email"),
+        ],
+        since=MONDAY,
+    )
+    groups = {by: [(one.value, one.questions, one.repeated) for one in each] for by, each in found.by.items()}
+    assert groups == {
+        "day": [("2026-03-02", 1, 0), ("2026-03-03", 2, 1)],
+        "channel": [("email", 2, 1), (None, 1, 0)],
+        "client": [("finch", 2, 1), ("ann", 1, 0)],
+        "agent": [("bot", 1, 1), (None, 2, 0)],
+    }
+    assert found.by["channel"][0].share == 0.5
 
 
 def test_comparing_the_rarest_terms_misses_no_repetition() -> None:

@@ -14,6 +14,13 @@ export const MEASURES = /** @type {[string, string][]} */ ([
   ["time_to_assignment", "Time to assignment"], ["time_to_first_close", "Time to first close"], ["time_to_last_close", "Time to last close"],
   ["messages", "Messages per conversation"], ["turns", "Turns per conversation"], ["tokens", "Tokens per conversation"], ["duration", "Duration of a conversation"],
   ["tool_time", "Time of a tool call"], ["heard", "Heard of a spoken answer"], ["confidence", "Confidence of transcription"],
+  ["request_tokens", "Tokens of a request"], ["left_out", "Left out of a request"], ["summary", "Summary in a request"], ["stable_prefix", "Stable prefix of a request"], ["search_hits", "Results of a search"],
+]);
+
+/** The shares of requests and searches, with what each one measures. */
+export const SHARES = /** @type {[string, string][]} */ ([
+  ["left_out", "Messages left out of requests"], ["summary", "Tokens of requests that are summary"], ["stable_prefix", "Messages in stable prefixes"],
+  ["requests_with_notes", "Requests with notes"], ["searches_without_result", "Searches without a result"], ["quoted_searches", "Searches quoted in the answer"],
 ]);
 
 /** @param {Date} now @param {number} days */

@@ -10,7 +10,7 @@ import { CHANNELS } from "../lib/records.js";
 import { session } from "../lib/session.js";
 import { Bars, Chart } from "../parts/chart.js";
 import { toast } from "../parts/dialog.js";
-import { GroupTable, Percentiles, ToolTable } from "../parts/insight_tables.js";
+import { GroupTable, Percentiles, ShareTable, ToolTable } from "../parts/insight_tables.js";
 import { TopicsCard } from "../parts/topics.js";
 import { Button, Empty, Loading, PageHead, ProblemNote, SelectField, Time } from "../parts/ui.js";
 
@@ -42,8 +42,8 @@ export default function Insights({ query }) {
     ${report && !isEmpty && html`<${Headline} total=${report.total} />
       <div class="charts"><${DayCharts} report=${report} table=${table} /><${Spread} total=${report.total} table=${table} /></div>
       ${groups.data && html`<${GroupTable} report=${groups.data} names=${names} chosen=${choice[fieldOf(choice.by)]} onChoose=${(/** @type {string} */ value) => setChoice({ ...choice, ...only(choice.by, value) })} />`}
-      <${TopicsCard} from=${wanted.date_from} />
-      <${Percentiles} total=${report.total} /><${ToolTable} tools=${report.total.tools} />
+      <${TopicsCard} from=${wanted.date_from} by=${choice.by} names=${names} />
+      <${Percentiles} total=${report.total} /><${ShareTable} total=${report.total} /><${ToolTable} tools=${report.total.tools} />
       <p class="muted">Counted from the stored messages, without their words. Days are days in UTC. Times are medians (p50) and percentiles, never averages: one conversation that waited a weekend would hide the others. Counted <${Time} at=${report.counted_at} />.</p>`}`;
 }
 
@@ -95,13 +95,14 @@ function DayCharts({ report, table }) {
   const waited = (/** @type {string} */ name) => [["Half within", wait(name, "p50"), "accent", percentile(total, name, "p50")], ["9 of 10 within", wait(name, "p90"), "warn", percentile(total, name, "p90")]];
   return html`<${Chart} title="Conversations per day" days times=${times} table=${table} lines=${counted([["Opened", "opened", "accent"], ["Closed", "closed", "blue"], ["Reopened", "reopened", "warn"]])} />
     <${Chart} title="Messages per day" days times=${times} table=${table} lines=${counted([["From users", "messages_in", "accent"], ["By assistants", "messages_out_assistant", "blue"], ["By people", "messages_out_person", "violet"]])} />
+    ${(total.counts.requests + total.counts.searches > 0) && html`<${Chart} title="Requests and searches per day" days times=${times} table=${table} lines=${counted([["Requests", "requests", "accent"], ["Searches", "searches", "blue"], ["Notes used", "notes_used", "violet"]])} />`}
     <${Chart} title="First response by day" days unit=${span} times=${times} table=${table} lines=${waited("first_response")} />
     <${Chart} title="Reply time by day" days unit=${span} times=${times} table=${table} lines=${waited("reply_time")} />`;
 }
 
 /** How the waits spread: a median hides the slow ones. @param {{ total: Numbers, table: boolean }} props */
 function Spread({ total, table }) {
-  return MEASURES.filter(([name]) => ["first_response", "reply_time", "time_to_last_close", "messages"].includes(name) && total.distributions[name]).map(([name, title]) => {
+  return MEASURES.filter(([name]) => ["first_response", "reply_time", "time_to_last_close", "messages", "request_tokens"].includes(name) && total.distributions[name]).map(([name, title]) => {
     const { names, counts } = bucketsOf(total.distributions[name]);
     return html`<${Bars} key=${name} title=${title} names=${names} counts=${counts} table=${table} />`;
   });

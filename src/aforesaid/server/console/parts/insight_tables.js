@@ -1,7 +1,7 @@
 // Tables of the insights page: groups, percentiles, tools.
 import { html } from "../lib/html.js";
 import { capital, number } from "../lib/format.js";
-import { MEASURES, measured, percentile, share } from "../lib/insights.js";
+import { MEASURES, SHARES, measured, percentile, share } from "../lib/insights.js";
 import { Button } from "./ui.js";
 
 /** @typedef {import("../lib/insights.js").Numbers} Numbers */
@@ -29,6 +29,24 @@ export function Percentiles({ total }) {
   return html`<section class="card"><h2>Percentiles</h2>
     <div class="table-scroll" tabindex="0" role="region" aria-label="Percentiles"><table class="figures"><thead><tr><th>Measure</th><th>Values</th>${parts.map((part) => html`<th key=${part}>${part}</th>`)}</tr></thead>
       <tbody>${rows.map(([name, title]) => html`<tr key=${name}><th scope="row">${title}</th><td>${number(total.distributions[name].count)}</td>${parts.map((part) => html`<td key=${part}>${measured(total.distributions[name].unit, percentile(total, name, part))}</td>`)}</tr>`)}</tbody></table></div></section>`;
+}
+
+/** What requests contained and what searches found. @param {{ total: Numbers }} props */
+export function ShareTable({ total }) {
+  const rows = SHARES.filter(([name]) => total.shares[name] !== undefined);
+  if (!rows.length) return null;
+  return html`<section class="card"><h2>Requests and searches</h2>
+    <p class="muted">${number(total.counts.requests)} requests to models, ${number(total.counts.searches)} searches, ${number(total.counts.notes_made)} notes made and ${number(total.counts.notes_used)} used.</p>
+    <div class="table-scroll" tabindex="0" role="region" aria-label="Requests and searches"><table class="figures"><thead><tr><th>Measure</th><th>Share</th></tr></thead>
+      <tbody>${rows.map(([name, title]) => html`<tr key=${name}><th scope="row">${title}</th><td>${share(total.shares[name])}</td></tr>`)}</tbody></table></div></section>`;
+}
+
+/** Questions that were asked again. @param {{ repeats: any, by: string, names: Map<string, string> }} props */
+export function RepeatTable({ repeats, by, names }) {
+  const rows = (repeats.by[by] ?? []).filter((/** @type {any} */ row) => row.repeated).slice(0, 20);
+  return html`<h3>Asked again within seven days</h3><p class="muted">${number(repeats.repeated)} of ${number(repeats.questions)} questions.</p>
+    ${rows.length > 0 && html`<div class="table-scroll" tabindex="0" role="region" aria-label=${`Questions asked again by ${by}`}><table class="figures"><thead><tr><th>${capital(by)}</th><th>Questions</th><th>Asked again</th><th>Share</th></tr></thead>
+      <tbody>${rows.map((/** @type {any} */ row) => html`<tr key=${row.value ?? ""}><th scope="row">${row.value ? names.get(row.value) ?? row.value : html`<span class="muted">None</span>`}</th><td>${number(row.questions)}</td><td>${number(row.repeated)}</td><td>${share(row.share)}</td></tr>`)}</tbody></table></div>`}`;
 }
 
 /** @param {{ tools: Record<string, { calls: number, errors: number }> }} props */

@@ -6,12 +6,13 @@ import { asProblem, useLoad } from "../lib/hooks.js";
 import { linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
 import { Dialog, toast } from "./dialog.js";
+import { RepeatTable } from "./insight_tables.js";
 import { Button, Field, Loading, ProblemNote, TextField } from "./ui.js";
 
 /** @typedef {{ name: string, examples: string[] }} Topic */
 
-/** @param {{ from: string }} props */
-export function TopicsCard({ from }) {
+/** @param {{ from: string, by: string, names: Map<string, string> }} props */
+export function TopicsCard({ from, by, names }) {
   const [editing, setEditing] = useState(/** @type {Topic | null} */ (null));
   const found = useLoad(async (signal) => {
     const [report, named] = await Promise.all([get("v1/analytics/topics", { date_from: from }, signal), get("v1/topics", {}, signal)]);
@@ -27,6 +28,7 @@ export function TopicsCard({ from }) {
         ${report.topics.length > 0 && html`<p class="muted">${plural(report.other, "conversation")} without a topic.</p>`}</div>
       <div><h3>New in this period</h3>${!report.new_terms.length && html`<p class="muted">No term is clearly more frequent than before. Only terms of five or more conversations are shown.</p>`}
         <ul class="plain lines">${report.new_terms.map((/** @type {any} */ each) => html`<li key=${each.term}><a dir="auto" href=${linkTo("search", "", { query: each.term })}>${each.term}</a><span class="muted">${number(each.conversations)}, before ${number(each.before)}</span></li>`)}</ul></div></div>
+      <${RepeatTable} repeats=${report.repeats} by=${by} names=${names} />
       ${report.left_out && html`<p class="muted">The latest ${plural(report.conversations, "conversation")} of the period were read.</p>`}`}
     ${editing && html`<${TopicForm} topic=${editing} onClose=${() => setEditing(null)} onSaved=${found.reload} />`}
   </section>`;
