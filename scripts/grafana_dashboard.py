@@ -51,7 +51,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
             "cps",
             [("turns", f"sum(rate(aforesaid_turns_total{RATE}))"), *by("role", "aforesaid_messages_total")],
         ),
-        ("Events of conversations", "cps", by("event", "aforesaid_conversation_events_total")),
+        ("Events of conversations", "cps", by("kind", "aforesaid_conversation_events_total")),
         ("Conversations that went", "cps", by("how", "aforesaid_conversations_ended_total")),
         (
             "Clients linked",

@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+TallyName = Literal["notes_made", "notes_used", "searches_with_answer", "quoted_searches"]
+
 
 class ContextUse(NamedTuple):
     """The numbers of one request."""
@@ -28,7 +30,7 @@ class SearchUse(NamedTuple):
 class Tally(NamedTuple):
     """Something that is only counted."""
 
-    name: Literal["notes_made", "notes_used", "searches_with_answer", "quoted_searches"]
+    name: TallyName
     number: int = 1
 
 

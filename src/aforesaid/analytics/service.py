@@ -6,7 +6,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from aforesaid.analytics import BY, By
-from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import InvalidInput, NotAllowed
 from aforesaid.model.clock import parse_moment
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from aforesaid.analytics.reports import Analytics
     from aforesaid.analytics.rollups import Dimension
     from aforesaid.analytics.topics import Topic, Topics
+    from aforesaid.analytics.usage import UsageLog
     from aforesaid.contracts import Embedder
 
 # The period without `date_from`, and the longest one.
@@ -78,7 +78,7 @@ class OwnerAnalytics:
     def __init__(
         self,
         store: ConversationStore,
-        usage: UsageLog,
+        usage: "UsageLog",
         embedder: "Callable[[], Embedder | None] | None" = None,
     ) -> None:
         self._store = store

@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from aforesaid._internal.tasks import Background, within
-from aforesaid.analytics.noted import ContextUse, Noted, SearchUse, Tally
+from aforesaid.analytics.noted import ContextUse, Noted, SearchUse, Tally, TallyName
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import AforesaidError
 from aforesaid.model.contexts import Context
+from aforesaid.model.ids import conversation_key
 from aforesaid.telemetry import describe
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ class UsageLog:
             self._background.begin_at(self._background.here().time)
 
     def sent(self, store: ConversationStore, conversation_id: str, context: Context) -> None:
-        """Note the context of a request."""
+        """Note the context of a request, unless it has nothing to send."""
         report = context.report
+        if report.nothing_to_send is not None:
+            return
         left_out = len(report.left_out) + report.not_read
         use = ContextUse(
             messages=len(context.messages),
@@ -58,7 +61,8 @@ class UsageLog:
             summary_tokens=report.tokens.summary,
             notes=len(report.notes),
         )
-        self.note(store.owner, Noted(conversation_id, store.now(), use))
+        key = conversation_key(conversation_id, owner=store.owner)
+        self.note(store.owner, Noted(key.id, store.now(), use))
 
     def searched(self, store: ConversationStore, texts: "Sequence[str]") -> None:
         """Note a search and, during an agent's turn, what it found."""
@@ -69,13 +73,20 @@ class UsageLog:
         if turn is not None and texts:
             turn.searches.append((self, store.owner, noted, texts))
 
-    def counted(self, store: ConversationStore, tally: Tally, conversation_id: str | None = None) -> None:
+    def counted(
+        self,
+        store: ConversationStore,
+        name: TallyName,
+        number: int = 1,
+        *,
+        conversation_id: str | None = None,
+    ) -> None:
         """Note something that is only counted."""
         turn = _turn.get()
         if conversation_id is None and turn is not None:
             conversation_id = turn.conversation_id
-        if tally.number:
-            self.note(store.owner, Noted(conversation_id, store.now(), tally))
+        if number:
+            self.note(store.owner, Noted(conversation_id, store.now(), Tally(name, number)))
 
     async def write(self, store: ConversationStore) -> None:
         """Write what is noted of the store's owner."""

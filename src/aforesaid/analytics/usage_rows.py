@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 
 from aforesaid.analytics.measures import Cell
+from aforesaid.analytics.noted import ContextUse, Noted, SearchUse
 from aforesaid.analytics.records import (
     KEY,
     PROGRESS,
@@ -23,7 +24,6 @@ from aforesaid.analytics.records import (
     labels_of,
 )
 from aforesaid.analytics.rollups import RowBatch, row_key
-from aforesaid.analytics.noted import ContextUse, Noted, SearchUse
 from aforesaid.contracts import ConversationStore
 from aforesaid.contracts.listing import all_documents
 from aforesaid.model.conversations import Conversation

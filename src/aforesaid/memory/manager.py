@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.freshness import noting_freshness
 from aforesaid.analytics.service import OwnerAnalytics, mark_late
-from aforesaid.analytics.usage import UsageLog
 from aforesaid.contexts import ContextLoader, calibrated
 from aforesaid.contracts import Appended, Change, ConversationStore, Entry, TokenCounter
 from aforesaid.contracts.names import accepting_names
@@ -50,6 +49,7 @@ from aforesaid.transfer.owner_scope import OwnerScope
 from aforesaid.windows import RequestParts, WindowPolicy, readable
 
 if TYPE_CHECKING:
+    from aforesaid.analytics.usage import UsageLog
     from aforesaid.contacts.association import AssociationProtocol
     from aforesaid.contacts.book import Contacts
     from aforesaid.contacts.resources import ContactResources
@@ -97,8 +97,9 @@ class ConversationManager:
         unstored: UnstoredTurns | None = None,
         policy: WindowPolicy | None = None,
         prefixes: "PrefixCache | None" = None,
-        usage: UsageLog | None = None,
+        usage: "UsageLog | None" = None,
     ) -> None:
+        from aforesaid.analytics.usage import UsageLog
         from aforesaid.layers.branched import branched
 
         self.scope = scope or own_scope(store, blobs)
@@ -456,13 +457,8 @@ class ConversationManager:
         context = await self._contexts.load(conversation_id, policy, pending)
         events.context_loaded(conversation_id, context)
         if for_request and pending:
-            self._note_request(conversation_id, context)
+            self.usage.sent(self.store, conversation_id, context)
         return context
-
-    def _note_request(self, conversation_id: str, context: Context) -> None:
-        if context.report.nothing_to_send is None:
-            key = conversation_key(conversation_id, owner=self.scope.owner)
-            self.usage.sent(self.store, key.id, context)
 
     def _agent_view(self, policy: WindowPolicy, agent_name: str | None) -> WindowPolicy:
         if agent_name is None or not self.config.enable_agent_filtering:
@@ -496,7 +492,7 @@ class ConversationManager:
         window = self._agent_view(self._contexts.policy(policy, for_request=True, model=model), agent_name)
         context, request = await self._contexts.load_request(conversation_id, dialect, parts, window, pending)
         events.context_loaded(conversation_id, context)
-        self._note_request(conversation_id, context)
+        self.usage.sent(self.store, conversation_id, context)
         return request
 
     def calibrate(self, context: Context, usage: Any) -> float | None:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import ended, start_background
-from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -48,6 +47,7 @@ from aforesaid.tokens import is_ready, ready
 from aforesaid.transfer.owner_scope import OwnerScope
 
 if TYPE_CHECKING:
+    from aforesaid.analytics.usage import UsageLog
     from aforesaid.layers.resilient import Health
     from aforesaid.retention.receipts import Receipt
 
@@ -107,7 +107,7 @@ class Memory:
         self.contact_resources = ContactResources()
         self.unstored = UnstoredTurns()
         self.prefixes = PrefixCache()
-        self.usage = UsageLog(self.backend.of)
+        self.usage = _usage_log(self.backend)
         # Bounded: an owner that is evicted is only swept once more than necessary.
         self._session_sweeps: BoundedDict[str, datetime] = BoundedDict(MOST_SWEPT)
         self._background: list[asyncio.Task[None]] = []
@@ -372,6 +372,12 @@ def _skip_owner(what: str) -> Iterator[None]:
         yield
     except (KeyUnavailable, StoreDamaged) as error:
         log.warning("one owner skipped: %s: %s", what, describe(error))
+
+
+def _usage_log(backend: Backend) -> "UsageLog":
+    from aforesaid.analytics.usage import UsageLog
+
+    return UsageLog(backend.of)
 
 
 async def _load_counter(counter: TokenCounter) -> None:

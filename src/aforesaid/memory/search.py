@@ -9,7 +9,6 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from aforesaid._internal.arguments import zone_named
-from aforesaid.analytics.usage import UsageLog
 from aforesaid.contracts import audit_action
 from aforesaid.intake.messages import Intake
 from aforesaid.model.conversations import Channel, Status
@@ -20,6 +19,7 @@ from aforesaid.telemetry.events import watched_method
 from aforesaid.tokens import ready
 
 if TYPE_CHECKING:
+    from aforesaid.analytics.usage import UsageLog
     from aforesaid.search.conversations import FoundConversation
     from aforesaid.search.queries import SearchQuery
     from aforesaid.search.searcher import Budget, Findings, Searcher
@@ -29,7 +29,7 @@ class Search:
     """One owner's searches."""
 
     def __init__(
-        self, searcher: "Searcher", intake: Intake, config: ConversationConfig, usage: UsageLog
+        self, searcher: "Searcher", intake: Intake, config: ConversationConfig, usage: "UsageLog"
     ) -> None:
         self.searcher = searcher
         self._usage = usage

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.freshness import note_degraded
 from aforesaid._internal.tasks import within
-from aforesaid.analytics.usage import Tally, UsageLog
 from aforesaid.contracts import ConversationStore, Document, TokenCounter, audit_action
 from aforesaid.errors import (
     EncoderFailed,
@@ -53,6 +52,7 @@ from aforesaid.tokens import is_slow_to_load, quick_counter
 from aforesaid.windows import WindowPolicy
 
 if TYPE_CHECKING:
+    from aforesaid.analytics.usage import UsageLog
     from aforesaid.search.searcher import Searcher
 
 log = logging.getLogger("aforesaid.notes")
@@ -73,7 +73,7 @@ class Notes:
         intake: Intake,
         config: ConversationConfig,
         notes_cache: NotesCache,
-        usage: UsageLog,
+        usage: "UsageLog",
         ids: IdSource,
     ) -> None:
         self.store = store
@@ -118,7 +118,7 @@ class Notes:
         # An outage right after this write must not hide the new note.
         self.notes_cache.add(self.searcher.owner, new)
         source_id = None if new.source is None else new.source.conversation_id
-        self._usage.counted(self.store, Tally("notes_made"), source_id)
+        self._usage.counted(self.store, "notes_made", conversation_id=source_id)
         await self._tidy(standing_notes, new)
         return new
 
@@ -219,7 +219,7 @@ class Notes:
         else:
             similarities = await self._similarities(question, standing_notes)
             found = [one for _, one in ranked(standing_notes, question, similarities)][:most]
-            self._usage.counted(self.store, Tally("notes_used", len(found)))
+            self._usage.counted(self.store, "notes_used", len(found))
         await audit_action(self.store, "search", count=len(found))
         return found
 

@@ -95,7 +95,7 @@ def erased(count: int, conversation_id: str | None) -> None:
 
 def conversation_event(kind: str) -> None:
     """Count an event of a conversation: assigned, closed, reopened or merged."""
-    telemetry.counter("aforesaid_conversation_events_total", event=kind).add()
+    telemetry.counter("aforesaid_conversation_events_total", kind=kind).add()
 
 
 def conversations_expired(count: int) -> None:

@@ -73,7 +73,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
         _counter(
             "aforesaid_conversation_events_total",
             "Events of conversations: assigned, closed, reopened, merged",
-            "event",
+            "kind",
         ),
         _counter("aforesaid_turns_total", "Turns stored"),
         _counter("aforesaid_messages_total", "Messages stored", "role"),

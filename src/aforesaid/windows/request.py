@@ -22,7 +22,6 @@ from aforesaid.model.contexts import Context
 from aforesaid.model.messages import Message
 from aforesaid.tokens import count_system, count_tools
 from aforesaid.windows.policies import WindowPolicy
-from aforesaid.windows.tool_choice import check_choice, is_forced, with_choice
 
 log = logging.getLogger("aforesaid.windows")
 
@@ -132,6 +131,8 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         if isinstance(self.tools, str | Mapping) or not all(isinstance(each, Mapping) for each in self.tools):
             raise InvalidInput(f"tools must be a list of definitions; got {shown(self.tools)}", field="tools")
         if self.tool_choice is not None:
+            from aforesaid.windows.tool_choice import check_choice
+
             check_choice(self.tool_choice, self.tools)
 
     def reserved_in(
@@ -142,7 +143,7 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         """
         if policy.max_tokens is None:
             return policy
-        forced = is_forced(self.tool_choice)
+        forced = self.tool_choice not in (None, "auto", "none")
         tools = count_tools(counter, self.tools, model=self.model, dialect=dialect, forced=forced)
         return replace(
             policy,
@@ -160,7 +161,11 @@ class RequestParts(Struct, frozen=True, kw_only=True):
             context = Context(messages=(instructions, *context.messages), report=stable)
         request = write_request(context, dialect, cache_marks=cache_marks)
         arguments = _ARGUMENTS.get(dialect, _arguments)(self, request)
-        return arguments if self.tool_choice is None else with_choice(arguments, self.tool_choice, dialect)
+        if self.tool_choice is None:
+            return arguments
+        from aforesaid.windows.tool_choice import with_choice
+
+        return with_choice(arguments, self.tool_choice, dialect)
 
 
 def _arguments(parts: RequestParts, request: Request, messages: str = "messages") -> dict[str, Any]:

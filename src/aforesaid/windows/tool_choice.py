@@ -23,11 +23,6 @@ def check_choice(choice: str, tools: Sequence[Mapping[str, object]]) -> None:
         raise InvalidInput.not_in("tool_choice", choice, (*MODES, *names))
 
 
-def is_forced(choice: str | None) -> bool:
-    """Return whether the model must call a tool."""
-    return choice not in (None, "auto", "none")
-
-
 def with_choice(arguments: Arguments, choice: str, dialect: str) -> Arguments:
     """Return the arguments of a request with this choice. Raise `InvalidInput` where a provider has none."""
     add = _CHOICES.get(dialect)

@@ -7,7 +7,7 @@ KINDS = ("assigned", "closed", "reopened", "merged")
 
 
 def counted() -> list[float]:
-    return [value("aforesaid_conversation_events_total", {"event": kind}) for kind in KINDS]
+    return [value("aforesaid_conversation_events_total", {"kind": kind}) for kind in KINDS]
 
 
 async def test_events_are_counted_for_metrics_as_for_reports() -> None:

@@ -9,9 +9,10 @@ from aforesaid.agents.loop import AgenticLoop
 from aforesaid.agents.recall import RecallAgent
 from aforesaid.agents.stored_turns import answer_turn
 from aforesaid.agents.views import Specialist
+from aforesaid.analytics.noted import ContextUse, Noted, SearchUse, Tally
 from aforesaid.analytics.quotations import is_quoted
 from aforesaid.analytics.records import ROWS
-from aforesaid.analytics.usage import MANY, MOST, ContextUse, Noted, SearchUse, Tally, UsageLog, agent_turn
+from aforesaid.analytics.usage import MANY, MOST, UsageLog, agent_turn
 from aforesaid.errors import StoreUnavailable
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.stores.memory import InMemoryBackend
