@@ -1,8 +1,8 @@
 """The store is away: agents answer, turns wait in the spool, and the user sees why."""
 
-import time
+import sys
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from unittest.mock import patch
 
 from homeassistant.core import HomeAssistant
@@ -139,15 +139,25 @@ async def test_a_renamed_target(core: HomeAssistant, ollama: str) -> None:
 
 
 async def test_a_turn_costs_little(core: HomeAssistant, ollama: str) -> None:
-    """Measured in processor time, of which other programs take nothing."""
+    """Counted in function calls on the event loop, which do not depend on the machine."""
     await load(core, memory_entry(agent(ollama), options={"record_all_agents": False}))
 
-    async def fastest(agent_id: str) -> float:
-        times = []
+    async def fewest_calls(agent_id: str) -> int:
+        counts = []
         for _ in range(10):
-            start = time.process_time()
-            await say(core, "hello", agent_id=agent_id)
-            times.append(time.process_time() - start)
-        return min(times)
+            calls = 0
 
-    assert await fastest("conversation.remembering") - await fastest(ollama) < 0.010
+            def count(_frame: FrameType, event: str, _argument: object) -> None:
+                nonlocal calls
+                calls += event == "call"
+
+            sys.setprofile(count)
+            try:
+                await say(core, "hello", agent_id=agent_id)
+            finally:
+                sys.setprofile(None)
+            counts.append(calls)
+        return min(counts)
+
+    plain = await fewest_calls(ollama)
+    assert await fewest_calls("conversation.remembering") < 4 * plain

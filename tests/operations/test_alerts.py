@@ -267,6 +267,9 @@ def exercise(address: str) -> None:
         assert client.get("/v1/search", params={"query": "hello"}).status_code == 200
         (conversation, *_) = client.get("/v1/conversations").json()["conversations"]
         assert client.get(f"/v1/conversations/{conversation['id']}/context").status_code == 200
+        for status in ("closed", "open"):
+            changed = client.patch(f"/v1/conversations/{conversation['id']}", json={"status": status})
+            assert changed.status_code == 200
         client.get("/v1/conversations/00000000-0000-7000-8000-000000000000")
         gone = client.post("/v1/conversations", json={"session_id": "gone"}).json()["id"]
         assert client.delete(f"/v1/conversations/{gone}").status_code == 204
