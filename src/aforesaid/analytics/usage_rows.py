@@ -13,7 +13,6 @@ from aforesaid.analytics.records import (
     KEY,
     PROGRESS,
     ROWS,
-    UNTIL,
     Labels,
     Progress,
     Row,
@@ -26,15 +25,17 @@ from aforesaid.analytics.records import (
 from aforesaid.analytics.rollups import RowBatch, row_key
 from aforesaid.contracts import ConversationStore
 from aforesaid.contracts.listing import all_documents
-from aforesaid.model.conversations import Conversation
+from aforesaid.model.conversations import Conversation, Query
 
 
 async def usage_batch(store: ConversationStore, noted: Sequence[Noted]) -> RowBatch:
-    """Return what to add to the rows. Numbers of removed conversations are dropped.
+    """Return what to add to the rows. Numbers of removed conversations and of an erased owner are dropped.
 
     This reads the store at least once, so that it fails here while the store is unavailable.
     """
-    await store.get_document(UNTIL, KEY)
+    if not (await store.find(Query(limit=1))).conversations and not await store.document_kinds():
+        # Rows would bring an owner back whom another process has erased.
+        return RowBatch()
     cells: dict[str | None, dict[str, Cell]] = defaultdict(lambda: defaultdict(Cell))
     for one in noted:
         _add(cells[one.conversation_id][day_of_moment(one.at)], one)

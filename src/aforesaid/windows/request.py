@@ -197,9 +197,18 @@ def _bedrock_arguments(parts: RequestParts, request: Request) -> dict[str, Any]:
     if request.system is not None:
         arguments["system"] = request.system
     arguments["messages"] = with_bytes(request.messages)
-    if parts.tools:
-        arguments["toolConfig"] = {"tools": list(parts.tools)}
+    # Bedrock refuses messages with tool calls in a request without tools.
+    if tools := list(parts.tools) or _past_tools(request.messages):
+        arguments["toolConfig"] = {"tools": tools}
     return arguments
+
+
+def _past_tools(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return definitions of the tools that the messages call."""
+    uses = [block["toolUse"] for message in messages for block in message["content"] if "toolUse" in block]
+    rest = {"description": "This tool is no longer available.", "inputSchema": {"json": {"type": "object"}}}
+    names = dict.fromkeys(use["name"] for use in uses)
+    return [{"toolSpec": {"name": name, **rest}} for name in names]
 
 
 _ARGUMENTS: Mapping[str, Callable[[RequestParts, Request], dict[str, Any]]] = {

@@ -416,6 +416,7 @@ def test_every_query_names_the_owner() -> None:
         "open_writers",
         "use_one_snapshot",
         "await_replication",
+        "data_identity",
         "extension",
         "extensions_ready",
         "tables",

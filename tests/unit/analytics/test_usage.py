@@ -61,6 +61,7 @@ async def test_requests_searches_and_notes_are_counted_by_conversation() -> None
 
 async def test_a_percentage_is_at_most_a_hundred() -> None:
     manager = ConversationManager()
+    await manager.add_message("roof", "user", "The roof leaks.")
     full = ContextUse(messages=5, stable=5, known=5, left_out=0, tokens=9, summary_tokens=0, notes=0)
     manager.usage.note(manager.owner, Noted(None, NOW, full))
     assert (await manager.analytics()).total.distributions["stable_prefix"].p50 == 100
@@ -167,6 +168,7 @@ async def test_what_is_noted_of_an_erased_conversation_or_owner_is_not_written()
         await manager.add_message("erased", "user", "again")
         assert (await manager.analytics()).total.counts["searches"] == 1
         memory.usage.note("firm", a_search())
+        await memory.of("neighbour").remember("Tea is in the tin.")
         memory.usage.note("neighbour", a_search())
         await manager.erase()
         await memory.usage.write_all()
@@ -174,10 +176,22 @@ async def test_what_is_noted_of_an_erased_conversation_or_owner_is_not_written()
         assert (await memory.of("neighbour").analytics()).total.counts["searches"] == 1
 
 
+async def test_an_owner_whom_another_process_erased_does_not_come_back() -> None:
+    backend = InMemoryBackend()
+    usage = UsageLog(backend.of)
+    manager = ConversationManager(backend.of("firm"), usage=usage)
+    await manager.add_message("roof", "user", "The roof leaks.")
+    await manager.search_history("roof")
+    await ConversationManager(backend.of("firm")).erase()
+    await usage.close()
+    assert [owner async for owner in backend.owners()] == []
+
+
 async def test_numbers_wait_while_the_store_is_down_and_are_written_once() -> None:
     backend = Failing(InMemoryBackend())
     usage = UsageLog(backend.of)
     manager = ConversationManager(backend.of("firm"), usage=usage)
+    await manager.add_message("roof", "user", "The roof leaks.")
     await manager.search_history("anything")
     backend.down()
     with pytest.raises(StoreUnavailable):
@@ -191,6 +205,7 @@ async def test_numbers_wait_while_the_store_is_down_and_are_written_once() -> No
 async def test_many_numbers_are_written_in_the_background_and_few_on_closing() -> None:
     backend = InMemoryBackend()
     usage = UsageLog(backend.of)
+    await ConversationManager(backend.of("firm")).add_message("roof", "user", "The roof leaks.")
     for _ in range(MANY - 1):
         usage.note("firm", a_search())
     assert await backend.of("firm").documents(ROWS) == []
