@@ -48,7 +48,7 @@ def test_five_thousand_messages_stay_smooth(opening: Opening, api: httpx.Client)
         page.get_by_role("button", name="Show earlier messages").click()
         expect(page.locator(".messages > .message")).to_have_count(loaded)
     used = processor_time(page, _SCROLL) / 60
-    assert 0 < used < 0.050, f"{used * 1000:.0f} ms of processor time per frame"
+    assert 0 < used < 0.100, f"{used * 1000:.0f} ms of processor time per frame"
     page.get_by_role("textbox", name="Message").fill("what was question 12?")
     page.keyboard.press("Enter")
     expect(page.locator(".message.user", has_text="what was question 12?")).to_be_visible()
