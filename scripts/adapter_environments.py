@@ -20,8 +20,9 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-import venv
 from pathlib import Path
+
+from scripts.readme_check import interpreters
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ROOT / "requirements" / "adapters"
@@ -42,12 +43,16 @@ NAMES = (
     "livekit",
     "pipecat",
     "supabase",
+    "nova",
     "mcp",
 )
 """The frameworks: an extra of the package, a file of requirements, and a folder of tests each."""
 
 MAIN = ("mcp",)
 """What the main environment tests: it has the server, and the programs that judge it are npm packages."""
+
+PYTHONS = {"nova": ("3.12", "3.13")}
+"""Versions of Python for frameworks that do not run on the oldest one that the project supports."""
 
 SUITES = {"openai-agents": "openai-agents", "strands": "strands-agents"}
 """Packages whose source distribution contains the framework's own tests of stores."""
@@ -106,7 +111,9 @@ def folder_of(name: str) -> Path:
 def lower_bounds(name: str) -> dict[str, str]:
     """Return the packages of a framework's extra with the oldest release that it allows."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    return dict(requirement.split(">=") for requirement in extras[name])
+    # A requirement may name an extra and a condition: `package[extra]>=1; python_version >= "3.12"`.
+    pairs = (requirement.partition(";")[0].split(">=") for requirement in extras[name])
+    return {package.partition("[")[0]: bound for package, bound in pairs}
 
 
 def _create(name: str) -> str | None:
@@ -130,7 +137,9 @@ def _install_packages(name: str, requirements: Path, folder: Path) -> subprocess
     """Create an environment with the locked Python packages, and the framework's own tests beside it."""
     if name in MAIN:
         return subprocess.CompletedProcess([], 0, "", "")
-    venv.create(folder, with_pip=True, clear=True)
+    done = _create_folder(name, folder)
+    if done.returncode != 0:
+        return done
     command = [str(python_of(name)), "-m", "pip", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run(
         [*command, "install", "--require-hashes", "-r", str(requirements)],
@@ -141,6 +150,17 @@ def _install_packages(name: str, requirements: Path, folder: Path) -> subprocess
     if done.returncode == 0 and name in SUITES:
         return _download_suite(command, name, requirements, folder)
     return done
+
+
+def _create_folder(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Create an empty environment with the framework's interpreter."""
+    versions = PYTHONS.get(name)
+    found = (each for version in versions or () for each in interpreters(version))
+    python = next(found, None) if versions else sys.executable
+    if python is None:
+        return subprocess.CompletedProcess([], 1, "", f"it needs Python {' or '.join(versions or ())}")
+    command = [python, "-m", "venv", "--clear", str(folder)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def _digest(name: str, requirements: Path) -> str:

@@ -14,6 +14,7 @@ FRAMEWORKS = {
     "livekit": "livekit.agents",
     "llama_index": "llama_index.core",
     "mcp": "mcp",
+    "nova": "aws_sdk_bedrock_runtime",
     "openai_agents": "agents",
     "pipecat": "pipecat",
     "pydantic_ai": "pydantic_ai",

@@ -29,6 +29,8 @@ MODEL = "amazon.nova-sonic-v1:0"
 CHUNK = 1_024
 RATES = (8_000, 16_000, 24_000)
 CLOSING_SECONDS = 2.0
+# The SDK writes the end of a request in a task of its own, which fails if the connection is closed before.
+ENDING_SECONDS = 0.1
 PROMPT = "Transcribe what the user says. Answer with one word."
 
 Event: TypeAlias = dict[str, Any]
@@ -247,5 +249,15 @@ class _BedrockStream:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING_SECONDS):
                     await self._stream.input_stream.close()
+            await self._read_to_end()
         finally:
             await self._client.close()
+
+    async def _read_to_end(self) -> None:
+        if self._output is None:
+            return
+        # Whatever the service sends after the transcript does not matter, including its errors.
+        with suppress(Exception):
+            async with asyncio.timeout(ENDING_SECONDS):
+                while await self._output.receive() is not None:
+                    pass
