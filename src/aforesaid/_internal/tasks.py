@@ -33,14 +33,19 @@ origins = _Origins()
 
 
 def start_background(work: Coroutine[Any, Any, T], *, name: str) -> "asyncio.Task[T]":
-    """Start work that outlives the request which caused it.
+    """Start work that outlives the request which caused it, in a `background_context`."""
+    return asyncio.get_running_loop().create_task(work, name=name, context=background_context())
 
-    It gets a context of its own: it would otherwise extend the request's trace for as long as it runs, and
-    count its reads as the request's.
+
+def background_context() -> Context:
+    """Return a context for work that the running request causes.
+
+    In the request's own context the work would extend the request's trace for as long as it runs, and count
+    its reads as the request's.
     """
     context = Context()
     context.run(origin.set, origins.find())
-    return asyncio.get_running_loop().create_task(work, name=name, context=context)
+    return context
 
 
 async def within(

@@ -16,7 +16,14 @@ from msgspec.structs import asdict, replace
 
 from aforesaid._internal.tasks import within
 from aforesaid.contracts import ConversationStore
-from aforesaid.errors import AforesaidError, InvalidSetting, NotFound, StoreDamaged, shown
+from aforesaid.errors import (
+    AforesaidError,
+    ConversationNotFound,
+    InvalidSetting,
+    NotFound,
+    StoreDamaged,
+    shown,
+)
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.contexts import Context, Report
 from aforesaid.model.ids import conversation_key, parse_name
@@ -81,6 +88,8 @@ async def keep_request(manager: ManagerProtocol, conversation_id: str, request: 
         return
     try:
         await within(manager.unstored.patience, _keep(manager, store, conversation_id, request))
+    except ConversationNotFound:
+        log.info("the request of an answer is not kept: its conversation is gone")
     except TimeoutError:
         log.warning("the request of an answer cannot be kept: the store did not take it in time")
     except AforesaidError as error:

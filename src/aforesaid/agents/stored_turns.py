@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -295,8 +296,9 @@ class _RunningTurn:
         if isinstance(stored, NotStored):
             return replace(answer, not_stored=stored)
         if self._sent is not None:
+            sent = _Sent(self._sent, self._policy, self._manager.now())
             self._manager.unstored.later(
-                _keep_request(self._manager, self._conversation_id, answer, self._sent, self._policy)
+                partial(_keep_request, self._manager, self._conversation_id, answer, sent)
             )
         return replace(answer, stored=stored)
 
@@ -381,23 +383,25 @@ async def _append_settled(
         await close_turn(manager, conversation_id, str(messages[0].message_id))
 
 
-async def _keep_request(
-    manager: ManagerProtocol,
-    conversation_id: str,
-    answer: Answer,
-    sent: Context,
-    policy: WindowPolicy | None,
-) -> None:
+class _Sent(NamedTuple):
+    """What an agent was sent, and when."""
+
+    context: Context
+    policy: WindowPolicy | None
+    at: datetime
+
+
+async def _keep_request(manager: ManagerProtocol, conversation_id: str, answer: Answer, sent: _Sent) -> None:
     final = answer.messages[-1]
     if final.message_id is None:
         return
     request = sent_request(
-        sent,
+        sent.context,
         message_id=final.message_id,
         agent_name=final.agent_name or "",
         steps=answer.steps,
-        policy=policy,
-        sent_at=manager.now(),
+        policy=sent.policy,
+        sent_at=sent.at,
     )
     await keep_request(manager, conversation_id, request)
 
@@ -414,5 +418,5 @@ async def append_or_queue(
     turn_id = messages[0].message_id
     if turn_id is not None and not isinstance(stored, NotStored):
         # Without waiting: an open turn whose question is in the log counts as closed.
-        manager.unstored.later(close_turn(manager, conversation_id, turn_id))
+        manager.unstored.later(partial(close_turn, manager, conversation_id, turn_id))
     return stored

@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import Context
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from aforesaid._internal.tasks import Background, start_background, within
+from aforesaid._internal.tasks import Background, background_context, within
 from aforesaid.contracts import Appended
 from aforesaid.errors import (
     AccessError,
@@ -44,7 +45,13 @@ MOST_BYTES = 32 * 1024 * 1024
 SHORTEST_PAUSE, FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5, 5.0
 # Seconds that closing spends on the last attempt.
 CLOSING_SECONDS = 5.0
+# Seconds that work after turns waits for the work of other turns. Done together, it shares transactions, so
+# that the turns of other conversations wait for fewer of them.
+LATER_SECONDS = 0.25
+# Such work that runs at once: the rest of the store's queue stays free for turns.
+LATER_AT_ONCE = 32
 
+Work = Callable[[], Coroutine[Any, Any, None]]
 Append = Callable[[str, Sequence[Message]], Awaitable[Appended]]
 """Stores a turn of a conversation."""
 Key = tuple[str, str]
@@ -95,7 +102,8 @@ class UnstoredTurns:
         self._queues: dict[Key, _Queue] = {}
         self._bytes = 0
         self._background = Background(self._work, lambda: bool(self._queues), name="aforesaid-unstored")
-        self._later: set[asyncio.Task[None]] = set()
+        self._later: deque[tuple[Context, Work]] = deque()
+        self._doing_later = Background(self._do_later, lambda: bool(self._later), name="aforesaid-after-turn")
 
     def __len__(self) -> int:
         """The number of queued turns."""
@@ -224,17 +232,28 @@ class UnstoredTurns:
                 log.debug("a queued turn is not stored yet: %s", describe(error))
         return len(self) < before
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work after a stored turn that its user need not wait for. It handles its own errors."""
-        task = start_background(work, name="aforesaid-after-turn")
-        self._later.add(task)
-        task.add_done_callback(self._later.discard)
+    def later(self, work: Work) -> None:
+        """Run work after a stored turn that its user need not wait for, soon and together with the work of
+        other turns. It handles its own errors.
+        """
+        self._later.append((background_context(), work))
+        start = self._doing_later.here().time() + LATER_SECONDS
+        self._doing_later.begin_at(lambda: start)
+
+    async def _do_later(self) -> None:
+        while self._later:
+            some = [self._later.popleft() for _ in range(min(LATER_AT_ONCE, len(self._later)))]
+            loop = asyncio.get_running_loop()
+            await asyncio.wait([loop.create_task(work(), context=context) for context, work in some])
 
     async def later_is_done(self) -> None:
-        """Wait for the work of `later`."""
-        here = asyncio.get_running_loop()
-        if tasks := [task for task in self._later if task.get_loop() is here]:
-            await asyncio.wait(tasks)
+        """Do the work of `later` now, and wait for it."""
+        await self._doing_later.done()
+
+    async def catch_up(self, owner: str, conversation_id: str | None = None) -> None:
+        """Do what turns have left for later, and store the queued ones: before anything is removed."""
+        await self.later_is_done()
+        await self.flush(owner, conversation_id)
 
     async def settled(self) -> None:
         """Wait until nothing is queued."""
@@ -244,6 +263,7 @@ class UnstoredTurns:
         """Try a last time, within a deadline; log what is not stored."""
         await self._background.close()
         await self.later_is_done()
+        await self._doing_later.close()
         try:
             await within(self._closing, self._try_last())
         except TimeoutError:
@@ -267,6 +287,7 @@ class UnstoredTurns:
         self, owner: str, conversation_id: str | None, *, until: datetime | None = None
     ) -> dict[str, int]:
         """Remove the queued turns of a conversation, or of an owner. See `contracts.CopyHolder`."""
+        await self.later_is_done()
         before = len(self)
         for key in [key for key in self._queues if key[0] == owner and conversation_id in (None, key[1])]:
             queue = self._queues[key]

@@ -72,6 +72,7 @@ class Removal:
         self, conversation_id: str, *, expected_revision: int | None = None
     ) -> None:
         """Remove the conversation and its archive. Do nothing where there is none."""
+        await self._unstored.later_is_done()
         await self.store.delete(conversation_id, expected_revision=expected_revision)
         await self._gone(conversation_id, "deleted")
         events.conversation_ended(conversation_id, "deleted")
@@ -92,6 +93,7 @@ class Removal:
         """
         if isinstance(messages, str) or not isinstance(messages, Sequence):
             raise InvalidInput(f"messages must be a list; got {shown(messages)}", field="messages")
+        await self._unstored.later_is_done()
         prepared = await self._intake.stored_form(conversation_id, messages)
         if participant_of(self.store) is None:
             from aforesaid.analytics.collection import forget
@@ -121,6 +123,7 @@ class Removal:
     async def _redact(
         self, conversation_id: str, message_id: str, *, mark: str = MARK, anonymous: bool = False
     ) -> Message:
+        await self._unstored.later_is_done()
         entry = await self.store.entry(conversation_id, message_id)
         if entry is None:
             raise MessageNotFound(parse_uuid(conversation_id, field="conversation_id"), message_id)
@@ -144,7 +147,7 @@ class Removal:
         from aforesaid.retention.people import erase_person
 
         self._refuse_participant()
-        await self._unstored.flush(self.scope.owner)
+        await self._unstored.catch_up(self.scope.owner)
         receipt = await erase_person(self.scope, participant_id, partial(self._redact, anonymous=True))
         events.erased(0, None)
         return receipt
@@ -155,7 +158,7 @@ class Removal:
 
         archives = self.archives()
         # Queued turns first: stored afterwards, they would find no conversation.
-        await self._unstored.flush(self.scope.owner, conversation_id)
+        await self._unstored.catch_up(self.scope.owner, conversation_id)
         moved = await archive(self.store, archives, conversation_id, blobs=self.scope.blobs)
         await self._gone(conversation_id, "archived")
         events.conversation_ended(conversation_id, "archived")
@@ -269,7 +272,7 @@ class Forgetting:
 
     async def _whole(self, search: Callable[[], Awaitable["ForgetPreview"]]) -> "ForgetPreview":
         """Return what a search of all data finds. Raise `StoreUnavailable` where a part of it is missing."""
-        await self._unstored.flush(self._scope.owner)
+        await self._unstored.catch_up(self._scope.owner)
         await self._scope.authoritative()
         with noting_freshness() as seen:
             found = await search()
@@ -349,7 +352,7 @@ class OwnerCopies:
         """Write everything stored about this owner into a new folder, for people and for programs."""
         from aforesaid.transfer.folders import export_owner
 
-        await self._unstored.flush(self._scope.owner)
+        await self._unstored.catch_up(self._scope.owner)
         return await export_owner(self._scope, Path(folder))
 
     async def import_(self, folder: str | Path) -> "Manifest":

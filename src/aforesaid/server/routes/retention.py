@@ -199,7 +199,7 @@ async def export_everything(call: Call[NoBody, NoQuery]) -> Reply:
     packed = open_scratch()
     folder = ScratchFolder()
     try:
-        await call.manager.unstored.flush(call.manager.owner)
+        await call.manager.unstored.catch_up(call.manager.owner)
         await export_owner(call.manager.scope, folder)
         await to_the_end(_pack, folder, packed)
     except BaseException:
