@@ -18,6 +18,8 @@ from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
 NICKNAME, SINGLE, COMPANY, COMPANY_OF, PART_OF_COMPANY = 0.9, 0.9, 0.95, 0.85, 0.87
+# Factor for a given name in a sentence that shows no business with a client: many people have one.
+DOUBT = 0.9
 # Confidence of each way of naming a contact when the spelling is exact.
 ADDRESS = 0.99
 # A mention must exceed the next by more than this to win.
@@ -142,8 +144,11 @@ class _MentionFinder:
         other_name = is_other_name(word)
         if not exact and not other_name:
             # German possessive: Müllers Auto; families: the Finches
-            for posting in (one for singular in singulars(word) for one in self._index.exact(singular)):
-                yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
+            for singular in singulars(word):
+                for posting in self._index.exact(singular):
+                    # "Ángeles" is no form of Ángel: only families have a plural in -es.
+                    if posting.slot != "given" or len(word) == len(singular) + 1:
+                        yield Hit(first, last, posting, self._grade_by_ear(posting.grade))
         for name, grade in self._index.misspelt(word, by_sound_only=other_name):
             for posting in self._index.exact(name):
                 # A misspelt short form is too uncertain.
@@ -242,6 +247,8 @@ class _MentionFinder:
     def _titled(self, record: ParsedName, hit: Hit, first: int, title: str) -> Mention | None:
         if (title and record.gender and title != record.gender) or hit.grade < LEAST_TITLED:
             return None
+        if hit.grade < HOMOPHONE and self._text.cased and not self._text.in_capitals(hit.last):
+            return None  # a verb that resembles a name: il signore russa
         if self._text.other_name_after(hit.last, set()) and not self._text.german:
             return None
         confidence = TITLED + (0.02 if title and title == record.gender else 0.0)
@@ -264,7 +271,11 @@ class _MentionFinder:
             return Mention(record.client_id, hit.first, hit.last, GIVEN)
         if self._names_other_person(hit.first, hit.last):
             return None
-        return self._single_word(record, hit, hit.first, GIVEN)
+        if self._text.is_named_so(hit.first) or self._text.is_companion(hit.first, hit.last):
+            return None
+        evidence = self._text.evidence(hit.first, hit.last)
+        certain = evidence >= 2 or (evidence and self._text.is_about_business())
+        return self._single_word(record, hit, hit.first, GIVEN if certain else GIVEN * DOUBT)
 
     def _names_other_person(self, first: int, last: int) -> bool:
         """Return whether adjacent words make this another person's name. Cached, because many contacts
@@ -305,7 +316,7 @@ class _MentionFinder:
     def _plausibility(self, first: int, last: int, *, misspelt: bool) -> float:
         """Return how plausible a single word is as a name at this place."""
         text = self._text
-        if text.is_place_name(first, last) or text.is_kin(first):
+        if text.is_place_name(first, last) or text.is_kin(first) or text.is_artist(last):
             return 0.0
         wordlike = text.is_word(last)
         if wordlike and text.follows_pronoun(first):

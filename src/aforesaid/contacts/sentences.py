@@ -165,7 +165,7 @@ class AnalyzedText:
             before in word_lists.CONNECTIVES or before in ("up", "back")
         ):
             return 3
-        after = self.fold(last + 1) if self.joined(last + 1) else ""
+        after = self._verb(last + 1) if self.joined(last + 1) else ""
         if self.tokens[last].possessive or self._is_owner(before, earlier) or self._acts(after):
             return 2
         return (
@@ -177,6 +177,10 @@ class AnalyzedText:
             else 0
         )
 
+    def _verb(self, at: int) -> str:
+        """Return the word; nothing for the conjunction "e", which without its accent looks like "è"."""
+        return "" if self.tokens[at].text in ("e", "E") else self.fold(at)
+
     def _is_owner(self, before: str, earlier: str) -> bool:
         """Return whether a matter of this client precedes: the invoice of X, la caldaia di X."""
         return before in word_lists.OWNED_BY and earlier in word_lists.BUSINESS
@@ -184,8 +188,8 @@ class AnalyzedText:
     def _acts(self, after: str) -> bool:
         if after not in word_lists.AFTER_NAME:
             return False
-        # Italian and Spanish nouns have an article, so a bare subject of "ha" is a name.
-        return after not in word_lists.AUXILIARIES or self.language in ("it", "es")
+        # Italian, Spanish and French nouns have an article, so a bare subject of "ha" is a name.
+        return after not in word_lists.AUXILIARIES or self.language in ("it", "es", "fr")
 
     def follows_pronoun(self, first: int) -> bool:
         """Return whether a pronoun makes this word a verb: I hope, you will."""
@@ -237,9 +241,41 @@ class AnalyzedText:
         if not self.joined(first):
             return False
         before = self.fold(first - 1)
-        return before in word_lists.KIN_TITLES or (
-            before in word_lists.KIN and self.fold(first - 2) in word_lists.OWN
+        if before in word_lists.KIN_TITLES:
+            return True
+        return before in word_lists.KIN and (
+            self.fold(first - 2) in word_lists.OWN or self.is_article(first - 2)
         )
+
+    def is_named_so(self, first: int) -> bool:
+        """Return whether somebody gets this name: the baby is called Grace, unser Hund heißt Karl."""
+        if not self.joined(first):
+            return False
+        before, earlier = self.fold(first - 1), self.fold(first - 2)
+        if before in word_lists.BEFORE_NAME:  # si chiama, se llama; "chiama Carlo" is a call
+            names = before == "called" and earlier in word_lists.BEING
+            return names or (before in word_lists.NAMED_SO and earlier in ("si", "se", "s"))
+        return before in word_lists.NAMED_SO
+
+    def is_companion(self, first: int, last: int) -> bool:
+        """Return whether the speaker does something together with this person: me and Mark, Petra und ich."""
+        before = self.joined(first) and self.fold(first - 1) in word_lists.AND
+        after = self.joined(last + 2) and self.fold(last + 1) in word_lists.AND
+        return (before and self.fold(first - 2) in word_lists.MYSELF) or (
+            after and self.fold(last + 2) in word_lists.MYSELF
+        )
+
+    def is_artist(self, last: int) -> bool:
+        """Return whether music by this name is asked for: play Grace. Messages of clients are played, too."""
+        commands = (self.fold(0), self.fold(1)) if self.fold(0) in ("please", "bitte") else (self.fold(0),)
+        return (
+            not word_lists.PLAYERS.isdisjoint(commands)
+            and not self.tokens[last].possessive
+            and not self.is_about_business()
+        )
+
+    def is_about_business(self) -> bool:
+        return any(token.fold in word_lists.BUSINESS for token in self.tokens)
 
     def is_defined(self, last: int) -> bool:
         """Return whether a definition follows, as for things and places: X is a river."""
@@ -258,6 +294,12 @@ class AnalyzedText:
             and self.fold(first - 1) in word_lists.PLACE_NOUNS
             and self.in_capitals(first - 1)
         )
+        region = (
+            self.joined(first)
+            and self.fold(first - 1) in word_lists.OWNED_BY
+            and self.fold(first - 2) in word_lists.REGIONS
+        )
+        before = before or region
         return (after and not possessive and not self._is_home(first, last)) or before
 
     def is_when_or_where(self, first: int) -> bool:

@@ -59,8 +59,16 @@ AFTER_NAME = _words("after_name")
 BUSINESS = _words("business")
 # Relations of the speaker who are not clients.
 KIN = _words("kin")
-# Relations that stand directly before a name: Uncle Mark.
+# Relations and ranks that stand directly before a name: Uncle Mark, Queen Elizabeth.
 KIN_TITLES = _words("kin_titles")
+# Words that give someone a name: the baby is called, il cane si chiama.
+NAMED_SO = _words("named_so")
+# Areas called by a name after "of": el barrio de Salazar.
+REGIONS = _words("regions")
+AND = _words("and")
+MYSELF = _words("myself")
+# Commands to play music, whose names are artists.
+PLAYERS = _words("players")
 OWN = _words("own")
 ARTICLES = _words("articles")
 # Articles before the name of a family: the Finches, los García.
