@@ -85,6 +85,19 @@ def load_spoken() -> tuple[NameIndex, list[dict[str, Any]]]:
     return NameIndex(contact({"name": name}) for name in names), sentences
 
 
+def load_nobody() -> tuple[NameIndex, list[dict[str, Any]]]:
+    """Return sentences that name no client, though they have words or names of the contacts of `load_spoken`:
+    idioms, famous people, relatives, pets, places.
+    """
+    people, _ = load_spoken()
+    lines = (DATA / "nobody.tsv").read_text("utf-8").splitlines()
+    told = (line.split("\t") for line in lines)
+    return people, [
+        {"text": text.lstrip("~"), "by_ear": text.startswith("~"), "language": language}
+        for language, text in told
+    ]
+
+
 def judge(index: NameIndex, sentences: list[dict[str, Any]], *, shown: bool = False) -> Tally:
     tally = Tally()
     for sentence in sentences:
@@ -163,7 +176,11 @@ def _print(half: str, tally: Tally) -> None:
 
 
 def main() -> None:
-    for name, (index, sentences) in (("names", load()), ("spoken", load_spoken())):
+    for name, (index, sentences) in (
+        ("names", load()),
+        ("spoken", load_spoken()),
+        ("nobody", load_nobody()),
+    ):
         print(f"{name}: {len(index)} contacts, {len(sentences)} sentences")
         for half in ("development", "held-out"):
             own = [sentence for sentence in sentences if half_of(sentence["text"]) == half]

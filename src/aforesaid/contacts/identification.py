@@ -6,24 +6,29 @@ name different people, the result is candidates, never a guess.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from aforesaid.contacts import word_lists
 from aforesaid.contacts.corrections import find_correction
+from aforesaid.contacts.mentions import (
+    Mention,
+    by_place,
+    contenders,
+    without_ambiguous,
+    without_covered,
+)
 from aforesaid.contacts.name_index import NameIndex, Posting, is_other_name, number_key
 from aforesaid.contacts.names import EXACT, HOMOPHONE, Alias, ParsedName, folded, singulars, vocabulary
 from aforesaid.contacts.sentences import LONGEST_TEXT, AnalyzedText
-from aforesaid.model.contacts import CERTAIN, REPORTED, Candidate, ClientMatch
+from aforesaid.model.contacts import CERTAIN, Candidate, ClientMatch
 
 FULL, INITIAL, TITLED, FAMILY, GIVEN = 0.99, 0.92, 0.93, 0.88, 0.82
 NICKNAME, SINGLE, COMPANY, COMPANY_OF, PART_OF_COMPANY = 0.9, 0.9, 0.95, 0.85, 0.87
-# Factor for a given name in a sentence that shows no business with a client: many people have one.
-DOUBT = 0.9
+# Factor for a single word in a sentence that shows no business with a client.
+DOUBT = 0.88
 # Confidence of each way of naming a contact when the spelling is exact.
 ADDRESS = 0.99
-# A mention must exceed the next by more than this to win.
-MARGIN = 0.02
 # Minimum grade of a family name after a title without a given name.
 LEAST_TITLED = 0.86
 MOST_CANDIDATES = 10
@@ -40,21 +45,6 @@ class Hit(NamedTuple):
     last: int
     posting: Posting
     grade: float
-
-
-class Mention(NamedTuple):
-    """A place where a contact may be named, with a confidence."""
-
-    client_id: str
-    first: int
-    last: int
-    confidence: float
-
-    def inside(self, other: "Mention") -> bool:
-        return other.first <= self.first and self.last <= other.last
-
-    def touches(self, other: "Mention") -> bool:
-        return self.first <= other.last and other.first <= self.last
 
 
 def identify(text: str, index: NameIndex, *, by_ear: bool = False) -> ClientMatch | None:
@@ -82,7 +72,7 @@ def read_names(text: str, index: NameIndex, *, by_ear: bool = False) -> Reading:
     # "Not Miller, Millar" distinguishes spellings, even in a transcript.
     by_ear = by_ear and not correction.rejected
     mentions = [*addressed, *_MentionFinder(analyzed, index, by_ear=by_ear).mentions()]
-    found = _drop_covered(mentions)
+    found = without_covered(mentions)
     kept = [one for one in found if correction.keeps(one.first)]
     if correction.replaced_at is not None and any(one.first >= correction.replaced_at for one in kept):
         kept = [one for one in kept if not 0 <= one.first < correction.replaced_at]
@@ -273,9 +263,7 @@ class _MentionFinder:
             return None
         if self._text.is_named_so(hit.first) or self._text.is_companion(hit.first, hit.last):
             return None
-        evidence = self._text.evidence(hit.first, hit.last)
-        certain = evidence >= 2 or (evidence and self._text.is_about_business())
-        return self._single_word(record, hit, hit.first, GIVEN if certain else GIVEN * DOUBT)
+        return self._single_word(record, hit, hit.first, GIVEN)
 
     def _names_other_person(self, first: int, last: int) -> bool:
         """Return whether adjacent words make this another person's name. Cached, because many contacts
@@ -328,6 +316,8 @@ class _MentionFinder:
         if not family and text.after_article(first, last):
             return 0.0 if wordlike or misspelt else 0.6
         factor = self._by_case(first, last, evidence, wordlike=wordlike, misspelt=misspelt)
+        if evidence < 2 and not text.is_about_business():
+            factor *= DOUBT
         return factor * (0.6 if text.is_defined(last) else 1.0)
 
     def _by_case(self, first: int, last: int, evidence: int, *, wordlike: bool, misspelt: bool) -> float:
@@ -424,34 +414,10 @@ class _MentionFinder:
                 yield mention
 
 
-# Competition between mentions
-
-
-def _drop_covered(mentions: Iterable[Mention]) -> list[Mention]:
-    """Return the best mention per contact and place, without those inside a more certain one."""
-    best: dict[tuple[str, int, int], Mention] = {}
-    for mention in mentions:
-        place = mention.client_id, mention.first, mention.last
-        if mention.confidence >= REPORTED and (
-            place not in best or best[place].confidence < mention.confidence
-        ):
-            best[place] = mention
-    ordered = sorted(best.values(), key=lambda one: (-one.confidence, one.first, one.client_id))
-    longest: list[Mention] = []
-    for mention in ordered:
-        covered = any(
-            mention.inside(other) and (other.first, other.last) != (mention.first, mention.last)
-            for other in longest
-        )
-        if not covered:
-            longest.append(mention)
-    return longest
-
-
 def _decide(text: AnalyzedText, index: NameIndex, mentions: list[Mention]) -> ClientMatch | None:
     if not mentions:
         return None
-    places = _resolve_ambiguous([_contenders(group) for group in _by_place(mentions)])
+    places = without_ambiguous([contenders(group) for group in by_place(mentions)])
     best_by_client: dict[str, Mention] = {}
     for mention in (one for place in places for one in place):
         if (
@@ -472,32 +438,6 @@ def _decide(text: AnalyzedText, index: NameIndex, mentions: list[Mention]) -> Cl
     return ClientMatch(
         client=best.contact if certain else None, confidence=best.confidence, candidates=candidates
     )
-
-
-def _by_place(mentions: list[Mention]) -> list[list[Mention]]:
-    """Group overlapping mentions."""
-    groups: list[list[Mention]] = []
-    for mention in mentions:
-        touched = [group for group in groups if any(mention.touches(other) for other in group)]
-        groups = [group for group in groups if group not in touched]
-        groups.append([mention, *(other for group in touched for other in group)])
-    return groups
-
-
-def _contenders(group: list[Mention]) -> list[Mention]:
-    """Return the mentions of a group within the margin of its best."""
-    top = max(mention.confidence for mention in group)
-    return [mention for mention in group if mention.confidence >= top - MARGIN]
-
-
-def _resolve_ambiguous(places: list[list[Mention]]) -> list[list[Mention]]:
-    """Drop ambiguous places that another place resolves: "Anna called; Anna Schmidt wants an offer"."""
-    certain = {place[0].client_id for place in places if len({one.client_id for one in place}) == 1}
-    return [
-        place
-        for place in places
-        if len({one.client_id for one in place}) == 1 or not any(one.client_id in certain for one in place)
-    ]
 
 
 def _words(text: AnalyzedText, mention: Mention) -> str:

@@ -166,7 +166,7 @@ class AnalyzedText:
         ):
             return 3
         after = self._verb(last + 1) if self.joined(last + 1) else ""
-        if self.tokens[last].possessive or self._is_owner(before, earlier) or self._acts(after):
+        if self._owns(last) or self._is_owner(before, earlier) or self._acts(after):
             return 2
         return (
             1
@@ -176,6 +176,11 @@ class AnalyzedText:
             or self._is_home(first, last)
             else 0
         )
+
+    def _owns(self, last: int) -> bool:
+        """Return whether something of theirs follows, and not a title such as Robert's Rules."""
+        titled = self.joined(last + 1) and self.in_capitals(last + 1) and not self.german
+        return self.tokens[last].possessive and not titled
 
     def _verb(self, at: int) -> str:
         """Return the word; nothing for the conjunction "e", which without its accent looks like "è"."""
@@ -188,8 +193,8 @@ class AnalyzedText:
     def _acts(self, after: str) -> bool:
         if after not in word_lists.AFTER_NAME:
             return False
-        # Italian, Spanish and French nouns have an article, so a bare subject of "ha" is a name.
-        return after not in word_lists.AUXILIARIES or self.language in ("it", "es", "fr")
+        # Italian and Spanish nouns have an article, so a bare subject of "ha" is a name.
+        return after not in word_lists.AUXILIARIES or self.language in ("it", "es")
 
     def follows_pronoun(self, first: int) -> bool:
         """Return whether a pronoun makes this word a verb: I hope, you will."""

@@ -6,14 +6,10 @@ A turn may be opened first: its words are then durable before the answer exists 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from hashlib import sha256
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
-import msgspec
-
 from aforesaid.contracts import OPEN_TURNS, Appended, ConversationStore, Document
-from aforesaid.contracts.documents import LONGEST_KEY
 from aforesaid.contracts.listing import all_documents
 from aforesaid.dialects import ChatVariantName, DialectName
 from aforesaid.errors import (
@@ -22,15 +18,14 @@ from aforesaid.errors import (
     DocumentConflict,
     InvalidInput,
     MessageConflict,
-    StoreDamaged,
     StoreUnavailable,
     shown,
 )
 from aforesaid.intake.messages import Intake
+from aforesaid.intake.open_turns import encoded, key_of, open_turn_of, remove_if_answered, turn_id_of
 from aforesaid.model.contexts import Context
 from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
-from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.telemetry import describe
 from aforesaid.windows import (
     AnthropicModelRequest,
@@ -397,7 +392,7 @@ class OpenTurns:
         except StoreUnavailable:
             # Only an unconditional write can be spooled.
             stored = await self._put(conversation_id, words)
-        return _decode(stored)
+        return open_turn_of(stored)
 
     async def unanswered(self, conversation_id: str) -> list[OpenTurn]:
         """Return the open turns of a conversation, oldest first: questions whose answer failed, was lost with
@@ -405,14 +400,14 @@ class OpenTurns:
         """
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
         found = all_documents(self._store, OPEN_TURNS, conversation_id=conversation_id)
-        turns = [_decode(document) async for document in found]
-        still_open = [turn for turn in turns if not await self._is_answered(turn)]
+        turns = [open_turn_of(document) async for document in found]
+        still_open = [turn for turn in turns if not await remove_if_answered(self._store, turn)]
         return sorted(still_open, key=lambda turn: (turn.opened_at, turn.id))
 
     async def discard_turn(self, conversation_id: str, turn_id: str) -> bool:
         """Remove an open turn with its words; return whether there was one."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        key = _key(parse_name(turn_id, field="turn_id"))
+        key = key_of(parse_name(turn_id, field="turn_id"))
         return await self._store.delete_document(OPEN_TURNS, key, conversation_id=conversation_id)
 
     async def _put(
@@ -420,31 +415,24 @@ class OpenTurns:
     ) -> Document:
         return await self._store.put_document(
             OPEN_TURNS,
-            _key(_turn_id(words)),
-            _encode(words),
+            key_of(turn_id_of(words)),
+            encoded(words),
             conversation_id=conversation_id,
             expected_version=expected_version,
         )
 
     async def _extend(self, conversation_id: str, words: tuple[Message, ...]) -> Document:
         """Add the messages that follow the stored ones."""
-        turn_id = _turn_id(words)
-        stored = await self._store.get_document(OPEN_TURNS, _key(turn_id), conversation_id=conversation_id)
+        turn_id = turn_id_of(words)
+        stored = await self._store.get_document(OPEN_TURNS, key_of(turn_id), conversation_id=conversation_id)
         if stored is None:  # closed in between
             return await self._put(conversation_id, words)
-        before = _decode(stored).messages
+        before = open_turn_of(stored).messages
         if len(before) > len(words) or not all(map(Message.same_content_as, before, words)):
             raise MessageConflict(conversation_id, turn_id)
         if len(before) == len(words):
             return stored
         return await self._put(conversation_id, words, expected_version=stored.version)
-
-    async def _is_answered(self, turn: OpenTurn) -> bool:
-        """Return whether the log has the turn. Remove it then: the process ended before it could."""
-        if await self._store.entry(turn.conversation_id, turn.id) is None:
-            return False
-        await self.discard_turn(turn.conversation_id, turn.id)
-        return True
 
 
 async def has_open_turns(store: ConversationStore, conversation_id: str) -> bool:
@@ -453,32 +441,3 @@ async def has_open_turns(store: ConversationStore, conversation_id: str) -> bool
         return bool(await store.documents(OPEN_TURNS, conversation_id=conversation_id, limit=1))
     except ConversationNotFound:
         return False
-
-
-def _turn_id(words: Sequence[Message]) -> str:
-    assert words[0].message_id is not None, "the intake gives every message an id"
-    return words[0].message_id
-
-
-def _key(turn_id: str) -> str:
-    """Return the key of the turn's document. A message id may be longer than a key."""
-    return turn_id if len(turn_id.encode()) <= LONGEST_KEY else sha256(turn_id.encode()).hexdigest()
-
-
-def _encode(words: Sequence[Message]) -> bytes:
-    return msgspec.json.encode([msgspec.Raw(encode_message(message)) for message in words])
-
-
-def _decode(document: Document) -> OpenTurn:
-    assert document.conversation_id is not None
-    try:
-        bodies = msgspec.json.decode(document.data, type=list[msgspec.Raw])
-    except msgspec.MsgspecError as error:
-        raise StoreDamaged(f"an open turn cannot be read: {error}") from error
-    messages = tuple(decode_message(bytes(body)) for body in bodies)
-    return OpenTurn(
-        id=_turn_id(messages),
-        conversation_id=document.conversation_id,
-        messages=messages,
-        opened_at=document.updated_at,
-    )

@@ -6,7 +6,7 @@ from typing import Literal
 from unicodedata import normalize
 
 import pytest
-from benchmarks.clients import LANGUAGES, contact, half_of, judge, load, load_spoken, many
+from benchmarks.clients import LANGUAGES, contact, half_of, judge, load, load_nobody, load_spoken, many
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +56,69 @@ def test_short_sentences_in_four_languages_reach_the_targets(half: str) -> None:
     assert tally.recall >= 0.92
     assert tally.false_names <= 0.01 * tally.sentences
     assert tally.several_right >= 0.9 * tally.several
+
+
+@pytest.mark.parametrize(("half", "most"), [("development", 0.01), ("held-out", 0.03)])
+def test_sentences_with_names_of_others_seldom_name_a_client(half: str, most: float) -> None:
+    people, sentences = load_nobody()
+    assert len(sentences) >= 300
+    tally = judge(people, [one for one in sentences if half_of(one["text"]) == half])
+    assert tally.false_names <= most * tally.sentences
+
+
+def test_of_all_held_out_sentences_one_in_a_hundred_at_most_names_a_client_wrongly() -> None:
+    sets = [load(), load_spoken()]
+    own = [(people, [one for one in all_ if half_of(one["text"]) == "held-out"]) for people, all_ in sets]
+    tallies = [judge(people, sentences) for people, sentences in own]
+    assert sum(one.false_names for one in tallies) <= 0.01 * sum(one.sentences for one in tallies)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Queen Grace opened the bridge",
+        "Santa Grace è a Firenze",
+        "The baby is called Grace",
+        "Il gatto si chiama Grace",
+        "How do you spell Grace?",
+        "El barrio de Grace es tranquilo",
+        "Me and Grace went fishing",
+        "Grace und ich gehen ins Kino",
+        "Spiel Mozart von Grace",
+        "Die Nachbarin Grace gießt die Blumen",
+    ],
+)
+def test_a_given_name_of_somebody_else_names_no_client(text: str) -> None:
+    assert identify(text, index("Grace Hopkins", "Zoe Abernathy")) is None
+
+
+@pytest.mark.parametrize("text", ["I dreamed about Grace", "Is Grace a Greek name?", "Robert's Rules apply"])
+def test_without_business_a_single_name_is_only_a_candidate(text: str) -> None:
+    assert candidates(text, "Grace Hopkins", "Robert Smith")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Call Grace",
+        "Grace wants an offer",
+        "The invoice for Grace is ready",
+        "Play the message from Grace",
+        "Chiama Grace",
+    ],
+)
+def test_with_business_a_single_name_names_the_client(text: str) -> None:
+    assert named(text, "Grace Hopkins", "Robert Smith") == "Grace Hopkins"
+
+
+def test_a_small_word_after_a_title_is_no_misspelt_name() -> None:
+    assert identify("Il signore russa di notte", index("Antonio Russo")) is None
+    assert named("Il signor Russo ha chiamato", "Antonio Russo") == "Antonio Russo"
+
+
+def test_only_families_have_a_plural_in_es() -> None:
+    assert identify("Los Ángeles está en California", index("Ángel Domínguez")) is None
+    assert named("The Finches called", "Harold Finch") == "Harold Finch"
 
 
 def test_the_garbage_collector_does_not_visit_the_contacts_of_an_index() -> None:
