@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct
 
-from aforesaid.errors import DocumentConflict, InvalidInput, shown
+from aforesaid.errors import DocumentConflict, InvalidInput, StoreDamaged, shown
 from aforesaid.model.clock import parse_moment
 from aforesaid.model.conversations import check_count
 from aforesaid.model.ids import parse_name, parse_uuid
+from aforesaid.model.messages import Message, OpenTurn
+from aforesaid.model.wire import decode_message, encode_message
 
 
 class Document(Struct, frozen=True, kw_only=True):
@@ -48,6 +52,38 @@ LARGEST_DOCUMENT = 16 * 1024 * 1024
 LONGEST_KIND = 200
 # The most bytes (UTF-8) of a kind and of a key. An owner and both fit into one index entry.
 LONGEST_KEY = 1024
+
+
+def turn_id_of(words: Sequence[Message]) -> str:
+    """Return the id of a turn: that of its first message."""
+    assert words[0].message_id is not None, "the intake gives every message an id"
+    return words[0].message_id
+
+
+def turn_key(turn_id: str) -> str:
+    """Return the key of an open turn's document. A message id may be longer than a key."""
+    return turn_id if len(turn_id.encode()) <= LONGEST_KEY else sha256(turn_id.encode()).hexdigest()
+
+
+def encode_turn(words: Sequence[Message]) -> bytes:
+    """Return the content of an open turn's document."""
+    return msgspec.json.encode([msgspec.Raw(encode_message(message)) for message in words])
+
+
+def decode_turn(document: Document) -> OpenTurn:
+    """Return the open turn in a document. Raise `StoreDamaged`."""
+    assert document.conversation_id is not None
+    try:
+        bodies = msgspec.json.decode(document.data, type=list[msgspec.Raw])
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(f"an open turn cannot be read: {error}") from error
+    messages = tuple(decode_message(bytes(body)) for body in bodies)
+    return OpenTurn(
+        id=turn_id_of(messages),
+        conversation_id=document.conversation_id,
+        messages=messages,
+        opened_at=document.updated_at,
+    )
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
 from aforesaid.contracts import OPEN_TURNS, Appended, ConversationStore, Document
-from aforesaid.contracts.listing import all_documents
+from aforesaid.contracts.documents import decode_turn, encode_turn, turn_id_of, turn_key
 from aforesaid.dialects import ChatVariantName, DialectName
 from aforesaid.errors import (
     AforesaidError,
@@ -22,7 +22,6 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.intake.messages import Intake
-from aforesaid.intake.open_turns import encoded, key_of, open_turn_of, remove_if_answered, turn_id_of
 from aforesaid.model.contexts import Context
 from aforesaid.model.ids import conversation_key, parse_name, parse_uuid
 from aforesaid.model.messages import ContentType, Message, OpenTurn, Role, parse_tags
@@ -392,22 +391,23 @@ class OpenTurns:
         except StoreUnavailable:
             # Only an unconditional write can be spooled.
             stored = await self._put(conversation_id, words)
-        return open_turn_of(stored)
+        return decode_turn(stored)
 
     async def unanswered(self, conversation_id: str) -> list[OpenTurn]:
         """Return the open turns of a conversation, oldest first: questions whose answer failed, was lost with
         its process, or is still being made.
         """
+        from aforesaid.intake.open_turns import open_turns
+
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        found = all_documents(self._store, OPEN_TURNS, conversation_id=conversation_id)
-        turns = [open_turn_of(document) async for document in found]
-        still_open = [turn for turn in turns if not await remove_if_answered(self._store, turn)]
-        return sorted(still_open, key=lambda turn: (turn.opened_at, turn.id))
+        return sorted(
+            await open_turns(self._store, conversation_id), key=lambda turn: (turn.opened_at, turn.id)
+        )
 
     async def discard_turn(self, conversation_id: str, turn_id: str) -> bool:
         """Remove an open turn with its words; return whether there was one."""
         conversation_id = parse_uuid(conversation_id, field="conversation_id")
-        key = key_of(parse_name(turn_id, field="turn_id"))
+        key = turn_key(parse_name(turn_id, field="turn_id"))
         return await self._store.delete_document(OPEN_TURNS, key, conversation_id=conversation_id)
 
     async def _put(
@@ -415,8 +415,8 @@ class OpenTurns:
     ) -> Document:
         return await self._store.put_document(
             OPEN_TURNS,
-            key_of(turn_id_of(words)),
-            encoded(words),
+            turn_key(turn_id_of(words)),
+            encode_turn(words),
             conversation_id=conversation_id,
             expected_version=expected_version,
         )
@@ -424,10 +424,12 @@ class OpenTurns:
     async def _extend(self, conversation_id: str, words: tuple[Message, ...]) -> Document:
         """Add the messages that follow the stored ones."""
         turn_id = turn_id_of(words)
-        stored = await self._store.get_document(OPEN_TURNS, key_of(turn_id), conversation_id=conversation_id)
+        stored = await self._store.get_document(
+            OPEN_TURNS, turn_key(turn_id), conversation_id=conversation_id
+        )
         if stored is None:  # closed in between
             return await self._put(conversation_id, words)
-        before = open_turn_of(stored).messages
+        before = decode_turn(stored).messages
         if len(before) > len(words) or not all(map(Message.same_content_as, before, words)):
             raise MessageConflict(conversation_id, turn_id)
         if len(before) == len(words):

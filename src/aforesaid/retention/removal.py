@@ -20,7 +20,6 @@ from aforesaid.errors import (
     shown,
 )
 from aforesaid.intake.messages import Intake
-from aforesaid.intake.open_turns import remove_answered
 from aforesaid.intake.unstored_turns import UnstoredTurns
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import parse_uuid
@@ -124,6 +123,8 @@ class Removal:
     async def _redact(
         self, conversation_id: str, message_id: str, *, mark: str = MARK, anonymous: bool = False
     ) -> Message:
+        from aforesaid.intake.open_turns import open_turns
+
         await self._unstored.later_is_done()
         entry = await self.store.entry(conversation_id, message_id)
         if entry is None:
@@ -132,7 +133,7 @@ class Removal:
             blank = tombstone_of(entry.message, mark=mark)
         else:
             blank = Message(role="system", content=mark, message_id=message_id, tags=(TAG,))
-        await remove_answered(self.store, entry.conversation_id)
+        await open_turns(self.store, entry.conversation_id)
         (counted,) = await self._intake.counted([blank.with_(author=None) if anonymous else blank])
         replaced = await self.store.replace(conversation_id, counted)
         images = references_in(entry.message)
