@@ -164,3 +164,64 @@ def bedrock_sample(random: Random, shape: Any, name: str = "", depth: int = 0) -
     if kind in scalars:
         return scalars[kind]()
     return random.choice(shape.enum) if getattr(shape, "enum", None) else f"{name} {random.randint(0, 99)}"
+
+
+# Gemini
+
+GEMINI_PARTS: dict[str, Any] = {
+    "text": "words",
+    "inlineData": {"mimeType": "image/png", "data": PIXEL},
+    "fileData": {"mimeType": "video/mp4", "fileUri": "https://example.com/film.mp4"},
+    "executableCode": {"language": "PYTHON", "code": "1 + 1"},
+    "codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"},
+    "functionCall": {"name": "lookup", "args": {}},
+    "functionResponse": {"name": "lookup", "response": {"output": "found"}},
+    "toolCall": {"id": "st_1", "toolType": "GOOGLE_SEARCH_WEB", "args": {"queries": ["rain"]}},
+    "toolResponse": {"id": "st_1", "toolType": "GOOGLE_SEARCH_WEB", "response": {"found": "rain"}},
+}
+"""Each kind of part with a value. Gemini's SDK is not among the development packages; `make test-adapters`
+compares this with the SDK of Google's ADK.
+"""
+GEMINI_DESCRIPTIONS: dict[str, Any] = {
+    "thought": True,
+    "thoughtSignature": "c2ln",
+    "videoMetadata": {"fps": 1.0},
+    "mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"},
+    "mediaProcessing": {},
+    "partMetadata": {"source": "file"},
+    "speechMetadata": {},
+    "audioTranscription": {"text": "words"},
+}
+"""Fields that describe a part, with a value."""
+
+
+def gemini_parts() -> dict[str, Any]:
+    """Return the types of a part's fields, by the names of the REST interface, from Gemini's SDK."""
+    from google.genai import types
+
+    return {str(each.alias or name): each.annotation for name, each in types.Part.model_fields.items()}
+
+
+def gemini_sample(random: Random, hint: Any, name: str = "", depth: int = 0) -> Any:
+    """Return a random value of a type of Gemini's SDK."""
+    chosen = random.choice([each for each in members(hint) if each is not type(None)])
+    fields = getattr(chosen, "model_fields", None)
+    if fields is not None:
+        given = {str(each.alias or field): each.annotation for field, each in fields.items()}
+        return {
+            field: gemini_sample(random, typed, field, depth + 1)
+            for field, typed in given.items()
+            if depth < 2 and (field in ("id", "name", "mimeType") or random.random() < 0.5)
+        }
+    origin = get_origin(chosen)
+    if origin is list:
+        return [gemini_sample(random, get_args(chosen)[0], name, depth + 1)] if depth < MAX_DEPTH else []
+    if origin is dict or chosen is dict:
+        return {"q": 1}
+    if isinstance(chosen, type) and hasattr(chosen, "__members__"):
+        return random.choice(sorted(chosen.__members__.values())).value
+    if chosen in (bool, int, float):
+        return chosen(1)
+    if chosen is bytes or name == "data":
+        return PIXEL
+    return {"mimeType": "image/png", "fileUri": "https://example.com/a.png"}.get(name, f"{name} 1")

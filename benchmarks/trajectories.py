@@ -37,6 +37,7 @@ SOURCES = (*DIALECT_NAMES, "mixed")
 # Requests between two lines of progress.
 PROGRESS = 20_000
 SIGNED = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
+REDACTED = {"type": "redacted_thinking", "data": "c2ln"}
 
 Document = dict[str, Any]
 Segment = list[Document]
@@ -89,7 +90,7 @@ def server_tool(random: Random) -> Segment:
     use_kind = "mcp_tool_use" if kind == "mcp_tool_result" else "server_tool_use"
     use = {**sample(random, blocks[use_kind]), "id": call_id}
     found = {**sample(random, blocks[kind]), "tool_use_id": call_id}
-    thinking = [SIGNED] if random.random() < 0.4 else []
+    thinking = random.choice(([SIGNED], [REDACTED], [], [], []))
     first = [*random.choice(([], thinking, [_text(random)])), use]
     shape = random.choice(("one", "paused", "with client tool", "unfinished"))
     if shape == "one":
@@ -269,30 +270,57 @@ def bedrock_block(random: Random) -> Segment:
     return [{"role": "assistant" if of_model else "user", "content": [block, {"text": "words"}]}]
 
 
+def bedrock_server_tool(random: Random) -> Segment:
+    """A tool that the service runs, in one message or across two."""
+    call_id = _id(random, "srv")
+    call = {"toolUseId": call_id, "name": "nova_grounding", "input": {}, "type": "server_tool_use"}
+    found = {"toolUseId": call_id, "content": [{"json": {"q": 1}}], "type": "nova_grounding_result"}
+    return _in_one_or_two(random, {"toolUse": call}, {"toolResult": found}, field="content")
+
+
+def _in_one_or_two(random: Random, call: Document, found: Document, *, field: str) -> Segment:
+    role = "model" if field == "parts" else "assistant"
+    if random.random() < 0.7:
+        return [{"role": role, field: [call, found, {"text": "words"}]}]
+    return [{"role": role, field: [call]}, {"role": role, field: [found, {"text": "words"}]}]
+
+
 _GEMINI_PARTS: tuple[Document, ...] = (
-    {"inlineData": {"mimeType": "image/png", "data": sdk_samples.PIXEL}},
     {"inlineData": {"mimeType": "application/pdf", "data": sdk_samples.PIXEL}},
     {"inline_data": {"mime_type": "audio/wav", "data": sdk_samples.PIXEL}},
-    {"fileData": {"mimeType": "video/mp4", "fileUri": "https://example.com/film.mp4"}},
-    {"executableCode": {"language": "PYTHON", "code": "1 + 1"}},
-    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "2"}},
-    {"text": "so", "thought": True},
-    {"text": "words", "thoughtSignature": "c2ln"},
+    {"futureData": {"found": "words"}},
 )
+_OF_MODEL = frozenset(("executableCode", "codeExecutionResult", "thought", "thoughtSignature", "futureData"))
+# Calls and responses are segments of their own.
+_PAIRED = frozenset(("functionCall", "functionResponse", "toolCall", "toolResponse"))
 
 
 def gemini_part(random: Random) -> Segment:
-    part = random.choice(_GEMINI_PARTS)
-    of_model = not {"executableCode", "codeExecutionResult", "thought", "thoughtSignature"}.isdisjoint(part)
-    return [{"role": "model" if of_model else "user", "parts": [dict(part), {"text": "words"}]}]
+    """A part that stands alone, sometimes with fields that describe it."""
+    alone = [{kind: value} for kind, value in sdk_samples.GEMINI_PARTS.items() if kind not in _PAIRED]
+    part = dict(random.choice([*alone, *_GEMINI_PARTS]))
+    for name, value in sdk_samples.GEMINI_DESCRIPTIONS.items():
+        if random.random() < 0.1 and (name != "thought" or "text" in part):
+            part[name] = value
+    return [{"role": "user" if _OF_MODEL.isdisjoint(part) else "model", "parts": [part, {"text": "words"}]}]
+
+
+def gemini_server_tool(random: Random) -> Segment:
+    """A tool that the service runs, in one content or across two."""
+    halves = [
+        {kind: {**sdk_samples.GEMINI_PARTS[kind], "id": _id(random, "st")}}
+        for kind in ("toolCall", "toolResponse")
+    ]
+    halves[1]["toolResponse"]["id"] = halves[0]["toolCall"]["id"]
+    return _in_one_or_two(random, *halves, field="parts")
 
 
 MAKERS: dict[str, tuple[Maker, ...]] = {
     "anthropic": (anthropic_block, server_tool),
     "openai_responses": (response_item, item_pair, item_pair),
     "openai_chat": (chat_part, chat_quirk, chat_quirk, chat_server, chat_server),
-    "bedrock": (bedrock_block,),
-    "gemini": (gemini_part,),
+    "bedrock": (bedrock_block, bedrock_block, bedrock_server_tool),
+    "gemini": (gemini_part, gemini_part, gemini_server_tool),
 }
 
 

@@ -172,12 +172,27 @@ def _code(block: Any, value: Any) -> Typed:
     return {"type": "document", "source": {"type": "text", "data": str(text)}}
 
 
+def _server_call(block: Any, value: Any) -> Typed:
+    return _server_tool("server_tool_use", "id", field(value, "id"))
+
+
+def _server_response(block: Any, value: Any) -> Typed:
+    return _server_tool("server_tool_result", "tool_use_id", field(value, "id"))
+
+
+def _server_tool(kind: str, name: str, call_id: Any) -> Typed:
+    """Return a half of a tool that the provider runs: its call and response stay together."""
+    return {"type": kind, name: call_id} if isinstance(call_id, str) else {"type": kind}
+
+
 # Bedrock
 
 
 def _tool_use(block: Any, value: Any) -> Typed:
-    if not isinstance(value, Mapping) or value.get("type") == "server_tool_use":
-        return {"type": "server_tool_use"}
+    if not isinstance(value, Mapping):
+        return {"type": "toolUse"}
+    if value.get("type") == "server_tool_use":
+        return _server_tool("server_tool_use", "id", value.get("toolUseId"))
     return {
         "type": "tool_use",
         "id": str(value.get("toolUseId") or ""),
@@ -189,6 +204,8 @@ def _tool_use(block: Any, value: Any) -> Typed:
 def _tool_result(block: Any, value: Any) -> Typed:
     if not isinstance(value, Mapping):
         return {"type": "toolResult"}
+    if value.get("type"):  # only results of tools that the provider runs have one
+        return _server_tool("server_tool_result", "tool_use_id", value.get("toolUseId"))
     return {
         "type": "tool_result",
         "tool_use_id": str(value.get("toolUseId") or ""),
@@ -276,6 +293,8 @@ _TYPED: dict[str, Callable[[Any, Any], Typed]] = {
     "fileData": _file_data,
     "executableCode": _code,
     "codeExecutionResult": _code,
+    "toolCall": _server_call,
+    "toolResponse": _server_response,
     "toolUse": _tool_use,
     "toolResult": _tool_result,
     "image": _image,

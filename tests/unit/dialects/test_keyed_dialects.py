@@ -20,8 +20,9 @@ from aforesaid.dialects import (
 )
 from aforesaid.errors import InvalidMessage
 from aforesaid.model.messages import Message
-from aforesaid.testing.histories import DIALECT_NAMES, random_history
+from aforesaid.testing.histories import DIALECT_NAMES, entries_of, random_history
 from aforesaid.testing.validity import problems
+from aforesaid.windows import WindowPolicy, build_window
 
 PIXEL = base64.b64encode(b"\x89PNG pixel").decode()
 
@@ -281,3 +282,67 @@ def test_an_image_in_a_result_reaches_gemini_after_the_response() -> None:
     request = write(read(log, dialect="anthropic"), "gemini")
     assert problems(request, "gemini") == []
     assert request.messages[-1]["parts"][1] == {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+
+
+SERVER_TOOLS: dict[str, list[dict[str, Any]]] = {
+    "gemini": [
+        {"role": "user", "parts": [{"text": "Will it rain?"}]},
+        {
+            "role": "model",
+            "parts": [{"toolCall": {"id": "t1", "toolType": "GOOGLE_SEARCH_WEB", "args": {"q": "rain"}}}],
+        },
+        {
+            "role": "model",
+            "parts": [{"toolResponse": {"id": "t1", "response": {"found": "rain"}}}, {"text": "Yes."}],
+        },
+    ],
+    "bedrock": [
+        {"role": "user", "content": [{"text": "Will it rain?"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"toolUse": {"toolUseId": "t1", "name": "search", "input": {}, "type": "server_tool_use"}}
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"toolResult": {"toolUseId": "t1", "content": [{"text": "rain"}], "type": "a_result"}},
+                {"text": "Yes."},
+            ],
+        },
+    ],
+}
+
+
+def opened(message: Message) -> tuple[str, ...]:
+    return meaning_of(message).opens
+
+
+def closed(message: Message) -> tuple[str, ...]:
+    return meaning_of(message).closes
+
+
+@pytest.mark.parametrize("dialect", SERVER_TOOLS)
+def test_a_tool_that_the_provider_runs_stays_whole_and_reaches_no_other(dialect: str) -> None:
+    log = read(SERVER_TOOLS[dialect], dialect=dialect)
+    parts = "parts" if dialect == "gemini" else "content"
+    sent = [block for message in write(log, dialect).messages for block in message[parts]]
+    assert sent == [block for document in SERVER_TOOLS[dialect] for block in document[parts]]
+    for size in (1, 2, 3):
+        policy = WindowPolicy(max_messages=size, for_request=True)
+        window = build_window(entries_of(log), policy, cost=lambda _: 1).messages
+        opens, closes = ({which(one) for one in window} - {()} for which in (opened, closed))
+        assert opens == closes, "a window has both halves or none"
+        assert not window or problems(write(window, dialect), dialect) == []
+    for other in {"anthropic", "openai_chat", "openai_responses", "plain", "gemini", "bedrock"} - {dialect}:
+        assert "rain" not in str([*write(log, other).messages][1:])
+
+
+@pytest.mark.parametrize("dialect", SERVER_TOOLS)
+def test_a_result_without_the_call_of_the_providers_tool_is_refused(dialect: str) -> None:
+    question, call, answer = SERVER_TOOLS[dialect]
+    field, parts = ("contents", "parts") if dialect == "gemini" else ("messages", "content")
+    whole = {**call, parts: [*call[parts], *answer[parts]]}
+    assert any("has no call" in one for one in problems({field: [question, answer]}, dialect))
+    assert problems({field: [question, whole]}, dialect) == []

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from aforesaid.testing.provider_rules.common import (
     Call,
@@ -28,6 +28,7 @@ def problems(messages: Messages) -> Iterator[str]:
         if at and messages[at - 1].get("role") == message.get("role"):
             yield f"messages {at - 1} and {at} have the same role"
         yield from _content_problems(message, f"message {at}")
+    yield from _server_tool_problems(messages)
     yield from id_problems(
         [
             Call(use.get("toolUseId"), f"message {at}")
@@ -81,10 +82,25 @@ def _block_problems(kind: str, value: Any, role: str, place: str) -> Iterator[st
         yield f"{place} has an image of format {value.get('format')!r}"
 
 
-def _is_server_tool(value: Any) -> bool:
+def _is_server_tool(value: Any) -> TypeGuard[dict[str, Any]]:
     """Return whether the provider runs this tool itself: its use and its result are in one message."""
     kind = value.get("type") if isinstance(value, dict) else None
     return isinstance(kind, str) and (kind == "server_tool_use" or kind.endswith("_result"))
+
+
+def _server_tool_problems(messages: Messages) -> Iterator[str]:
+    used: set[Any] = set()
+    for at, message in enumerate(messages):
+        content = message.get("content")
+        for block in content if isinstance(content, list) else ():
+            kind, value = next(iter(block.items()), ("", None)) if isinstance(block, dict) else ("", None)
+            if not _is_server_tool(value):
+                continue
+            # The result of a tool of the provider follows its use.
+            if kind == "toolUse":
+                used.add(value.get("toolUseId"))
+            elif value.get("toolUseId") not in used:
+                yield f"message {at} has a result of the provider's tool that has no call"
 
 
 def request_problems(request: Mapping[str, Any]) -> Iterator[str]:

@@ -7,16 +7,18 @@ from typing import Any
 from aforesaid.testing.provider_rules.common import Messages, is_blank, names_of_tools, role_problems
 
 _CASE = re.compile(r"_([a-z])")
-_DATA = (
-    "text",
-    "inlineData",
-    "fileData",
-    "functionCall",
-    "functionResponse",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
+# Fields that describe a part.
+_DESCRIBING = frozenset(
+    (
+        "thought",
+        "thoughtSignature",
+        "videoMetadata",
+        "mediaResolution",
+        "mediaProcessing",
+        "partMetadata",
+        "speechMetadata",
+        "audioTranscription",
+    )
 )
 # Fields of a part that stands without data.
 _WITHOUT_DATA = frozenset(("thoughtSignature", "videoMetadata"))
@@ -95,12 +97,17 @@ def _part_problems(content: dict[str, Any], place: str) -> Iterator[str]:
         yield f"{place} has no parts"
         return
     for part in parts:
-        data = [name for name in _DATA if name in part]
+        # A field that is not known yet is data, if the part came from the API.
+        data = [name for name in part if name not in _DESCRIBING]
         # A part has exactly one initialized field of data. A part that only describes another has none.
         if len(data) != 1 and (data or _WITHOUT_DATA.isdisjoint(part)):
             yield f"{place} has a part with {len(data)} fields of data"
         elif data and data[0] in ("functionCall", "functionResponse"):
             yield from _function_problems(part[data[0]], data[0], str(content.get("role")), place)
+        # A response of a tool that Gemini runs follows its call; only Gemini makes both.
+        tool = part.get("toolCall", part.get("toolResponse"))
+        if tool is not None and content.get("role") != "model":
+            yield f"{place} of role {content.get('role')} has a tool that Gemini runs"
         # Unknown names are refused, so a field of our own must not be sent.
         if any(name.lower().startswith("aforesaid") for name in part):
             yield f"{place} has a field that Gemini does not have"
@@ -118,6 +125,10 @@ def _function_problems(function: Any, kind: str, role: str, place: str) -> Itera
 
 
 def _turn_problems(messages: Messages) -> Iterator[str]:
+    called = {call.get("id") for content in messages for call in _functions(content, "toolCall")}
+    answered = {answer.get("id") for content in messages for answer in _functions(content, "toolResponse")}
+    # What a tool of Gemini found is sent back with its call.
+    yield from (f"the response of the tool {name!r} has no call" for name in answered - called)
     for at, content in enumerate(messages):
         calls, answers = _functions(content, "functionCall"), _functions(content, "functionResponse")
         before = messages[at - 1] if at else {}
