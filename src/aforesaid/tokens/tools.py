@@ -58,8 +58,8 @@ OVERHEADS = (
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova-2"), Overhead(request=48, tools=860)),
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova"), Overhead(tools=860)),
     (lazy_pattern(r"gemini-(1|2\.0)"), Overhead(tools=8)),
-    (lazy_pattern(r"gemini-2"), Overhead(tools=2, per_tool=2, per_field=10)),
-    (lazy_pattern(r"gemini"), Overhead(tools=4, per_tool=4, per_field=5, forced=15)),
+    (lazy_pattern(r"gemini-2"), Overhead(tools=2, per_tool=2, per_field=10, per_reference=16)),
+    (lazy_pattern(r"gemini"), Overhead(tools=4, per_tool=4, per_field=5, per_reference=16, forced=15)),
     (lazy_pattern(r"(codestral|mi(ni)?stral|magistral|pixtral)"), Overhead(tools=60)),
     (lazy_pattern(r"llama"), Overhead(tools=690)),
 )
@@ -169,7 +169,7 @@ def _signature(tool: Mapping[str, Any]) -> list[str]:
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 # Schemas can refer to themselves.
-_MAX_DEPTH = 8
+_MAX_DEPTH = 12
 
 
 def _schema_of(function: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -214,7 +214,8 @@ def _type(schema: Any, definitions: Mapping[str, Any], depth: int) -> str:
         return f"{_type(schema.get('items'), definitions, depth + 1)}[]"
     if kind == "object" or "properties" in schema:
         fields = _fields(schema, definitions, depth)
-        return "\n".join(["{", *fields, "}"]) if fields else "object"
+        described = [f"// {line}" for line in str(schema.get("description") or "").splitlines()]
+        return "\n".join(["{", *described, *fields, "}"]) if fields else "object"
     if isinstance(kind, list):
         return " | ".join(map(str, kind))
     return "number" if kind == "integer" else str(kind or "any").lower()

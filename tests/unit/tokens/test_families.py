@@ -190,3 +190,14 @@ def test_each_function_of_a_tool_of_gemini_counts() -> None:
 )
 def test_the_usage_of_gemini_and_bedrock_is_read(usage: dict[str, int]) -> None:
     assert tokens_reported(usage) == 120
+
+
+def test_descriptions_of_referenced_types_and_their_references_are_counted() -> None:
+    item = {"type": "object", "description": "The deepest level.", "properties": {"name": {"type": "string"}}}
+    schema = {"type": "object", "properties": {"one": {"$ref": "#/$defs/Item"}}, "$defs": {"Item": item}}
+    tool = {"functionDeclarations": [{"name": "make", "parametersJsonSchema": schema}]}
+    assert "The deepest level." in signatures_of([tool])
+    plain = {**schema, "properties": {"one": item}}
+    inlined = {"functionDeclarations": [{"name": "make", "parametersJsonSchema": plain}]}
+    given, without = (count_tools(GEMINI, [each], model="gemini-2.5-flash") for each in (tool, inlined))
+    assert given > without, "Gemini counts references and what they refer to"
