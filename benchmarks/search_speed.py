@@ -3,8 +3,9 @@
     python -m benchmarks.search_speed [--conversations 1000] [--messages 100] [--others 0] [--words]
 
 The words are made up by frequency, as in speech without its stop words: the most frequent is in every tenth
-message, most are rare. Vectors are random directions, written as the indexer writes them, those of the other
-owners too: to compare them costs the same. Questions are encoded by the real encoder.
+message, most are rare. Vectors are those of five hundred such sentences with random deviations, written as
+the indexer writes them, those of the other owners too: to compare them costs the same. Questions are encoded
+by the real encoder.
 
 With `--others`, a second file has the same history of the same owner and as much of each of the others; both
 are open at once and are asked the same questions in turn. Before every question a product of the size of a
@@ -40,22 +41,32 @@ _SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u",
 
 
 class RandomVectors:
-    """The encoder's name and size, with directions made up for messages and real ones for questions."""
+    """The encoder's name and size, with vectors made up for messages and real ones for questions."""
+
+    TOPICS = 500
+    DEVIATION = 0.5
+    """The length of a deviation; all vectors have length 1."""
 
     def __init__(self) -> None:
         self._real = UniversalEncoder()
         self.name, self.dimension = self._real.name, self._real.dimension
+        self._topics: Any = None
         self.begin()
 
     def begin(self) -> None:
-        """Make up directions from here on: the same as the last time, in the same order."""
+        """Make up vectors from here on: the same as the last time, in the same order."""
         self._chance = numpy.random.default_rng(1)
         self.filling = True
 
     def embed(self, texts: Any) -> Any:
         if not self.filling:
             return self._real.embed(texts)
-        rows = self._chance.normal(size=(len(texts), self.dimension)).astype(numpy.float32) + 0.5
+        if self._topics is None:
+            speech = Speech(11)
+            self._topics = self._real.embed([speech.sentence(20) for _ in range(self.TOPICS)])
+        deviations = self._chance.normal(size=(len(texts), self.dimension)) / self.dimension**0.5
+        chosen = self._topics[self._chance.integers(self.TOPICS, size=len(texts))]
+        rows = (chosen + self.DEVIATION * deviations).astype(numpy.float32)
         return rows / numpy.linalg.norm(rows, axis=1, keepdims=True)
 
 

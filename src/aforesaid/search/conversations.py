@@ -22,11 +22,12 @@ from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.mappings import ReadableAsDict
 from aforesaid.search.analysis import indexed_terms, searchable_text, terms_of
+from aforesaid.search.bm25 import rarity
 from aforesaid.search.labels import label_text
 from aforesaid.search.memory_index import all_entries
 from aforesaid.search.passages import excerpt, mark_matches, speaker_of
 from aforesaid.search.queries import analyze_question
-from aforesaid.search.ranking import AnalyzedQuestion, Ranked, rarity
+from aforesaid.search.ranking import AnalyzedQuestion, Ranked
 from aforesaid.search.searcher import BY_WORDS_FILTERED, Searcher
 from aforesaid.windows import with_latest
 

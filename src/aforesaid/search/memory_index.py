@@ -22,7 +22,7 @@ from aforesaid.errors import ConversationNotFound
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Role
 from aforesaid.search.analysis import indexed_terms
-from aforesaid.search.ranking import Scorer
+from aforesaid.search.bm25 import Scorer
 
 # Read only the new entries of a conversation.
 #

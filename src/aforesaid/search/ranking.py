@@ -20,7 +20,6 @@ A message without a vector is scored by its words alone. `docs/search-quality.md
 behind every constant.
 """
 
-import math
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from datetime import tzinfo
 from heapq import nlargest
@@ -33,13 +32,9 @@ from msgspec.structs import replace
 from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import from_micros
 from aforesaid.model.messages import Role
+from aforesaid.search.bm25 import Scorer, rarity
 from aforesaid.search.cues import NUMBER, WISH, Cues
 from aforesaid.search.dates import Period
-
-# BM25's k1. In a turn of a dozen words, a repeated word adds little.
-SATURATION = 0.9
-# BM25's b: how strongly length lowers the score.
-LENGTH = 0.4
 
 
 class Weights(Struct, frozen=True, kw_only=True):
@@ -178,6 +173,9 @@ class Parts(Struct, frozen=True, kw_only=True):
     similarity: float | None = None
 
 
+# Roles of messages that a person said, as far as is known.
+_PERSONS = ("user", None)
+
 SCORED = (
     *("words", "coverage", "meaning", "speaker", "date", "person", "assistant", "conversation", "previous"),
     *("around", "feedback", "number", "wish"),
@@ -314,40 +312,6 @@ def _candidates(
     return found
 
 
-class Scorer:
-    """Compute BM25 for matches of one search."""
-
-    def __init__(self, matches: Matches, terms: int) -> None:
-        rarities = [rarity(n, matches.messages) for n in matches.frequencies[:terms]]
-        self._maxima = [rare * (SATURATION + 1) for rare in rarities]
-        self._average = matches.terms / matches.messages if matches.messages else 1.0
-
-    def __call__(self, match: Match) -> float:
-        damped = damping(match.length, self._average)
-        score = 0.0
-        for maximum, count in zip(self._maxima, match.counts, strict=False):
-            if count:
-                score += maximum * count / (count + damped)
-        return score
-
-    def contributions(self, match: Match) -> list[float]:
-        """Return the contribution of each term."""
-        damped = damping(match.length, self._average)
-        return [
-            maximum * count / (count + damped) if count else 0.0
-            for maximum, count in zip(self._maxima, match.counts, strict=False)
-        ]
-
-
-def damping(length: int, average: float) -> float:
-    """Return what BM25 adds to a term's count in the denominator: more in a longer message."""
-    return SATURATION * (1 - LENGTH + LENGTH * length / average)
-
-
-def rarity(frequency: int, messages: int) -> float:
-    return math.log(1 + (messages - frequency + 0.5) / (frequency + 0.5))
-
-
 def _score_alone(
     candidates: Collection[Ranked],
     question: AnalyzedQuestion,
@@ -356,23 +320,33 @@ def _score_alone(
     weights: Weights,
 ) -> None:
     """Score each candidate by its own words, meaning, speaker, time and role."""
-    best = max((one.bm25 for one in candidates), default=0.0) or 1.0
+    best = max([one.bm25 for one in candidates], default=0.0) or 1.0
     terms, cues = len(question.terms), question.cues
+    # Candidates share few combinations of counts.
+    known: dict[tuple[int, ...], tuple[int, float, float]] = {}
     for one in candidates:
+        counts = () if one.match is None else one.match.counts
+        if counts not in known:
+            bits, is_speaker = bits_of(one.match, terms), is_named_speaker(one.match, terms)
+            share = weights.coverage * coverage.of_bits(bits)
+            known[counts] = bits, share, weights.speaker if is_speaker else 0.0
+        one.terms, one.coverage, one.speaker = known[counts]
         one.relative_words = words = one.bm25 / best
         # A message without a vector is scored by its words.
-        one.nearness = words if one.similarity is None else nearness(one.similarity)
-        one.terms = bits_of(one.match, terms)
+        one.nearness = near = words if one.similarity is None else nearness(one.similarity)
         one.words = weights.words * words
-        one.coverage = weights.coverage * coverage.of_bits(one.terms)
-        one.meaning = weights.meaning * one.nearness
-        one.speaker = weights.speaker if is_named_speaker(one.match, terms) else 0.0
-        one.date = weights.date if question.periods and _is_in_period(one.position, question) else 0.0
-        is_person = one.role in ("user", None)
-        one.person = weights.person if is_person else 0.0
-        one.assistant = weights.assistant if cues.assistant and not is_person else 0.0
-        one.number = weights.number if cues.quantity and one.flags & NUMBER else 0.0
-        one.wish = weights.wish if cues.request and one.flags & WISH else 0.0
+        one.meaning = weights.meaning * near
+        is_person = one.role in _PERSONS
+        if is_person:
+            one.person = weights.person
+        if question.periods and _is_in_period(one.position, question):
+            one.date = weights.date
+        if cues.assistant and not is_person:
+            one.assistant = weights.assistant
+        if cues.quantity and one.flags & NUMBER:
+            one.number = weights.number
+        if cues.request and one.flags & WISH:
+            one.wish = weights.wish
 
 
 def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights: Weights) -> None:
@@ -394,7 +368,7 @@ def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights
     for (conversation_id, sequence), one in found.items():
         one.conversation = together[conversation_id]
         before, after = found.get((conversation_id, sequence - 1)), found.get((conversation_id, sequence + 1))
-        bits = one.terms | (after.terms if after is not None else 0)
+        bits = one.terms if after is None else one.terms | after.terms
         if before is not None:
             bits |= before.terms
             # Large if it is short, like a question that this message answers.
@@ -410,13 +384,19 @@ def _score_in_context(found: Mapping[Key, Ranked], coverage: "Coverage", weights
 _FEEDBACK_FROM = 3
 _FEEDBACK_OF = 10
 _PERSON_SHARE = 0.5
+# Scores that differ by less count as equal.
+_SAME_SCORE = 1e-8
 
 
 def _score_by_feedback(found: Mapping[Key, Ranked], similar: Similarities, weights: Weights) -> None:
     """Add the similarity to the best messages, from 0 for the least to 1 for the most similar candidate."""
     keys = list(found)
     count = max(1, min(_FEEDBACK_FROM, len(keys) // _FEEDBACK_OF))
-    best = nlargest(count, keys, key=lambda key: _alone(found[key]))
+    scores = [_own_score(one) for one in found.values()]
+    # Only the few that can be among the best are compared by time, too.
+    least = min(nlargest(count, scores), default=0.0) - _SAME_SCORE
+    likely = [key for key, score in zip(keys, scores, strict=True) if score >= least]
+    best = nlargest(count, likely, key=lambda key: _alone(found[key]))
     values = similar.likeness(best, keys)
     known = [value for value in values if value is not None]
     lowest = min(known, default=0.0)
@@ -426,10 +406,12 @@ def _score_by_feedback(found: Mapping[Key, Ranked], similar: Similarities, weigh
         one.feedback = weights.feedback * alike
 
 
+def _own_score(one: Ranked) -> float:
+    return one.relative_words + one.nearness + _PERSON_SHARE * (one.role in _PERSONS)
+
+
 def _alone(one: Ranked) -> tuple[float, Position, str]:
-    is_person = one.role in ("user", None)
-    score = one.relative_words + one.nearness + _PERSON_SHARE * is_person
-    return round(score, 9), one.position, one.conversation_id
+    return round(_own_score(one), 9), one.position, one.conversation_id
 
 
 class Coverage:
@@ -486,8 +468,13 @@ def _by_conversation(
     The least conversation has 0, unless `from_zero`.
     """
     values: dict[str, list[float]] = {}
+    read = attrgetter(field)
     for one in candidates:
-        values.setdefault(one.conversation_id, []).append(getattr(one, field))
+        own = values.get(one.conversation_id)
+        if own is None:
+            values[one.conversation_id] = [read(one)]
+        else:
+            own.append(read(one))
     best = {
         conversation_id: sum(own if len(own) <= best_of else nlargest(best_of, own))
         for conversation_id, own in values.items()

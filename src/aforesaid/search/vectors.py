@@ -215,7 +215,7 @@ class VectorSimilarities(Struct, frozen=True):
     def likeness(
         self, best: Sequence[tuple[str, int]], messages: Sequence[tuple[str, int]]
     ) -> Sequence[float | None]:
-        rows = [row for row in (self._row(*key) for key in best) if row is not None]
+        rows = [row for row in self._rows(best) if row is not None]
         return self._of(messages, partial(self.compared.likeness, rows)) if rows else [None] * len(messages)
 
     def flags(self, messages: Sequence[tuple[str, int]]) -> Sequence[int]:
@@ -224,15 +224,20 @@ class VectorSimilarities(Struct, frozen=True):
     def _of(
         self, messages: Sequence[tuple[str, int]], read: Callable[[Sequence[int]], Sequence[N]]
     ) -> Sequence[N | None]:
-        rows = [self._row(conversation_id, sequence) for conversation_id, sequence in messages]
-        found = iter(read([row for row in rows if row is not None]))
+        rows = self._rows(messages)
+        known = [row for row in rows if row is not None]
+        if len(known) == len(rows):
+            return read(known)
+        found = iter(read(known))
         return [None if row is None else next(found) for row in rows]
 
-    def _row(self, conversation_id: str, sequence: int) -> int | None:
-        loaded = self.loaded.get(conversation_id)
-        row = None if loaded is None else loaded.rows.get(sequence)
+    def _rows(self, messages: Sequence[tuple[str, int]]) -> Sequence[int | None]:
+        """Return the row of each message; None for one without a vector."""
         # Rows added after the comparison have no similarity.
-        return None if row is None or row >= self.compared.rows else row
+        nothing, end, loaded = dict[int, int](), self.compared.rows, self.loaded
+        by_sequence = {key: loaded[key].rows for key in {key for key, _ in messages} if key in loaded}
+        rows = [by_sequence.get(key, nothing).get(sequence) for key, sequence in messages]
+        return [None if row is None or row >= end else row for row in rows]
 
 
 class OwnerVectors:

@@ -20,7 +20,7 @@ from aforesaid.model.conversations import Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import indexed_terms
-from aforesaid.search.ranking import Scorer
+from aforesaid.search.bm25 import Scorer
 from aforesaid.stores.postgres import PostgresBackend
 from aforesaid.stores.postgres.rows import key_of
 from aforesaid.stores.postgres.search import COMMON, MAX_FACTOR, plan

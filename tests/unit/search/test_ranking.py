@@ -10,9 +10,10 @@ from msgspec import Struct
 from aforesaid.contracts import Match, Matches, Position
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Role
+from aforesaid.search.bm25 import rarity
 from aforesaid.search.cues import NUMBER, WISH, Cues
 from aforesaid.search.dates import Period
-from aforesaid.search.ranking import PARTS, AnalyzedQuestion, Neighbour, Ranking, rank, rarity
+from aforesaid.search.ranking import PARTS, AnalyzedQuestion, Neighbour, Ranking, rank
 
 DAY = to_micros(datetime(2026, 3, 1, tzinfo=UTC))
 

@@ -16,7 +16,7 @@ from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import LONGEST_TERM
-from aforesaid.search.ranking import LENGTH, SATURATION
+from aforesaid.search.bm25 import LENGTH, SATURATION
 from aforesaid.search.vectors import KIND_PREFIX, Block
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import SQL, Connection, execute_for

@@ -17,7 +17,7 @@ from aforesaid.model.clock import from_micros
 from aforesaid.model.messages import SEALED, Role
 from aforesaid.model.wire import decode_message
 from aforesaid.search.analysis import LONGEST_TERM, indexed_terms
-from aforesaid.search.ranking import Scorer, damping, rarity
+from aforesaid.search.bm25 import Scorer, damping, rarity
 from aforesaid.stores._sql_files import queries
 from aforesaid.stores.sqlite.connections import PACKAGE
 
@@ -214,6 +214,8 @@ MAX_EXACT = 1_000
 MANY = 3_500
 MAX_BY_LENGTH = 3_000
 MAX_BY_LENGTH_OF_MANY = 500
+# Messages of a history above which the same limits apply to fewer matches: reading a row takes longest there.
+LARGE_HISTORY = 20_000
 
 _POSSIBLE = re.compile(r"[a-z0-9\u0080-\ud7ff\ue000-\U0010ffff]+").fullmatch
 _EVERYTHING = 2**53
@@ -341,7 +343,7 @@ class _Search:
         """Return the scored messages, or the best of them. Equal scores keep their order: the newest with
         rare terms first."""
         keys = sorted(self._scores, key=self._scores.__getitem__, reverse=True)
-        many = len(keys) > MANY
+        many = len(keys) > MANY or self._messages > LARGE_HISTORY
         exact = self._limit if many else max(MAX_EXACT, self._limit)
         if len(keys) > exact:
             most = max(MAX_BY_LENGTH_OF_MANY if many else MAX_BY_LENGTH, self._limit)
@@ -360,8 +362,8 @@ class _Search:
         )
 
     def _listed(self, keys: Sequence[int]) -> str:
-        """Return the indexed ones of these messages as a JSON list."""
-        return msgspec.json.encode([key for key in keys if key not in self._waiting]).decode()
+        """Return the indexed ones of these messages as a JSON list, in the order in which they are stored."""
+        return msgspec.json.encode(sorted([key for key in keys if key not in self._waiting])).decode()
 
     def _match(self, row: Sequence[Any], wanted: Sequence["_Term"]) -> Match:
         """Return the message of a row, with the frequency of each term."""
