@@ -3,8 +3,8 @@
     python -m benchmarks [--only W1,W3] [--quick] [--peers Aforesaid,OpenAI] [--page]
 
 Results go to `benchmarks/results/`, one file for each workload, into `docs/performance.md` and
-into `docs/internals/measurements.md`. Workloads that are not selected keep their last results. A quick run
-changes no file and prints the pages.
+into `docs/internals/measurements.md`. Workloads and peers that are not selected keep their last results. A quick
+run changes no file and prints the pages.
 """
 
 import argparse
@@ -82,13 +82,20 @@ def _measure(
                 failed.append(one)
                 continue
             took = round(time.monotonic() - begin)
-            _keep(folder / f"{one.file}.json", {"about": about(), **found})
+            _keep(folder / f"{one.file}.json", found, is_whole=entrants == ENTRANTS)
             print(f"{' '.join(one.names):8} done after {took // 60}:{took % 60:02}", flush=True)
             done(number)
     return failed
 
 
-def _keep(file: Path, found: dict[str, Any]) -> None:
+def _keep(file: Path, measured: dict[str, Any], *, is_whole: bool) -> None:
+    """Write the figures; those of some entrants replace theirs in the last results."""
+    found = {"about": about(), **measured}
+    if not is_whole and file.exists():
+        last = json.loads(file.read_text("utf-8"))
+        entrants = {**last.get("entrants", {}), **measured.get("entrants", {})}
+        later = [*last.get("later", ()), about()]
+        found = {**last, **measured, "entrants": entrants, "later": later}
     file.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -41,9 +41,10 @@ def details(results: dict[str, Results]) -> str:
 
 
 def _about(results: dict[str, Results]) -> str:
-    machines = sorted({one["about"]["machine"] for one in results.values()})
-    dates = sorted({one["about"]["date"] for one in results.values()})
-    loads = [one["about"]["load"] for one in results.values()]
+    runs = [run for one in results.values() for run in (one["about"], *one.get("later", ()))]
+    machines = sorted({run["machine"] for run in runs})
+    dates = sorted({run["date"] for run in runs})
+    loads = [run["load"] for run in runs]
     busy = f"load average {min(loads):.1f} to {max(loads):.1f}, including the benchmarks"
     return f"Measured {' and '.join(dates)} on {'; '.join(machines)}; {busy}."
 

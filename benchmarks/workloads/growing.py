@@ -16,6 +16,7 @@ from benchmarks.settings import DEFAULT
 from benchmarks.workloads.size import Size
 
 IN_MEMORY = Path("/dev/shm")
+OURS = "Aforesaid"
 TRACED = (5, 25)
 """Turns of two traced runs: what they differ by is the turns' own."""
 TRACED_AT = 1_000
@@ -24,7 +25,8 @@ TRACED_AT = 1_000
 
 def run(race: Race, size: Size, entrants: tuple[Entrant, ...]) -> dict[str, Any]:
     measured = {one.name: _measured(race, size, one) for one in entrants}
-    return {"entrants": measured, "floor": _beside_floor(race, size)}
+    found: dict[str, Any] = {"entrants": measured}
+    return {**found, "floor": _beside_floor(race, size)} if OURS in measured else found
 
 
 def _measured(race: Race, size: Size, entrant: Entrant) -> dict[str, Any]:
