@@ -3,8 +3,8 @@
     python -m benchmarks [--only W1,W3] [--quick] [--peers Aforesaid,OpenAI] [--page]
 
 Results go to `benchmarks/results/`, one file for each workload, into `docs/performance.md` and
-into `docs/internals/measurements.md`. Workloads and peers that are not selected keep their last results. A quick
-run changes no file and prints the pages.
+into `docs/internals/measurements.md`. Workloads and peers that are not selected keep their last
+results. A quick run changes no file and prints the pages.
 """
 
 import argparse

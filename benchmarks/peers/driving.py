@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 from tests.servers.postgres import Databases, PostgresServer
 from tests.servers.redis import running
 
-from benchmarks.peers.environments import BENCH, ROOT, environment, python_of
+from benchmarks.peers.environments import BENCH, ROOT, STATE, environment, python_of
 from benchmarks.peers.roster import Entrant
 
 Figures = dict[str, Any]
@@ -72,6 +72,8 @@ class Race:
         url = str(self._servers["redis"])
         with redis.Redis.from_url(url) as client:
             client.flushall()
+        # A memory that has reached the server before refuses one that lost its data.
+        shutil.rmtree(STATE, ignore_errors=True)
         return url
 
     def _databases(self) -> Databases:

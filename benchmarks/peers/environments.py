@@ -15,6 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BENCH = ROOT / ".bench"
+STATE = BENCH / "work" / "state"
+"""Where a program keeps its state in a run, instead of the user's folder."""
 OURS = "aforesaid"
 NAMES = ("openai-agents", "langgraph", "langchain", "strands", "llama-index", "google-adk")
 
@@ -52,6 +54,7 @@ def environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
         "PYTHONUTF8": "1",
+        "XDG_STATE_HOME": str(STATE),
         "PYTHONWARNINGS": "ignore",
         "OPENAI_AGENTS_DISABLE_TRACING": "1",
         "LANGSMITH_TRACING": "false",

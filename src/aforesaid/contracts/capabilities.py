@@ -422,6 +422,27 @@ class Labelled(Protocol):
         ...
 
 
+class RecordChanges(NamedTuple):
+    """Conversations that changed after a mark, and the mark for the next call."""
+
+    mark: str
+    changed: Sequence[str] | None
+    """Their ids, those of removed conversations included; None if any conversation may have changed."""
+
+
+@runtime_checkable
+class ChangeTracking(Protocol):
+    """A store that reports which conversations changed, so that an index in memory is cheap to update."""
+
+    async def changes_since(self, mark: str | None) -> RecordChanges:
+        """Return the conversations that were created, changed or removed after this mark.
+
+        A change that was stored before the call is reported. A conversation that expires is not: its record
+        contains the time. For None, and for the mark of data that were replaced, `changed` is None.
+        """
+        ...
+
+
 class VectorMatch(Struct, frozen=True, kw_only=True):
     """A message and the similarity of its vector to the query."""
 

@@ -15,6 +15,7 @@ from aforesaid.contracts import (
     Appended,
     Branchable,
     Change,
+    ChangeTracking,
     ConversationStore,
     Document,
     Entry,
@@ -54,6 +55,7 @@ class ParticipantStore(StoreWrapper):
     """An owner's store as one participant sees it."""
 
     hides: ClassVar[tuple[type, ...]] = (
+        ChangeTracking,
         Labelled,
         Searchable,
         VectorSearchable,

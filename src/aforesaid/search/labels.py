@@ -34,7 +34,7 @@ class OwnerLabels:
             self._clear()
             mark, changed = await store.labels_since(0)
         for label in changed:
-            self._put(label)
+            self.put(label)
         self._mark = max(mark, self._mark)
 
     def correct(self, labels: Iterable[Label]) -> bool:
@@ -48,10 +48,11 @@ class OwnerLabels:
             if self._texts.get(one.conversation_id, "") != label_text(one.client_name, one.subject).casefold()
         ]
         for label in outdated:
-            self._put(label)
+            self.put(label)
         return bool(outdated)
 
-    def _put(self, label: Label) -> None:
+    def put(self, label: Label) -> None:
+        """Add or replace the label of a conversation."""
         self.remove(label.conversation_id)
         text = label_text(label.client_name, label.subject)
         if not text:

@@ -43,6 +43,9 @@ class ParticipantSearcher(Searcher):
         found = [one for one in every.found if _sees(visible, one.conversation_id, one.position)]
         return replace(every, found=tuple(found[:limit]))
 
+    async def label_matches(self, question: str, terms: Sequence[str]) -> None:
+        """Return None: the labels in memory are those of the owner's conversations."""
+
     async def similarities(self, question: str, encoded: asyncio.Event | None = None) -> Similarities | None:
         """Return the similarities of messages that the participant may read."""
         near = await self._whole.similarities(question, encoded)

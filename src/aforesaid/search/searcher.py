@@ -161,10 +161,13 @@ class Searcher:
     async def label_matches(self, question: str, terms: Sequence[str]) -> Mapping[str, float] | None:
         """Return the share of the question in the label of each conversation; None without an index of
         labels."""
-        if self._labels is None or self.store.degraded:
+        if self.store.degraded or (self._labels is None and self._index is not None):
             return None
-        labels = self.resources.labels_of(self.owner)
         try:
+            if self._labels is None:
+                index = self.resources.index_of(self.owner)
+                return await index.label_matches(self.store, question, terms)
+            labels = self.resources.labels_of(self.owner)
             await labels.update(self._labels)
         except StoreUnavailable:  # the records of the last known state can still be read
             return None
@@ -172,6 +175,8 @@ class Searcher:
 
     def correct_labels(self, records: Iterable[Conversation]) -> bool:
         """Correct the index of labels by the records; return whether a label was outdated."""
+        if self._labels is None:
+            return False  # the index has read the records themselves
         return self.resources.labels_of(self.owner).correct(map(label_of, records))
 
     def enqueue_indexing(self, conversation_id: str) -> None:

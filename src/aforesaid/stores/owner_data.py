@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from aforesaid.contracts import (
     Appended,
@@ -57,6 +57,7 @@ from aforesaid.model.ids import parse_name, parse_uuid
 from aforesaid.model.lineages import root_of
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import encode_message
+from aforesaid.stores.change_numbers import ChangeNumbers
 from aforesaid.stores.encoded_logs import (
     EncodedEntry,
     EncodedMessage,
@@ -83,6 +84,7 @@ class OwnerData(Struct, kw_only=True):
     max_messages: int | None = None
     removals: int = 0
     """Counts removals. A store with copies of the data elsewhere must then rewrite these copies."""
+    changes: ChangeNumbers = field(default_factory=ChangeNumbers)
 
     def copy(self) -> "OwnerData":
         """Return a copy that can change independently. Encoded entries are immutable and shared."""
@@ -92,6 +94,7 @@ class OwnerData(Struct, kw_only=True):
             documents=self.documents.copy(),
             max_messages=self.max_messages,
             removals=self.removals,
+            changes=self.changes.copy(),
         )
 
     def holds_anything(self, *, ignored_kinds: Collection[str] = ()) -> bool:
@@ -106,6 +109,7 @@ class OwnerData(Struct, kw_only=True):
             raise ConversationExists(conversation.id)
         self._remove(conversation.id)
         self.logs[conversation.id] = new_log(conversation)
+        self._number_change(conversation.id)
         return conversation
 
     def get(self, conversation_id: str, *, now: datetime) -> Conversation | None:
@@ -118,6 +122,7 @@ class OwnerData(Struct, kw_only=True):
         log = self._log(conversation_id, now)
         check_revision(log.record.id, log.record.revision, expected_revision)
         log.record = applied(log.record, changes, now=now)
+        self._number_change(log.record.id)
         return log.record
 
     def find(self, query: Query, *, now: datetime) -> Page:
@@ -263,6 +268,7 @@ class OwnerData(Struct, kw_only=True):
         log.by_id[message_id] = encoded
         log.head = head or log.head
         log.record = touched(log.record, now=now)
+        self._number_change(log.record.id)
         # Derived documents, such as vectors and summaries, may contain the old words.
         if not same_content(before, message):
             log.documents = {at: one for at, one in log.documents.items() if not is_derived(at.kind)}
@@ -322,6 +328,7 @@ class OwnerData(Struct, kw_only=True):
         log.record = record
         log.head = head or log.head
         self._place(log, new)
+        self._number_change(record.id)
 
     # Documents
 
@@ -406,6 +413,7 @@ class OwnerData(Struct, kw_only=True):
         self.sessions.clear()
         self.documents.clear()
         self.removals += 1
+        self.changes.restart()
         return gone
 
     def tally(self, conversation_id: str | None = None) -> Tally:
@@ -428,12 +436,18 @@ class OwnerData(Struct, kw_only=True):
 
     def _remove(self, conversation_id: str) -> None:
         gone = self.logs.pop(conversation_id, None)
-        self.removals += gone is not None
+        if gone is not None:
+            self.removals += 1
+            self._number_change(conversation_id)
         for session_id in [s for s, bound in self.sessions.items() if bound == conversation_id]:
             del self.sessions[session_id]
 
+    def _number_change(self, conversation_id: str) -> None:
+        self.changes.note(conversation_id, conversations=len(self.logs))
+
     def _put(self, log: Log, new: NewEntries, now: datetime) -> None:
         log.record = extended(log.record, [message for message, _ in new], now=now)
+        self._number_change(log.record.id)
         self._place(log, [(message.message_id, encoded) for message, encoded in new])
 
     def _place(self, log: Log, new: Sequence[EntryWithId]) -> None:

@@ -17,6 +17,7 @@ from aforesaid.contracts import (
     LogEnd,
     Place,
     Position,
+    RecordChanges,
     Tally,
     check_restorable,
     entries_without_head,
@@ -205,6 +206,11 @@ class OwnerDataStore(DocumentChecks):
 
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
+
+    # Changes; see `contracts.ChangeTracking`
+
+    async def changes_since(self, mark: str | None) -> RecordChanges:
+        return self._data().changes.since(mark)
 
     async def clear(self) -> Tally:
         return await self._write(lambda data: data.clear())

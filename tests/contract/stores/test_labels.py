@@ -23,11 +23,11 @@ WORDS = ("kitchen", "Kitchens", "window", "Straße", "STRASSE", "lamp", "the", "
 QUESTIONS = ("kitchen", "window lamp", "the", "strasse", "itch", "roof 12 window kitchen", "cellar")
 
 
-INDEXED = ("sqlite", "postgres")
-"""Stores with an index of words and an index of labels."""
+SHARED = ("sqlite", "redis", "postgres")
+"""Stores that several processes can use."""
 
 
-@pytest.fixture(params=INDEXED)
+@pytest.fixture(params=("memory", "file", *SHARED))
 async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[aforesaid.Memory]:
     async with opened(url_for(request.param, tmp_path, request)) as memory:
         yield memory
@@ -144,7 +144,7 @@ async def test_the_index_of_an_owner_whose_data_was_cleared_starts_again(erin: C
         assert await erin.search_conversations(said) == []
 
 
-@pytest.mark.parametrize("store", INDEXED)
+@pytest.mark.parametrize("store", SHARED)
 async def test_the_index_follows_what_another_process_changes(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

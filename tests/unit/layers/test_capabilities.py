@@ -34,7 +34,8 @@ from aforesaid.stores.sqlite import SQLiteBackend
 from tests.encrypted_stores import sealed_backend
 
 PROTOCOLS = (
-    "Auditable|Auditing|Bounded|CopyHolder|FileBacked|Labelled|Migratable|Reindexable|Scrubbable|Sealable|Searchable|"
+    "Auditable|Auditing|Bounded|ChangeTracking|CopyHolder|FileBacked|Labelled|Migratable|Reindexable|Scrubbable|"
+    "Sealable|Searchable|"
     "SnapshotReader|Spooling|VectorSearchable|Watchable"
 )
 

@@ -16,10 +16,12 @@ from aforesaid.contracts import (
     Appended,
     Backend,
     Change,
+    ChangeTracking,
     ConversationStore,
     CopyHolder,
     Entry,
     Position,
+    RecordChanges,
     Sealable,
     Tally,
     Watchable,
@@ -160,6 +162,13 @@ class CachedStore(StoreWrapper):
         return await self._cache.load(
             self._owner, conversation_id, "record", lambda: self.inner.get(conversation_id), store
         )
+
+    async def changes_since(self, mark: str | None) -> RecordChanges:
+        found = await self.inner_capability(ChangeTracking).changes_since(mark)
+        for conversation_id in found.changed or ():
+            # Its watch may not have reported the change yet, and the caller reads the record next.
+            self._cache.invalidate(self._owner, conversation_id)
+        return found
 
     async def tail(self, conversation_id: str, *, limit: int, before: Position | None = None) -> list[Entry]:
         return await self._read(

@@ -14,6 +14,7 @@ from aforesaid.contracts import (
     OPEN_TURNS,
     Appended,
     Branchable,
+    ChangeTracking,
     ConversationStore,
     Document,
     Entry,
@@ -25,6 +26,7 @@ from aforesaid.contracts import (
     Matches,
     Place,
     Position,
+    RecordChanges,
     Sealable,
     Searchable,
     SnapshotReader,
@@ -465,7 +467,11 @@ class ResilientStore(StoreWrapper):
         inner = self.inner_capability(Sealable)
         return await self._calls.write_through(lambda: inner.exchange_head(conversation_id, old, new))
 
-    # Searchable, VectorSearchable and Labelled
+    # Searchable, VectorSearchable, Labelled and ChangeTracking
+
+    async def changes_since(self, mark: str | None) -> RecordChanges:
+        inner = self.inner_capability(ChangeTracking)
+        return await self._calls.search(lambda: inner.changes_since(mark))
 
     async def labels_since(self, mark: int) -> LabelChanges:
         inner = self.inner_capability(Labelled)

@@ -118,7 +118,7 @@ class ConversationIndex:
         Another caller may be creating a conversation with this id, listed but not yet written. So read the
         record again after the removal; the creator, for the same reason, adds it again after writing.
         """
-        keys = [self._keys.index, self._keys.sessions]
+        keys = [self._keys.index, self._keys.sessions, self._keys.changed]
         left, sessions = await self._connection.run_for_owner(
             "remove_from_index", keys, conversation_id, bound, *names
         )

@@ -196,8 +196,7 @@ class Log:
         now = self._connection.now()
         arguments = (*_moments(now), mode, revision_text(expected_revision))
         if not self._connection.clustered:
-            index = self._connection.keys.index
-            return await self._store(conversation_id, draft, arguments, expected_revision, also=(index,))
+            return await self._store(conversation_id, draft, arguments, expected_revision)
         activity = draft.activity(now)
         if activity is not None:
             await self._index.raise_score(conversation_id, activity)
@@ -215,8 +214,6 @@ class Log:
         draft: Draft,
         arguments: tuple[str, ...],
         expected_revision: int | None,
-        *,
-        also: Sequence[str] = (),
     ) -> Appended:
         """Run `append.lua` until no message id needs to be compared; see `turns`."""
         changes = self._connection.keys.changes
@@ -224,9 +221,7 @@ class Log:
             # A turn that contradicts itself is not stored; comparing raises the error of its first conflict.
             only_compare = "1" if draft.has_conflict else ""
             rest = (only_compare, changes, conversation_id, *head_values(draft.head), draft.packed())
-            status, *reply = await self._connection.run(
-                "append", conversation_id, *arguments, *rest, also=also
-            )
+            status, *reply = await self._connection.change("append", conversation_id, *arguments, *rest)
             if status == b"conflict":
                 raise revision_conflict(conversation_id, expected_revision, reply)
             if status == b"partial":
@@ -297,7 +292,7 @@ class Log:
         """Replace the member that was read; return None if it has changed since."""
         old = values.entry(conversation_id, member)
         new = replacement_message(old, message)
-        status, *reply = await self._connection.run(
+        status, *reply = await self._connection.change(
             "replace",
             conversation_id,
             moment_of(self._connection.now()),

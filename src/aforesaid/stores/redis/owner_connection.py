@@ -39,7 +39,7 @@ class ConversationKeys(NamedTuple):
 class OwnerKeys:
     """The keys of one owner."""
 
-    __slots__ = ("_tag", "branches", "changes", "documents", "index", "prefix", "sessions")
+    __slots__ = ("_tag", "branches", "changed", "changes", "documents", "index", "prefix", "sessions")
 
     def __init__(self, prefix: str, owner: str) -> None:
         self.prefix = prefix
@@ -48,6 +48,8 @@ class OwnerKeys:
         self.sessions = f"{prefix}:{{{self._tag}}}:sessions"
         # The root of each branch. Readers remove entries without a record.
         self.branches = f"{prefix}:{{{self._tag}}}:branches"
+        # The numbers of the last changes, on one server.
+        self.changed = f"{prefix}:{{{self._tag}}}:changed"
         # A separate slot: large documents must not burden the server with the owner's index.
         self.documents = f"{prefix}:{{{self._tag}/documents}}:documents"
         self.changes = f"{prefix}:changes:{self._tag}"
@@ -117,6 +119,12 @@ class OwnerConnection:
         if reply[0] == b"missing":
             raise ConversationNotFound(conversation_id)
         return reply
+
+    async def change(self, script: str, conversation_id: str, *arguments: Any) -> Any:
+        """Run a script that changes a conversation, with the owner's index and changes if they are on the
+        same server."""
+        also = () if self.clustered else (self.keys.index, self.keys.changed)
+        return await self.run(script, conversation_id, *arguments, also=also)
 
     async def run_for_owner(self, script: str, keys: Sequence[str], *arguments: Any) -> Any:
         """Run a script on keys of the owner."""

@@ -268,7 +268,7 @@ class Records:
         # The index comes first: a crash in between leaves an entry without a record, which readers remove,
         # but never a record without an entry.
         await self._index.add(conversation.id, conversation.last_activity)
-        reply = await connection.run(
+        reply = await connection.change(
             "create",
             conversation.id,
             moment_of(now),
@@ -317,7 +317,7 @@ class Records:
     ) -> Conversation:
         connection = self._connection
         now = connection.now()
-        status, *reply = await connection.run(
+        status, *reply = await connection.change(
             "update",
             conversation_id,
             moment_of(now),
@@ -341,7 +341,7 @@ class Records:
         """Remove the conversation, then its index entry and sessions; return the counts."""
         limit = "" if expired_by is None else moment_of(expired_by)
         named = (self._connection.keys.changes, conversation_id, revision_text(expected_revision))
-        reply = await self._connection.run("delete", conversation_id, limit, *named)
+        reply = await self._connection.change("delete", conversation_id, limit, *named)
         if reply[0] == b"conflict":
             raise revision_conflict(conversation_id, expected_revision, reply[1:])
         if reply[0] == b"unexpired":
@@ -369,7 +369,7 @@ class Records:
         packed = pack_entries(restored.values())
         await self._register_branch(record)
         await self._index.add(record.id, record.last_activity)
-        status, *reply = await connection.run(
+        status, *reply = await connection.change(
             "restore",
             record.id,
             moment_of(now),
@@ -385,7 +385,6 @@ class Records:
             *head_values(head),
             revision_text(expected_revision),
             first_sequence(record.lineage),
-            also=() if connection.clustered else (connection.keys.index,),
         )
         if status == b"conflict":
             await self._index.correct(record.id)

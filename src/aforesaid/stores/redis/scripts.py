@@ -96,6 +96,7 @@ OWNER_SCRIPTS = {
         "correct_score",
         "list_conversations",
         "raise_score",
+        "read_changes",
         "remove_from_index",
         "scan_key",
         "swap_session",

@@ -22,6 +22,7 @@ from aforesaid.contracts import (
     LogSnapshot,
     Place,
     Position,
+    RecordChanges,
     Tally,
 )
 from aforesaid.model.clock import parse_moment
@@ -230,6 +231,19 @@ class RedisStore(DocumentChecks):
     async def exchange_head(self, conversation_id: str, old: str | None, new: str) -> bool:
         return await self._log.exchange_head(_parse_id(conversation_id), old, new)
 
+    # Changes; see `contracts.ChangeTracking`
+
+    async def changes_since(self, mark: str | None) -> RecordChanges:
+        """On a cluster a conversation and the owner's changes are in different slots, so nothing is known."""
+        if self._connection.clustered:
+            return RecordChanges("", None)
+        series, _, number = (mark or ":").partition(":")
+        found = await self._connection.run_for_owner("read_changes", [self._keys.changed], series, number)
+        current = b":".join(found[:2]).decode()
+        if mark is None or len(found) == 2:
+            return RecordChanges(current, None)
+        return RecordChanges(current, [one.decode() for one in found[2] if one not in (b"", b"-")])
+
     # Documents
 
     async def _put_document(self, place: Place, data: bytes, expected: int | None) -> Document:
@@ -332,7 +346,7 @@ class RedisStore(DocumentChecks):
             for one in conversation_ids:  # damaged records too
                 removed += await self._records.delete(one)
         await self._sessions.clear()
-        await self._connection.call("UNLINK", self._keys.branches)
+        await self._connection.call("UNLINK", self._keys.branches, self._keys.changed)
         await self._index.unregister_if_empty()
         self._snapshots.forget()
         return removed

@@ -1,5 +1,4 @@
 -- Store one turn completely or not at all: `conversations.stamp_for` and `conversations.extended` on the server.
--- KEYS[6], if on the same server: the owner's index.
 -- ARGV: now, now plus the clock skew, 'append' or 'rewrite', expected revision or '', '1' to only compare, channel, id,
 --   new head of the log or '', '1' and the expected head or '', messages
 -- A message is: its id or '', its time or '', role, body, and the position of an equal message with this id that the

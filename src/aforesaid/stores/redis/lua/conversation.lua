@@ -74,7 +74,21 @@ local function score(moment)
   return string.format('%.0f', (high - 1e7) * 1e10 + low)
 end
 
+-- Number the change of a conversation; see `read_changes.lua`. A new series of numbers begins at a number of its own.
+local function number_change(id, revision)
+  local number = redis.call('ZINCRBY', KEYS[7], 1, '')
+  if number == '1' then
+    local birth = redis.call('HGET', KEYS[1], 'birth') or ''
+    local series = tonumber(string.sub(redis.sha1hex(birth .. id .. revision .. ARGV[1]), 1, 12), 16)
+    redis.call('ZADD', KEYS[7], string.format('%.0f', series), '-')
+    number = redis.call('ZINCRBY', KEYS[7], string.format('%.0f', series), '')
+  end
+  redis.call('ZADD', KEYS[7], number, id)
+end
+
+-- KEYS[6] and KEYS[7], if on the same server: the owner's index and changes.
 -- A failed notification must not undo the write, so errors are ignored.
 local function notify(channel, id, revision)
+  if KEYS[7] then number_change(id, revision) end
   redis.pcall('PUBLISH', channel, id .. ':' .. revision)
 end

@@ -1,5 +1,4 @@
 -- Store a record and entries of its log unchanged.
--- KEYS[6], if on the same server: the owner's index.
 -- ARGV: now, the record's expiry or '', server-side expiry in milliseconds or '', channel, id, birth of a new record,
 --   its activity as a score, fields and values, the absent optional fields, entries, head of the log or '',
 --   '1' and the expected head or '', expected revision or '', first sequence of a new record
