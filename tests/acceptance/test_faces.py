@@ -50,7 +50,7 @@ async def test_a_provider_is_asked_with_history_prompt_and_tools() -> None:
     provider = Provider(call("weather", city="Rome"), answer("Sunny."), answer("Still sunny."))
     entity = ChatterboxConversationEntity(provider, dispatch, [weather], "Be brief.")
     result = await entity.async_process(ConversationInput("Weather in Rome?", conversation_id="kitchen"))
-    assert (result.response_text, result.conversation_id) == ("Sunny.", "kitchen")
+    assert (result.response_text, result.conversation_id, result.extra) == ("Sunny.", "kitchen", {})
     await entity.async_process(ConversationInput("And now?", conversation_id="kitchen"))
     first, second, third = provider.asked
     assert first == (
@@ -94,6 +94,36 @@ async def test_the_histories_are_shown_bounded_and_cleared_by_plain_calls() -> N
     provider = entity._loop.provider  # type: ignore[union-attr]
     await entity.async_process(ConversationInput("5", conversation_id="hall"))
     assert provider.asked[-1][0] == [{"role": "user", "content": "5"}]
+
+
+@pytest.mark.requirement("000-006", "000-011")
+async def test_a_failed_turn_names_its_conversation_and_leaves_the_history() -> None:
+    provider = Provider(answer("One."), ConnectionError("secret"), RuntimeError("secret"), answer("Two."))
+    entity = ChatterboxConversationEntity(provider, dispatch)
+    for text in ("1", "2", "3", "4"):
+        result = await entity.async_process(ConversationInput(text, conversation_id="kitchen"))
+        assert result.conversation_id == "kitchen"
+        assert ("sorry" in result.response_text) is (text in ("2", "3"))
+        assert "secret" not in result.response_text
+    assert [one["content"] for one in provider.asked[-1][0]] == ["1", "One.", "4"]
+    assert [one["content"] for one in entity._histories["kitchen"]] == ["1", "One.", "4", "Two."]
+
+
+@pytest.mark.requirement("000-013", "000-015")
+async def test_a_limit_of_zero_keeps_every_turn_of_a_created_conversation() -> None:
+    provider = Provider(*map(answer, "abcdefgh"))
+    entity = ChatterboxConversationEntity(
+        provider, dispatch, max_history_turns=0, auto_create_conversation_id=True
+    )
+    name = (await entity.async_process(ConversationInput("0"))).conversation_id
+    assert name is not None
+    assert len(name) == 36
+    for number in range(1, 8):
+        await entity.async_process(ConversationInput(str(number), conversation_id=name))
+    assert len(provider.asked[-1][0]) == 15
+    assert len(entity._histories[name]) == 16
+    other = await entity.async_process(ConversationInput("without an answer left"))
+    assert other.conversation_id not in (None, name)
 
 
 @pytest.mark.requirement("002-015", "002-018")

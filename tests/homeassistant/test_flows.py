@@ -162,6 +162,28 @@ async def test_options(core: HomeAssistant) -> None:
     assert options.max_turns == 20
 
 
+async def test_the_documented_window_options_are_in_the_form(core: HomeAssistant) -> None:
+    documented = {
+        "sliding_window_enable": True,
+        "sliding_window_max_tokens": 4000,
+        "sliding_window_preserve_system": True,
+    }
+    entry = await load(core, memory_entry())
+    menu = await core.config_entries.options.async_init(entry.entry_id)
+    form = await core.config_entries.options.async_configure(menu["flow_id"], {"next_step_id": "window"})
+    proposed = {str(key): key.default() for key in form["data_schema"].schema}
+    assert documented.items() <= proposed.items()
+    chosen = {
+        "sliding_window_enable": False,
+        "sliding_window_max_tokens": 2000,
+        "sliding_window_preserve_system": False,
+    }
+    await core.config_entries.options.async_configure(form["flow_id"], chosen)
+    await core.async_block_till_done()
+    options = entry.runtime_data.options
+    assert (options.window, options.max_tokens, options.preserve_system) == (False, 2000, False)
+
+
 async def test_a_remembering_agent(core: HomeAssistant, ollama: str) -> None:
     entry = await load(core, memory_entry())
     kind = (entry.entry_id, "conversation")

@@ -139,6 +139,11 @@ class ConversationResult(Struct, frozen=True, kw_only=True):
         """The spoken text."""
         return str(self.response.speech["plain"]["speech"])
 
+    @property
+    def extra(self) -> dict[str, Any]:
+        """Details of the answer: the `extra_data` of the speech, empty if it has none."""
+        return dict(self.response.speech["plain"]["extra_data"] or {})
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "response": self.response.as_dict(),

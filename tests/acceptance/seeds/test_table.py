@@ -15,8 +15,8 @@ BLOCKS = rows_of("blocks.tsv")
 SURFACES = ("", "console", "Home Assistant", "LangGraph", "branches", "participants", "analytics")
 SUPABASE = ROOT / "tests" / "adapters" / "supabase" / "test_supabase.py"
 """Runs blocks that need a client and a server of Supabase."""
-ELSEWHERE = ("tests/adapters/", "tests/console/", "tests/homeassistant/")
-"""Tests with targets of their own: `make test-adapters`, `make test-console`, `make test-ha`."""
+ELSEWHERE = ("tests/adapters/", "tests/console/", "tests/homeassistant/", "tests/operations/")
+"""Tests with targets of their own, such as `make test-adapters`."""
 DIAGRAMS = ("004-01",)
 """Blocks that contain no code and no values."""
 

@@ -57,6 +57,20 @@ async def test_a_failure_that_passes_is_not_seen(setup: LayerSetup) -> None:
     assert setup.layer.retries.value == 2
 
 
+@pytest.mark.requirement("004-033")
+async def test_a_write_that_keeps_failing_is_tried_three_times_with_growing_pauses(setup: LayerSetup) -> None:
+    store = setup.layer.of("erin")
+    record = await new(store)
+    setup.failing.calls.clear()
+    setup.failing.down()
+    with noting_freshness() as seen:
+        await store.append(record.id, [user("hello")])
+    assert seen.degraded
+    assert setup.failing.calls == ["append"] * 3
+    first, second = setup.seconds.slept
+    assert 0 < first <= second <= 4 * first
+
+
 async def test_a_lost_answer_does_not_store_a_turn_twice(setup: LayerSetup) -> None:
     store = setup.layer.of("erin")
     record = await new(store)

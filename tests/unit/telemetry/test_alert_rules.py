@@ -174,3 +174,19 @@ def test_a_name_that_does_not_exist_is_found_out() -> None:
 def test_a_slow_query_has_an_alert(call: str) -> None:
     slow = [rule["expr"] for rule in alerts() if "aforesaid_call_seconds_bucket" in rule["expr"]]
     assert [one for one in slow if call in re.split(r'[|"]', one) and re.search(r"> 0\.\d+\s*$", one)]
+
+
+DOCUMENTED_ALERTS = {
+    "a high database error rate": ("aforesaid_store_errors_total", "StoreUnavailable"),
+    "slow context loading": ("aforesaid_call_seconds_bucket", 'call="load_context"'),
+    "failed message storage": ("aforesaid_unstored_turns_total", 'status="lost"'),
+    "cache misses exceeding a threshold": ("aforesaid_cache_misses_total", "< 0."),
+}
+
+
+@pytest.mark.requirement("004-090")
+@pytest.mark.parametrize("what", DOCUMENTED_ALERTS)
+def test_each_documented_condition_has_an_alert(what: str) -> None:
+    metric, condition = DOCUMENTED_ALERTS[what]
+    expressions = [rule["expr"] for rule in alerts() if metric in named_in(rule["expr"]).metrics]
+    assert [one for one in expressions if condition in one]
