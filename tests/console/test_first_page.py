@@ -25,7 +25,9 @@ def test_the_first_page_is_below_100_kilobytes(opening: Opening, api: httpx.Clie
         addresses[event["requestId"]] = event["request"]["url"]
 
     def ended(event: dict[str, Any]) -> None:
-        loaded[addresses[event["requestId"]]] = event["encodedDataLength"]
+        # A request of the page before the reload may end now.
+        if event["requestId"] in addresses:
+            loaded[addresses[event["requestId"]]] = event["encodedDataLength"]
 
     network.on("Network.requestWillBeSent", began)
     network.on("Network.loadingFinished", ended)

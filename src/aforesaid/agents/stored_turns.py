@@ -97,13 +97,18 @@ async def arrived_turn(
             turn = turn._replace(known=await _known_or_opened(manager, conversation_id, question, place))
         else:
             turn = turn._replace(
-                opening=asyncio.ensure_future(open_question(manager, conversation_id, question))
+                opening=asyncio.ensure_future(_open(manager, conversation_id, question, place))
             )
         yield turn
     finally:
         place.leave()
         if turn.opening is not None:
             await finished(turn.opened())
+
+
+async def _open(manager: ManagerProtocol, conversation_id: str, question: Message, place: Place) -> None:
+    await open_question(manager, conversation_id, question)
+    place.is_durable = True
 
 
 async def _known_or_opened(
@@ -115,7 +120,7 @@ async def _known_or_opened(
         return known
     if not place.is_repeat:
         try:
-            await open_question(manager, conversation_id, question)
+            await _open(manager, conversation_id, question, place)
         except MessageConflict:
             left = await unfinished_turn(manager, conversation_id, question)
             if not left:

@@ -58,6 +58,8 @@ class Place:
     def __init__(self, key: Key, question_id: str | None) -> None:
         self._key = key
         self.question_id = question_id
+        self.is_durable = False
+        """Whether the question is stored, so that others can read it."""
         self._over = asyncio.Event()
         self._before = list(_places.setdefault(key, []))
         _places[key].append(self)
@@ -98,10 +100,16 @@ def place_of(manager: ManagerProtocol, conversation_id: str, question_id: str | 
     return Place(_key(manager, conversation_id), question_id)
 
 
-def running_questions(manager: ManagerProtocol, conversation_id: str) -> list[str]:
+def running_questions(
+    manager: ManagerProtocol, conversation_id: str, *, only_durable: bool = False
+) -> list[str]:
     """Return the ids of the questions that this process answers in a conversation now."""
     places = _places.get(_key(manager, conversation_id), ())
-    return [place.question_id for place in places if place.question_id is not None]
+    return [
+        place.question_id
+        for place in places
+        if place.question_id is not None and (place.is_durable or not only_durable)
+    ]
 
 
 def _key(manager: ManagerProtocol, name: str) -> Key:

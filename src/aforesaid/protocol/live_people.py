@@ -54,7 +54,7 @@ class Presence(Outgoing, frozen=True, kw_only=True, tag="presence"):
     people: list[PresentPerson] = []
     """The same clients with their state, and participants who have left with the time of their last visit."""
     answering: list[str] = []
-    """Ids of questions whose answers are on their way. They are among the open turns until then."""
+    """Ids of questions whose answers are on their way. They are among the open turns from now until then."""
 
 
 class ReadNotice(Outgoing, frozen=True, kw_only=True, tag="read"):

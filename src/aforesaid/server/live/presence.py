@@ -106,7 +106,7 @@ class _WatchedConversation:
         self._manager = manager
         # Where processes share the store; None elsewhere.
         self.store = _shared_store(manager.store)
-        # The questions that this process answers, as announced.
+        # The stored questions that this process answers, as announced.
         self.answering: tuple[str, ...] = ()
         self.clients: dict[Member, _Client] = {}
         self.left: list[_Client] = []
@@ -133,7 +133,8 @@ class _WatchedConversation:
     def refresh_answering(self) -> bool:
         """Look which questions this process answers now; return whether that has changed."""
         before = self.answering
-        self.answering = tuple(sorted(running_questions(self._manager, self.conversation_id)))
+        running = running_questions(self._manager, self.conversation_id, only_durable=True)
+        self.answering = tuple(sorted(running))
         return self.answering != before
 
     def _people(self) -> list[PresentPerson]:

@@ -22,7 +22,7 @@ export function partsOf(message) {
 export function previewOf(message) {
   const parts = partsOf(message);
   const words = parts.filter((part) => part.kind === "text").map((part) => part.text).join(" ");
-  const line = words.replace(/\s+/g, " ");
+  const line = words.replace(/\s*\n\s*(?:[-*•]|\d+[.)]) +/g, " · ").replace(/\*\*|^#+ +/gm, "").replace(/\s+/g, " ").replace(/: · /g, ": ");
   if (line.trim()) return line.length > 240 ? `${line.slice(0, 240)}…` : line;
   const first = parts[0];
   if (!first) return "";

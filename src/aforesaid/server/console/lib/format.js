@@ -6,6 +6,7 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const dayAndYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "medium" });
+const short = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const numbers = new Intl.NumberFormat();
 
 /** @param {string | null | undefined} iso */
@@ -31,6 +32,9 @@ export const timeOfDay = (iso) => clock.format(new Date(iso));
 /** @param {string} iso */
 export const fullTime = (iso) => whole.format(new Date(iso));
 
+/** A time in a table. @param {string} iso */
+export const shortTime = (iso) => short.format(new Date(iso));
+
 /** @param {number} value */
 export const number = (value) => numbers.format(value);
 
@@ -52,9 +56,10 @@ export function duration(seconds) {
 
 /** @param {number} seconds */
 export function latency(seconds) {
+  if (seconds === 0) return "0 s";
   if (seconds < 0.001) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
-  return `${seconds.toFixed(seconds < 10 ? 2 : 0)} s`;
+  return `${Number(seconds.toFixed(seconds < 10 ? 2 : 0))} s`;
 }
 
 /** A time span of reports, given in milliseconds: two parts at most. @param {number} milliseconds */
@@ -84,7 +89,7 @@ export function size(bytes) {
  * @param {Record<string, any>} record
  */
 export function titleOf(record) {
-  return record.subject || record.name || record.opening || record.client_name || `Conversation of ${shortDate(record.created_at)}`;
+  return record.subject || record.name || record.opening || record.client_name || (record.message_count === 0 ? "New conversation" : `Conversation of ${shortDate(record.created_at)}`);
 }
 
 /** @param {string} text */

@@ -147,7 +147,7 @@ function useOwnReading(id, state, link) {
 }
 
 /**
- * Show questions of other browsers while they are answered. A question is stored shortly after its answer has begun.
+ * Show questions of other browsers while they are answered. A question is announced once it is stored.
  * @param {string} id
  * @param {ThreadState} state
  * @param {(change: Step) => void} step
@@ -155,10 +155,7 @@ function useOwnReading(id, state, link) {
 function useOthersQuestions(id, state, step) {
   const unseen = unseenQuestions(state).join();
   useEffect(() => {
-    if (!unseen) return undefined;
-    void loadOpenTurns(id, step);
-    const timer = setInterval(() => void loadOpenTurns(id, step), 1000);
-    return () => clearInterval(timer);
+    if (unseen) void loadOpenTurns(id, step);
   }, [id, unseen]);
 }
 

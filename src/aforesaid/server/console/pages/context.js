@@ -1,8 +1,9 @@
 // Exactly what a model would receive, what is left out, and why.
 import { html, useState } from "../lib/html.js";
-import { call, conversationPath, get } from "../lib/api.js";
+import { call, conversationPath } from "../lib/api.js";
 import { titleOf } from "../lib/format.js";
 import { useLoad, useSettled } from "../lib/hooks.js";
+import { endOfLog } from "../lib/log_pages.js";
 import { readRecord } from "../lib/records.js";
 import { linkTo } from "../lib/router.js";
 import { session } from "../lib/session.js";
@@ -20,7 +21,7 @@ export default function ContextPage({ id, query }) {
   const record = useLoad((signal) => readRecord(id, signal), [id, session.owner]);
   const title = record.data ? titleOf(record.data) : "Context";
   return html`
-    <${PageHead} title=${answer ? "Why this answer?" : "What the model receives"} lead=${`${title}: the messages of a request, in the order of the log, and what was left out.`} back=${linkTo("thread", id)}>
+    <${PageHead} title=${answer ? "Why this answer?" : "What the model receives"} lead=${`${title} · in the order of the log, with what is left out`} back=${linkTo("thread", id)}>
       ${answer ? html`<a class="button" href=${linkTo("context", id)}>Try other limits</a>` : html`<${Button} icon="copy" aria-pressed=${both} kind=${both ? "on" : ""} onClick=${() => setBoth(!both)}>Compare two<//>`}
     <//>
     <${ProblemNote} problem=${record.problem} retry=${record.reload} />
@@ -43,7 +44,7 @@ function Policy({ id, record, name, first = {} }) {
       <${Limit} label="Messages" value=${policy.max_messages} most=${most} onInput=${set("max_messages")} />
       <${Limit} label="Tokens" value=${policy.max_tokens} most=${16000} step=${100} onInput=${set("max_tokens")} />
       <${TextField} label="Agent" value=${policy.agent_name} onInput=${set("agent_name")} placeholder="Any" />
-      <${SelectField} label="Dialect of the request" value=${policy.dialect} options=${DIALECTS} onChange=${set("dialect")} />
+      <${SelectField} label="Dialect" value=${policy.dialect} options=${DIALECTS} onChange=${set("dialect")} />
     </form>
     <${ProblemNote} problem=${context.problem} retry=${context.reload} /><${Loading} on=${context.loading && !context.data} />
     ${context.data && html`<${ContextView} report=${context.data.report} messages=${context.data.messages} entries=${context.data.entries} request=${context.data.request} />`}
@@ -67,10 +68,11 @@ async function load(id, policy, signal) {
   for (const field of /** @type {const} */ (["max_turns", "max_messages", "max_tokens"])) if (policy[field] !== "") limits[field] = Number(policy[field]);
   if (limits.max_turns === undefined && limits.max_messages === undefined && limits.max_tokens === undefined) delete limits.for_request;
   const body = { ...(Object.keys(limits).length ? { policy: limits } : { for_request: true }), ...(policy.agent_name && { agent_name: policy.agent_name }) };
-  const [context, request, page] = await Promise.all([
+  const [context, request] = await Promise.all([
     call("POST", path, { body, signal }),
     call("POST", path, { body: { ...body, for_request: undefined, dialect: policy.dialect }, signal }).catch((problem) => ({ problem: problem.message })),
-    get(`${conversationPath(id)}/messages`, { before: "latest", limit: 500 }, signal),
   ]);
-  return { ...context, request, entries: page.entries };
+  const ids = context.messages.map((/** @type {any} */ message) => message.message_id).filter(Boolean);
+  const sequences = context.report.left_out.map((/** @type {any} */ each) => each.sequence);
+  return { ...context, request, entries: await endOfLog(id, { ids, sequences }, signal) };
 }

@@ -5,6 +5,7 @@ import { watchChanges } from "../lib/changes.js";
 import { previewOf } from "../lib/content.js";
 import { number, plural, titleOf } from "../lib/format.js";
 import { asProblem, useKeys, useLoad, useSettled } from "../lib/hooks.js";
+import { nameById } from "../lib/people.js";
 import { readRecord, withOpenings } from "../lib/records.js";
 import { go, linkTo, replaceQuery } from "../lib/router.js";
 import { may, newId, session } from "../lib/session.js";
@@ -182,7 +183,8 @@ const replaced = (data, record) => ({ ...data, conversations: data.conversations
 /** @param {Conversation} record @param {any} last */
 function preview(record, last) {
   if (!last) return record.message_count ? plural(record.message_count, "message") : "No messages yet";
-  const who = { user: "You", assistant: last.agent_name ?? "Assistant", tool: "Tool", system: "System" }[/** @type {string} */ (last.role)];
+  const who = last.author ? nameById(record.participants ?? [], last.author)
+    : { user: "You", assistant: last.agent_name ?? "Assistant", tool: "Tool", system: "System" }[/** @type {string} */ (last.role)];
   return `${who}: ${previewOf(last) || "…"}`;
 }
 

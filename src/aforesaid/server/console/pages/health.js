@@ -45,7 +45,7 @@ function Overview({ series }) {
   return html`
     <${Alerts} alerts=${alerts} />
     <dl class="numbers">
-      ${[["Requests", `${perMinute(last.requests, every)}/min`], ["p95", last.p95 === null || last.p95 === undefined ? "–" : latency(last.p95)], ["Errors", `${number(last.errors ?? 0)}`], ["Connections", number(last.connections ?? 0)],
+      ${[["Requests", `${perMinute(last.requests, every)}/min`], ["Latency (p95)", last.p95 === null || last.p95 === undefined ? "–" : latency(last.p95)], ["Errors", `${number(last.errors ?? 0)}`], ["Connections", number(last.connections ?? 0)],
         ["Answers now", number(last.turns_now ?? 0)], ["Running for", duration(series.uptime)]].map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
     </dl>
     <div class="row spread"><h2>Last hour</h2><label class="check"><input type="checkbox" checked=${table} onChange=${(/** @type {any} */ event) => setTable(event.target.checked)} />As tables</label></div>

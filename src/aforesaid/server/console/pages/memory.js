@@ -8,15 +8,20 @@ import { linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
 import { Dialog, toast } from "../parts/dialog.js";
 import { Forget, previewOfForgetting } from "../parts/forget.js";
-import { Button, Chip, Empty, Loading, PageHead, ProblemNote, TextField, Time } from "../parts/ui.js";
+import { Button, Chip, Empty, Field, Loading, PageHead, ProblemNote, TextField, Time } from "../parts/ui.js";
 import { Words } from "../parts/words.js";
+
+/** Above this number of notes there is a field to find one. */
+const MANY = 8;
 
 export default function Memory() {
   const [history, setHistory] = useState(false);
   const [editing, setEditing] = useState(/** @type {any} */ (null));
+  const [wanted, setWanted] = useState("");
   const notes = useLoad((signal) => get("v1/notes", { history }, signal), [history, session.owner]);
   const list = [...(notes.data?.notes ?? [])].reverse();
   const current = list.filter((note) => !note.replaced_by);
+  const shown = list.filter((note) => containsAll([note.text, ...(note.tags ?? [])].join(" "), wanted));
   return html`
     <${PageHead} title="Memory" lead="What the assistant knows about you in every conversation. Everything here can be changed and forgotten.">
       ${may("write") && html`<${Button} kind="primary" icon="plus" onClick=${() => setEditing({})}>Add a note<//>`}
@@ -27,10 +32,28 @@ export default function Memory() {
         <label class="check"><input type="checkbox" checked=${history} onChange=${(/** @type {any} */ event) => setHistory(event.target.checked)} />Show replaced notes</label></div>
       <${Loading} on=${notes.loading && !notes.data} />
       ${notes.data && !current.length && html`<${Empty} icon="memory" title="Nothing is noted yet"><p>Say “Remember that I like leeks” in any conversation, or add a note here. Notes are part of every later context.</p><//>`}
-      <ul class="notes">${list.map((note) => html`<${NoteItem} key=${note.id} note=${note} onEdit=${() => setEditing(note)} onGone=${notes.reload} />`)}</ul>
+      ${list.length > MANY && html`<${TextField} label="Find a note" type="search" value=${wanted} onInput=${setWanted} placeholder="Words or a tag" />`}
+      ${list.length > 0 && !shown.length && html`<p class="card muted">No note contains “${wanted}”.</p>`}
+      <ul class="notes">${shown.map((note) => html`<${NoteItem} key=${note.id} note=${note} onEdit=${() => setEditing(note)} onGone=${notes.reload} />`)}</ul>
     </section>
     <${Summaries} />
+    <${MoreToForget} />
     ${editing && html`<${NoteEditor} note=${editing} onClose=${() => setEditing(null)} onSaved=${() => { setEditing(null); notes.reload(); }} />`}`;
+}
+
+/** @param {string} text @param {string} wanted */
+const containsAll = (text, wanted) => wanted.toLowerCase().split(/\s+/).every((word) => text.toLowerCase().includes(word));
+
+/** Where to remove what is not a note. */
+function MoreToForget() {
+  return html`<section class="stack summaries" aria-labelledby="forget-heading">
+    <h2 id="forget-heading">Make it forget something else</h2>
+    <ul class="card lines">
+      <li><span>Something that was said</span><a href=${linkTo("search")}>Search for it, then Redact</a></li>
+      <li><span>A whole conversation</span><a href=${linkTo("conversations")}>Open it, then Delete or Erase in its details</a></li>
+      <li><span>Everything, with a receipt</span><a href=${linkTo("privacy")}>Erase everything</a></li>
+    </ul>
+  </section>`;
 }
 
 /** @param {{ note: any, onEdit: () => void, onGone: () => void }} props */
@@ -77,7 +100,8 @@ function NoteEditor({ note, onClose, onSaved }) {
   }
   return html`<${Dialog} title=${note.id ? "Edit the note" : "Add a note"} onClose=${onClose}>
     <form onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); if (text.trim()) void save(); }}>
-      <${TextField} label="Note" value=${text} onInput=${setText} autofocus placeholder="I like leeks" hint="One sentence, as you would say it" />
+      <${Field} label="Note" hint="One sentence, as you would say it">${(/** @type {string} */ id, /** @type {string} */ hint) => html`<textarea id=${id} rows="3" aria-describedby=${hint} value=${text} autofocus placeholder="I like leeks"
+        onInput=${(/** @type {any} */ event) => setText(event.target.value)}></textarea>`}<//>
       <${TextField} label="Tags" value=${tags} onInput=${setTags} hint="Separated by commas; “important” keeps a note in every context" />
       <${ProblemNote} problem=${problem} />
       <div class="dialog-actions"><${Button} onClick=${onClose}>Cancel<//><button type="submit" class="button primary" disabled=${!text.trim()}>Save</button></div>

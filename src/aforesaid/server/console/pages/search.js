@@ -5,7 +5,7 @@ import { capital, fullTime, plural } from "../lib/format.js";
 import { useLoad, useSettled } from "../lib/hooks.js";
 import { linkTo, replaceQuery } from "../lib/router.js";
 import { CHANNELS } from "../lib/records.js";
-import { session } from "../lib/session.js";
+import { may, session } from "../lib/session.js";
 import { endOf, startOf } from "../parts/filters.js";
 import { Marked } from "../parts/marked.js";
 import { Button, Chip, Empty, Loading, PageHead, ProblemNote, SelectField, TextField } from "../parts/ui.js";
@@ -54,9 +54,10 @@ function Passage({ passage }) {
   const { parts } = passage;
   const matched = Object.keys(parts?.matched ?? {});
   return html`<li class="card passage">
-    <header><strong>${passage.speaker}</strong><time datetime=${passage.said_at} title=${fullTime(passage.said_at)}>${passage.ago}</time>
+    <header><strong>${passage.speaker === "User" ? "You" : passage.speaker}</strong><time datetime=${passage.said_at} title=${fullTime(passage.said_at)}>${passage.ago}</time>
       ${passage.subject && html`<${Chip} kind="tag">${passage.subject}<//>`}${passage.client_name && html`<${Chip} icon="clients">${passage.client_name}<//>`}
-      <a class="button quiet small" href=${linkTo("thread", passage.conversation_id, { message: passage.sequence })}>Open in its thread</a></header>
+      <span class="row end"><a class="button quiet small" href=${linkTo("thread", passage.conversation_id, { message: passage.sequence })}>Open in its thread</a>
+        ${may("write") && html`<a class="button quiet small" href=${linkTo("thread", passage.conversation_id, { message: passage.sequence, redact: 1 })}>Redact</a>`}</span></header>
     ${passage.before && html`<p class="neighbour" dir="auto"><span>${passage.before.speaker}:</span> ${passage.before.text}</p>`}
     <p class="quote" dir="auto"><${Marked} text=${passage.text} terms=${matched} /></p>
     ${passage.after && html`<p class="neighbour" dir="auto"><span>${passage.after.speaker}:</span> ${passage.after.text}</p>`}

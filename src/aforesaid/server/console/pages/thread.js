@@ -6,7 +6,7 @@ import { takeQuestion } from "../lib/drafts.js";
 import { plural, titleOf } from "../lib/format.js";
 import { asProblem, useKeys } from "../lib/hooks.js";
 import { actIn, actingIn, mayWriteAs } from "../lib/people.js";
-import { linkTo } from "../lib/router.js";
+import { linkTo, replaceQuery } from "../lib/router.js";
 import { may } from "../lib/session.js";
 import { asked, currentRecord, merge, prepend } from "../lib/thread_state.js";
 import { loadUpTo, useThread } from "../lib/use_thread.js";
@@ -39,6 +39,12 @@ export default function Thread({ id, query }) {
   const log = useRef(/** @type {HTMLElement | null} */ (null));
   const { keep, follow } = useScroll(log, state, target);
   useJump(id, target, state, apply);
+  const asksToRedact = query.get("redact") !== null && state.entries.find((entry) => entry.sequence === target);
+  useEffect(() => {
+    if (!asksToRedact) return;
+    replaceQuery({ message: String(target) });
+    if (may("write") && !asksToRedact.message.tags?.includes("redacted")) setRedacting(asksToRedact);
+  }, [Boolean(asksToRedact)]);
   useEffect(() => {
     const question = takeQuestion(id);
     if (question) send(question);
@@ -86,13 +92,12 @@ export default function Thread({ id, query }) {
   const isAnswering = voice.speaking || state.pending.some((each) => each.state !== "failed");
   return html`<div class=${`thread-page ${side ? "with-side" : ""}`}>
     <section class="thread">
-      <${PageHead} title=${record ? titleOf(record) : "Conversation"} back=${linkTo("conversations")} lead=${record && plural(record.message_count, "message")}>
-        <${LinkState} state=${link} present=${state.present} participants=${people} />
+      <${PageHead} title=${record ? titleOf(record) : "Conversation"} back=${linkTo("conversations")} lead=${record && html`<span>${plural(record.message_count, "message")}</span> <${LinkState} state=${link} present=${state.present} participants=${people} />`}>
         <${LinkButton} href=${linkTo("context", id)} icon="context" kind="quiet">Context<//>
         <${Button} kind="quiet" icon="edit" aria-expanded=${side} onClick=${() => setSide(!side)}>Details<//>
       <//>
       <${ProblemNote} problem=${problem} />
-      <div class="log" ref=${log} tabindex="0" role="region" aria-label="Messages">
+      <div class="log" ref=${log} tabindex="0" role="region" aria-label="Messages"><div class="log-body">
         ${state.hasOlder && html`<div class="more"><${Button} onClick=${older}>Show earlier messages<//></div>`}
         ${state.record && !state.entries.length && !state.pending.length && !state.open.length && html`<${Empty} icon="conversations" title="Say something">
           <p>Try “Remember that I like leeks.” Then open another conversation and ask “What do I like?”</p><//>`}
@@ -103,7 +108,7 @@ export default function Thread({ id, query }) {
         <${OpenTurns} turns=${state.open} answering=${state.answering} participants=${people} onAsk=${(/** @type {any} */ turn) => send(wordsOf(turn.messages[0]), turn.id)} onDiscard=${discard} />
         <${PendingTurns} pending=${state.pending} onRetry=${(/** @type {any} */ each) => send(each.question, each.id)} onDiscard=${discard} />
         <${Typing} typing=${state.open.some((turn) => state.answering.includes(turn.id)) ? state.typing.filter((each) => each.role !== "assistant") : state.typing} />
-      </div>
+      </div></div>
       <${Composer} id=${id} live=${live} onAsk=${send} disabled=${!canWrite} isAnswering=${isAnswering} onStop=${stop} aloud=${aloud}
         onSpoken=${(/** @type {string} */ turn) => follow() ?? apply((before) => asked(before, turn, "", true))}
         onAloud=${(/** @type {boolean} */ on) => (canSpeak() ? readAloud(on) : toast(whySilent(""), { bad: true }))} />

@@ -8,6 +8,9 @@ const HEIGHT = 170;
 /** Steps of an axis that counts things. */
 const WHOLE = [1, 2, 5].flatMap((step) => [0, 1, 2, 3, 4, 5, 6].map((zeros) => step * 10 ** zeros)).sort((one, other) => one - other);
 
+/** Steps of an axis of times within a day, in seconds. */
+const TIMES = [60, 120, 300, 600, 900, 1800, 3600];
+
 /** @typedef {[name: string, values: (number | null)[], colour: string, whole?: number | null]} Line With `whole`, the legend shows it, otherwise the latest value. */
 /** @typedef {{ title: string, times: number[], lines: Line[], unit: (value: number) => string }} Drawn */
 
@@ -62,7 +65,7 @@ function Plot({ title, times, lines, unit, days }) {
 function Numbers({ title, times, lines, unit, days }) {
   const every = times.map((time, index) => ({ time, index })).filter(({ index }) => !days || lines.some(([, values]) => values[index]));
   const rows = (days ? every : every.slice(-12)).reverse();
-  const name = (/** @type {number} */ time) => (days ? shortDate : timeOfDay)(new Date(time * 1000).toISOString());
+  const name = timeName(days);
   return html`<div class="table-scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr><th>${days ? "Day" : "Time"}</th>${lines.map(([name]) => html`<th key=${name}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map(({ time, index }) => html`<tr key=${time}><td>${name(time)}</td>${lines.map(([name, values]) => html`<td key=${name}>${values[index] === null ? "–" : unit(/** @type {number} */ (values[index]))}</td>`)}</tr>`)}</tbody></table></div>`;
 }
@@ -73,13 +76,16 @@ function options(element, lines, unit, days) {
   const colour = (/** @type {string} */ name) => resolved(element, `var(--${name})`);
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: `12px ${style.fontFamily}` };
   return {
-    width: element.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+    width: element.clientWidth, height: HEIGHT, padding: [10, 24, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(most * 1.15, 1e-3)] } },
-    axes: [days ? { ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((time) => shortDate(new Date(time * 1000).toISOString())) } : axis,
+    axes: [{ ...axis, size: 26, space: 64, ...(days ? {} : { incrs: TIMES }), values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(timeName(days)) },
       { ...axis, size: 62, ...(days && unit === plain ? { incrs: WHOLE } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(unit) }],
     series: [{}, ...lines.map(([label, , name]) => ({ label, stroke: colour(name), width: 2, spanGaps: true, points: { show: (/** @type {any} */ made) => made.data[0].length < 32, size: 5 } }))],
   };
 }
+
+/** @param {boolean} days */
+const timeName = (days) => (/** @type {number} */ time) => (days ? shortDate : timeOfDay)(new Date(time * 1000).toISOString());
 
 /** A canvas takes no custom properties, so let the browser resolve the colour. @param {HTMLElement} element @param {string} value */
 function resolved(element, value) {

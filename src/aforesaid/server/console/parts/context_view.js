@@ -2,6 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { partsOf, pretty, previewOf } from "../lib/content.js";
 import { number, plural } from "../lib/format.js";
+import { inOrder } from "../lib/positions.js";
 import { toast } from "./dialog.js";
 import { speakerOf } from "./message.js";
 import { Icon } from "./icons.js";
@@ -24,7 +25,7 @@ export function ContextView({ report, messages, entries, request }) {
     <${TokenBar} report=${report} />
     <dl class="numbers">
       <div><dt>Sent</dt><dd>${number(messages.length)}</dd></div><div><dt>Left out</dt><dd>${number(left)}</dd></div>
-      <div><dt>Stable start</dt><dd>${plural(report.stable_prefix, "message")}</dd></div><div><dt>Tokens</dt><dd>${number(totalOf(report.tokens))}</dd></div>
+      <div><dt>Stable start</dt><dd>${number(report.stable_prefix)}</dd></div><div><dt>Tokens</dt><dd>${number(totalOf(report.tokens))}</dd></div>
     </dl>
     ${(report.warnings ?? []).map((/** @type {string} */ warning) => html`<p key=${warning} class="note warn">${warning}</p>`)}
     ${report.nothing_to_send && html`<p class="note warn">There is nothing to send: ${report.nothing_to_send}</p>`}
@@ -39,7 +40,7 @@ export function ContextView({ report, messages, entries, request }) {
 /** @param {{ row: any, whole: boolean, isStable: boolean }} props */
 function Row({ row, whole, isStable }) {
   const { message } = row;
-  const text = message ? (whole ? fullText(message) : previewOf(message)) : "";
+  const text = message ? (whole || row.kind === "made" ? fullText(message) : previewOf(message)) : "";
   return html`<li class=${`context-row ${row.why ? "omitted" : ""} ${row.kind ?? ""} ${isStable ? "stable" : ""}`}>
     <span class="context-mark"><${Icon} name=${row.why ? "close" : "check"} /><span class="visually-hidden">${row.why ? "Left out" : "Sent"}</span></span>
     <div><div class="message-head"><span class="speaker">${row.title}</span>${row.sequence != null && html`<span>#${row.sequence}</span>`}
@@ -70,7 +71,7 @@ export function RawRequest({ request }) {
 }
 
 /**
- * Sent and omitted messages in the order of the log. Notes and the summary come first, as in the request.
+ * Sent messages in the order of the request, and the omitted ones at their places in the log between them.
  * @param {any} report @param {any[]} messages @param {any[]} entries
  */
 function rowsOf(report, messages, entries) {
@@ -79,16 +80,23 @@ function rowsOf(report, messages, entries) {
   const sent = messages.map((message, index) => {
     const entry = byId.get(message.message_id);
     const made = message.tags?.includes("notes") ? "Notes" : message.tags?.includes("summary") ? "Summary" : "";
-    return { key: `s${index}`, index, message, sequence: entry?.sequence ?? null, kind: made ? "made" : message.role, title: made || speakerOf(message, message.role), tokens: 0 };
+    return { key: `s${index}`, index, message, entry, sequence: entry?.sequence ?? null, kind: made ? "made" : message.role, title: made || speakerOf(message, message.role), tokens: 0 };
   });
-  const omitted = (report.left_out ?? []).map((/** @type {any} */ each) => ({
-    key: `o${each.sequence}`, index: null, sequence: each.sequence, message: bySequence.get(each.sequence)?.message, tokens: each.tokens,
-    why: REASONS[each.reason] ?? each.reason, kind: each.role, title: speakerOf(bySequence.get(each.sequence)?.message ?? {}, each.role),
-  }));
-  const first = sent.filter((row) => row.sequence === null && row.kind === "made");
-  const last = sent.filter((row) => row.sequence === null && row.kind !== "made");
-  return [...first, ...[...sent.filter((row) => row.sequence !== null), ...omitted].sort((one, other) => one.sequence - other.sequence), ...last];
+  const omitted = (report.left_out ?? []).map((/** @type {any} */ each) => {
+    const entry = bySequence.get(each.sequence);
+    return { key: `o${each.sequence}`, index: null, sequence: each.sequence, entry, message: entry?.message, tokens: each.tokens,
+      why: REASONS[each.reason] ?? each.reason, kind: each.role, title: speakerOf(entry?.message ?? {}, each.role) };
+  }).sort(byPlace);
+  const rows = [];
+  for (const row of sent) {
+    while (row.entry && omitted.length && byPlace(omitted[0], row) < 0) rows.push(omitted.shift());
+    rows.push(row);
+  }
+  return [...rows, ...omitted];
 }
+
+/** @param {any} one @param {any} other */
+const byPlace = (one, other) => (one.entry && other.entry ? inOrder(one.entry, other.entry) : one.sequence - other.sequence);
 
 /** @param {any} message */
 const fullText = (message) => partsOf(message).map((part) => (part.kind === "text" ? part.text : `[${part.kind}${part.name ? ` ${part.name}` : ""}] ${part.text}`)).join("\n");

@@ -3,6 +3,7 @@ import { html } from "../lib/html.js";
 import { conversationPath, get } from "../lib/api.js";
 import { fullTime } from "../lib/format.js";
 import { useLoad } from "../lib/hooks.js";
+import { endOfLog } from "../lib/log_pages.js";
 import { linkTo } from "../lib/router.js";
 import { session } from "../lib/session.js";
 import { ContextView } from "./context_view.js";
@@ -30,7 +31,7 @@ export function SentRequest({ id, answer }) {
 async function load(id, answer, signal) {
   const request = await get(`${conversationPath(id)}/request`, { message_id: answer }, signal);
   const [entries, notes] = await Promise.all([
-    entriesWith(id, request.message_ids, signal),
+    endOfLog(id, { ids: request.message_ids }, signal),
     get("v1/notes", { history: true }, signal),
   ]);
   const byId = new Map(entries.map((/** @type {any} */ entry) => [entry.message.message_id, entry.message]));
@@ -41,20 +42,4 @@ async function load(id, answer, signal) {
     ...request.message_ids.map((/** @type {string} */ name) => byId.get(name) ?? { role: "user", content: "This message is no longer in the log.", message_id: name }),
   ];
   return { request, messages, entries };
-}
-
-/**
- * The end of the log back to the oldest of these messages; the whole log if one is missing.
- * @param {string} id @param {string[]} wanted @param {AbortSignal} signal
- */
-async function entriesWith(id, wanted, signal) {
-  const missing = new Set(wanted);
-  let entries = /** @type {any[]} */ ([]), cursor = "latest";
-  do {
-    const page = await get(`${conversationPath(id)}/messages`, { before: cursor, limit: 1000 }, signal);
-    for (const entry of page.entries) missing.delete(entry.message.message_id);
-    entries = [...page.entries, ...entries];
-    cursor = page.next;
-  } while (missing.size && cursor);
-  return entries;
 }

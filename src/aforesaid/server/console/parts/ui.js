@@ -79,7 +79,7 @@ export function Time({ at }) {
 
 /**
  * The heading of a page. It takes the focus on navigation, so that screen readers announce the page.
- * @param {{ title: string, lead?: string, back?: string, children?: any }} props
+ * @param {{ title: string, lead?: any, back?: string, children?: any }} props
  */
 export function PageHead({ title, lead, back, children }) {
   const heading = useRef(/** @type {HTMLElement | null} */ (null));
@@ -88,7 +88,7 @@ export function PageHead({ title, lead, back, children }) {
   }, [title]);
   return html`<header class="page-head">
     ${back && html`<a class="button quiet icon-only" href=${back} aria-label="Back"><${Icon} name="back" /></a>`}
-    <div class="page-title"><h1 tabindex="-1" ref=${heading}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
+    <div class="page-title"><h1 tabindex="-1" ref=${heading} title=${title}>${title}</h1>${lead && html`<p class="lead">${lead}</p>`}</div>
     <div class="page-actions">${children}</div>
   </header>`;
 }
