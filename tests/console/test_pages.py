@@ -35,7 +35,7 @@ def test_limits_change_the_context_and_say_what_is_left_out(opening: Opening, ap
     assert rows == sorted(rows, key=lambda text: (int(text.split()[1]), text.startswith("answer")))
     page.get_by_text("The raw request").click()
     expect(page.locator(".raw pre")).to_contain_text('"role": "user"')
-    page.get_by_label("Dialect of the request").select_option("openai_chat")
+    page.get_by_label("Dialect").select_option("openai_chat")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy").click()
     copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
@@ -158,7 +158,7 @@ def test_search_finds_words_and_says_why(opening: Opening, api: httpx.Client) ->
     end = names.index("Score")
     assert abs(sum(map(float, shown[:end])) - float(shown[end])) < 0.01, "the page does not show all parts"
     page.get_by_label("Said by").select_option("user")
-    expect(page.locator(".passage header strong").first).to_have_text("User")
+    expect(page.locator(".passage header strong").first).to_have_text("You")
     page.get_by_label("From").fill("2099-01-01")
     expect(page.get_by_text("Nothing was found")).to_be_visible()
     page.get_by_label("From").fill("")
@@ -284,7 +284,7 @@ def test_rules_are_tried_saved_and_undone(opening: Opening, api: httpx.Client) -
     page = opening("/privacy").page
     page.get_by_label("Conversations stay").select_option("86400")
     page.get_by_role("button", name="Save rules").click()
-    expect(page.get_by_text("1 conversations got another lifetime.")).to_be_visible()
+    expect(page.get_by_text("1 conversation got another lifetime.")).to_be_visible()
     page.get_by_label("Look ahead").select_option("604800")
     expect(page.get_by_text("2 messages, last used")).to_be_visible()
     page.get_by_role("button", name="Undo").click()

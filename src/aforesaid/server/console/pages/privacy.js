@@ -2,8 +2,9 @@
 import { html, useState } from "../lib/html.js";
 import { get, post, request } from "../lib/api.js";
 import { download } from "../lib/files.js";
-import { number, plural, shortDate, size } from "../lib/format.js";
+import { number, plural, shortDate, size, titleOf } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
+import { readRecord } from "../lib/records.js";
 import { linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
 import { AuditTrail, PastErasures } from "../parts/audit_trail.js";
@@ -17,6 +18,7 @@ export default function Privacy() {
   const [erasing, setErasing] = useState(false);
   const [busy, setBusy] = useState(false);
   const [restored, setRestored] = useState(0);
+  const [round, setRound] = useState(0);
   const owner = session.owner ?? session.access?.owner ?? "";
   async function erase() {
     setBusy(true);
@@ -35,8 +37,11 @@ export default function Privacy() {
     ${receipt && html`<${Receipt} receipt=${receipt} onClose=${() => { sessionStorage.removeItem("aforesaid.receipt"); setReceipt(null); }} />`}
     <${Stored} key=${`${receipt?.finished_at ?? ""}/${restored}`} />
     <div class="columns">
-      <${Retention} key=${`${receipt?.finished_at ?? ""}/${restored}`} />
-      <${Archives} onRestored=${() => setRestored(restored + 1)} />
+      <${Retention} key=${`rules/${receipt?.finished_at ?? ""}/${restored}`} onSaved=${() => setRound(round + 1)} />
+      <div class="stack">
+        <${Expiring} key=${`expiring/${receipt?.finished_at ?? ""}/${restored}`} round=${round} />
+        <${Archives} onRestored=${() => setRestored(restored + 1)} />
+      </div>
     </div>
     <section class="card danger-zone"><h2>Erase everything</h2>
       <p>Removes every conversation, note, contact, summary, archive and copy of <strong>${owner}</strong>, permanently. You get a receipt with the counts. To erase one conversation, open its details. To remove one message, choose Redact beside it.</p>
@@ -80,21 +85,39 @@ function Stored() {
 }
 
 const SPANS = /** @type {[string, string][]} */ ([["0", "now"], ["604800", "within a week"], ["2592000", "within a month"], ["31536000", "within a year"]]);
+/** Conversations in a list before a button shows the others. */
+const FEW = 6;
 
-/** Rules, and what they would remove. */
-function Retention() {
-  const [within, setWithin] = useState("2592000");
+/** @param {{ onSaved: () => void }} props */
+function Retention({ onSaved }) {
   const rules = useLoad((signal) => get("v1/retention", {}, signal), [session.owner]);
-  const expiring = useLoad((signal) => get("v1/retention/expiring", { within, limit: 50 }, signal), [within, session.owner, JSON.stringify(rules.data)]);
-  const list = expiring.data?.expiring ?? [];
   return html`<section class="card"><h2>How long it stays</h2>
     <${ProblemNote} problem=${rules.problem} retry=${rules.reload} />
-    ${rules.data && html`<${RetentionEditor} key=${JSON.stringify(rules.data)} rules=${rules.data} onSaved=${rules.reload} />`}
-    <h3>What would go</h3>
-    <${SelectField} label="Look ahead" value=${within} options=${SPANS} onChange=${setWithin} hint="A dry run: nothing is removed by looking." />
-    ${expiring.data && !list.length && html`<p class="muted">Nothing.</p>`}
-    <ul class="plain lines">${list.map((/** @type {any} */ each) => html`<li key=${each.conversation_id}><a href=${linkTo("thread", each.conversation_id)}>${plural(each.messages, "message")}, last used ${shortDate(each.last_activity)}</a><span class="muted">goes ${shortDate(each.expires_at)} · ${each.why}</span></li>`)}</ul>
+    ${rules.data && html`<${RetentionEditor} key=${JSON.stringify(rules.data)} rules=${rules.data} onSaved=${() => { rules.reload(); onSaved(); }} />`}
   </section>`;
+}
+
+/** What the rules would remove. @param {{ round: number }} props */
+function Expiring({ round }) {
+  const [within, setWithin] = useState("2592000");
+  const [all, setAll] = useState(false);
+  const expiring = useLoad((signal) => get("v1/retention/expiring", { within, limit: 50 }, signal), [within, session.owner, round]);
+  const list = expiring.data?.expiring ?? [];
+  const shown = all ? list : list.slice(0, FEW);
+  return html`<section class="card"><h2>What would go</h2>
+    <${SelectField} label="Look ahead" value=${within} options=${SPANS} onChange=${setWithin} hint="A dry run: nothing is removed by looking." />
+    <${ProblemNote} problem=${expiring.problem} retry=${expiring.reload} />
+    ${expiring.data && !list.length && html`<p class="muted">Nothing.</p>`}
+    <ul class="plain lines">${shown.map((/** @type {any} */ each) => html`<${ExpiringItem} key=${each.conversation_id} each=${each} />`)}</ul>
+    ${list.length > shown.length && html`<div><${Button} kind="quiet" onClick=${() => setAll(true)}>Show all ${list.length < 50 ? number(list.length) : "of the first 50"}<//></div>`}
+  </section>`;
+}
+
+/** @param {{ each: any }} props */
+function ExpiringItem({ each }) {
+  const record = useLoad((signal) => readRecord(each.conversation_id, signal), [each.conversation_id]);
+  return html`<li><a href=${linkTo("thread", each.conversation_id)}>${record.data ? titleOf(record.data) : "Conversation"}</a>
+    <span class="muted">${plural(each.messages, "message")}, last used ${shortDate(each.last_activity)} · goes ${shortDate(each.expires_at)} · ${each.why}</span></li>`;
 }
 
 /** @param {{ onRestored: () => void }} props */

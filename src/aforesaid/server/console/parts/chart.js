@@ -77,9 +77,9 @@ function options(element, lines, unit, days) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: `12px ${style.fontFamily}` };
   return {
     width: element.clientWidth, height: HEIGHT, padding: [10, 24, 0, 0], legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-    scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(most * 1.15, 1e-3)] } },
+    scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, Math.max(most * 1.15, unit === plain ? 1 : 1e-3)] } },
     axes: [{ ...axis, size: 26, space: 64, ...(days ? {} : { incrs: TIMES }), values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(timeName(days)) },
-      { ...axis, size: 62, ...(days && unit === plain ? { incrs: WHOLE } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(unit) }],
+      { ...axis, size: 62, ...(unit === plain ? { incrs: WHOLE } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map(unit) }],
     series: [{}, ...lines.map(([label, , name]) => ({ label, stroke: colour(name), width: 2, spanGaps: true, points: { show: (/** @type {any} */ made) => made.data[0].length < 32, size: 5 } }))],
   };
 }

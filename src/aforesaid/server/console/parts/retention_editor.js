@@ -1,7 +1,7 @@
 // The retention rules of an owner: how long conversations stay after their last activity.
 import { html, useState } from "../lib/html.js";
 import { call } from "../lib/api.js";
-import { capital, duration } from "../lib/format.js";
+import { capital, duration, plural } from "../lib/format.js";
 import { asProblem } from "../lib/hooks.js";
 import { CHANNELS } from "../lib/records.js";
 import { may } from "../lib/session.js";
@@ -19,7 +19,7 @@ export function RetentionEditor({ rules, onSaved }) {
     try {
       const { owner, channels = {}, tags = {} } = draft;
       const outcome = await call("PUT", "v1/retention", { body: { ...(owner === undefined ? {} : { owner }), channels, tags } });
-      toast(`Saved. ${outcome.changed} conversations got another lifetime.`, { undo: async () => { await call("PUT", "v1/retention", { body: { ...(rules.owner === undefined ? {} : { owner: rules.owner }), channels: rules.channels ?? {}, tags: rules.tags ?? {} } }); onSaved(); } });
+      toast(`Saved. ${plural(outcome.changed, "conversation")} got another lifetime.`, { undo: async () => { await call("PUT", "v1/retention", { body: { ...(rules.owner === undefined ? {} : { owner: rules.owner }), channels: rules.channels ?? {}, tags: rules.tags ?? {} } }); onSaved(); } });
       onSaved();
     } catch (error) {
       toast(asProblem(error).message, { bad: true });

@@ -1,7 +1,7 @@
 // The record of a conversation beside its messages.
 import { html, useState } from "../lib/html.js";
 import { call, conversationPath, get, post } from "../lib/api.js";
-import { capital, duration, fullTime } from "../lib/format.js";
+import { capital, shortTime } from "../lib/format.js";
 import { asProblem, useLoad } from "../lib/hooks.js";
 import { go, linkTo } from "../lib/router.js";
 import { may, session } from "../lib/session.js";
@@ -25,15 +25,12 @@ export function ThreadSide({ record, onRecord, onClose, children }) {
       <dt>Channel</dt><dd>${capital(record.channel)}</dd>
       <dt>Started</dt><dd><${Time} at=${record.created_at} /></dd>
       <dt>Last message</dt><dd>${record.last_message_at ? html`<${Time} at=${record.last_message_at} />` : "None"}</dd>
-      <dt>Kept</dt><dd>${record.expires_at ? `Until ${fullTime(record.expires_at)}` : "Forever"}${lifetime.data && html`<br /><span class="muted">${why(lifetime.data)}</span>`}</dd>
+      <dt>Kept</dt><dd>${record.expires_at ? `Until ${shortTime(record.expires_at)}` : "Forever"}${lifetime.data && html`<br /><span class="muted">${lifetime.data.why}</span>`}</dd>
       <dt>Id</dt><dd><code class="id">${record.id}</code></dd>
     </dl>
     ${may("write") && html`<${Removal} record=${record} />`}
   </aside>`;
 }
-
-/** @param {any} lifetime */
-const why = (lifetime) => (lifetime.ttl === null ? lifetime.why : `${duration(lifetime.ttl)} after the last activity: ${lifetime.why}`);
 
 /** @param {{ record: Record<string, any> }} props */
 function Removal({ record }) {
