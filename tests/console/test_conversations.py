@@ -83,6 +83,8 @@ def test_a_record_is_edited_in_place_and_changed_back(opening: Opening, api: htt
     page.get_by_role("button", name="Edit").click()
     page.get_by_label("Subject", exact=True).fill("Greeting")
     page.get_by_label("Status").last.select_option("resolved")
+    page.get_by_label("Priority").last.select_option("urgent")
+    page.get_by_label("Assigned to").last.fill("Ann")
     page.get_by_label("Tags", exact=True).fill("small talk, short")
     page.get_by_label("Notes").fill("nothing to do")
     page.get_by_role("button", name="Save").click()
@@ -93,10 +95,12 @@ def test_a_record_is_edited_in_place_and_changed_back(opening: Opening, api: htt
         ["small talk", "short"],
         "nothing to do",
     )
+    assert (record["priority"], record["assigned_to"]) == ("urgent", "Ann")
     page.get_by_role("button", name="Undo").click()
     expect(page.get_by_text("Changed back.")).to_be_visible()
     record = api.get(f"/v1/conversations/{one}").json()
     assert (record["subject"], record["status"], record["tags"], record["notes"]) == (None, "open", [], None)
+    assert (record["priority"], record["assigned_to"]) == ("normal", None)
 
 
 def test_a_conflict_is_shown_and_nothing_is_overwritten(opening: Opening, api: httpx.Client) -> None:
@@ -154,3 +158,36 @@ def test_the_title_of_a_long_conversation_is_its_beginning(opening: Opening, api
     page = opening(f"/thread/{one}").page
     expect(page.get_by_role("heading", name="question 0")).to_be_visible()
     expect(page.get_by_text("question 39", exact=True)).to_be_visible()
+
+
+def test_more_conversations_are_shown_on_request(opening: Opening, api: httpx.Client) -> None:
+    for number in range(45):
+        turn(api, f"s{number}", say("user", f"hello {number}"), say("assistant", "Hi."))
+    page = opening().page
+    titles = page.locator(".conversation-title")
+    expect(titles).to_have_count(40)
+    expect(page.get_by_text("40+ conversations")).to_be_visible()
+    page.get_by_role("button", name="Show more").click()
+    expect(titles).to_have_count(45)
+    expect(titles.last).to_have_text("hello 0")
+    expect(page.get_by_role("button", name="Show more")).to_have_count(0)
+
+
+def test_the_last_words_name_their_speaker_in_one_line(opening: Opening, api: httpx.Client) -> None:
+    one = turn(api, "one", say("user", "Where is it?"), say("assistant", "**Here:**\n\n- a tile\n- a nail"))
+    page = opening().page
+    preview = page.locator(".conversation-preview")
+    expect(preview).to_have_text("Assistant: Here: a tile · a nail")
+    path = f"/v1/conversations/{one}"
+    assert api.put(f"{path}/participants/sam", json={"name": "Sam Okafor"}).is_success
+    wrote = say("user", "Thank you.", author="sam")
+    assert api.post(f"{path}/turns", json={"messages": [wrote]}).is_success
+    expect(preview).to_have_text("Sam Okafor: Thank you.")
+    page.reload()
+    expect(preview).to_have_text("Sam Okafor: Thank you.")
+
+
+def test_a_conversation_without_messages_is_new(opening: Opening) -> None:
+    page = opening().page
+    page.get_by_role("button", name="Start a conversation").click()
+    expect(page.get_by_role("heading", name="New conversation")).to_be_visible()

@@ -123,6 +123,9 @@ def test_notifications_are_listed_cleared_and_follow_the_rule(
     page = console.page
     first = page.locator(".notification", has_text="Ann Baker wrote in Meeting")
     expect(first).to_contain_text("mentioned")
+    expect(first).to_contain_text("On Friday, @bob?")
+    expect(page.locator(".notification", has_text="Shall we meet?")).to_contain_text("The owner wrote in")
+    expect(page.locator(".notification", has_text="When?")).to_contain_text("The assistant wrote in")
     page.get_by_role("button", name="Clear all").click()
     expect(page.get_by_text("Nothing new")).to_be_visible()
     body = {"rule": "mentions", "participant_id": "bob"}

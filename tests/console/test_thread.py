@@ -167,6 +167,42 @@ def test_another_browser_shows_that_the_answer_is_on_its_way(
         expect(page.get_by_text("The answer is on its way")).to_have_count(0)
 
 
+def test_another_browser_asks_once_for_the_question(opening: Opening, starting: Starting) -> None:
+    """The question is announced when it can be read, so nothing is asked again and again."""
+    served = starting(slow_assistant)
+    first = opening(address=served.address, whose=None).page
+    first.get_by_role("button", name="Start a conversation").click()
+    first.get_by_role("textbox", name="Message").wait_for()
+    place = first.evaluate("location.hash").removeprefix("#")
+    watching = opening(place, address=served.address, whose=None).page
+    expect(first.get_by_text("2 here")).to_be_visible()
+    asked: list[Any] = []
+
+    def answer_nothing(route: Any) -> None:
+        asked.append(route)
+        route.fulfill(json={"open_turns": []})
+
+    watching.route("**/open-turns", answer_nothing)
+    first.get_by_role("textbox", name="Message").fill("Tell me a long story")
+    first.keyboard.press("Enter")
+    until(watching, lambda: bool(asked))
+    expect(first.locator(".streaming")).to_contain_text("word 3")
+    watching.wait_for_timeout(3000)
+    assert len(asked) == 1
+
+
+def test_the_end_of_a_thread_is_its_unanswered_question(opening: Opening, api: httpx.Client) -> None:
+    pairs = ((say("user", f"question {n}"), say("assistant", "word " * 200)) for n in range(20))
+    one = turn(api, "long", *(message for pair in pairs for message in pair))
+    body = {"messages": [say("user", "Who pays? " * 40, message_id="q1")]}
+    assert api.post(f"/v1/conversations/{one}/open-turns", json=body).is_success
+    page = opening(f"/thread/{one}").page
+    discard = page.get_by_role("button", name="Discard")
+    expect(discard).to_be_in_viewport(ratio=1)
+    left = "log => log.scrollHeight - log.scrollTop - log.clientHeight"
+    until(page, lambda: page.locator(".log").evaluate(left) < 2)
+
+
 def test_another_browser_shows_that_an_answer_failed(
     opening: Opening, starting: Starting, tmp_path: Path
 ) -> None:
@@ -252,8 +288,9 @@ def test_only_the_message_is_redacted_when_the_rest_cannot_be_searched(
     console.watcher.expect("503")
     page = console.page
     page.route("**/v1/forgetting", lambda route: route.fulfill(status=503, json={"detail": "Away."}))
-    page.locator(".message.user").hover()
-    page.get_by_role("button", name="Redact").click()
+    message = page.locator(".message.user")
+    message.hover()
+    message.get_by_role("button", name="Redact").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("Away.")
     page.get_by_role("button", name="Redact only this").click()
     expect(page.locator(".message.user")).to_contain_text("[redacted]")
@@ -316,10 +353,12 @@ def test_a_late_list_of_open_turns_does_not_repeat_an_answered_question(
     page.get_by_role("textbox", name="Message").fill("Tell me a long story")
     page.keyboard.press("Enter")
     expect(page.locator(".streaming")).to_contain_text("word 3")
+    seen: list[Any] = []
     held: list[tuple[Any, Any]] = []
 
     def hold_first(route: Any) -> None:
-        if held:
+        seen.append(route)
+        if len(seen) > 1:
             route.continue_()
         else:
             held.append((route, route.fetch()))
