@@ -202,7 +202,7 @@ class Branchable(Protocol):
     - A record keeps its lineage, and the first message of a branch gets the sequence
       `lineages.first_sequence`.
     - An expired conversation is not purged while a branch of its family (the conversations with the same
-      root) is alive, and `expired` leaves it out.
+      root) is alive, and `expired` leaves it out. `kept_expired` returns it.
     """
 
     def including_expired(self) -> ConversationStore:
@@ -211,6 +211,10 @@ class Branchable(Protocol):
 
     async def family(self, root_id: str) -> list[Conversation]:
         """Return the records of all branches with this root, expired or not, in the order of their ids."""
+        ...
+
+    async def kept_expired(self) -> list[Conversation]:
+        """Return the expired conversations that are kept because a branch of their family is alive."""
         ...
 
     async def last_sequence(self, conversation_id: str) -> int:

@@ -14,6 +14,7 @@ from aforesaid.errors import AforesaidError, InvalidMessage, InvalidSetting, Sto
 from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.ids import IdSource, new_id
+from aforesaid.model.lineages import may_be_branch
 from aforesaid.model.messages import ContentType, Message, Role, plain_text, starts_turn, unchecked_copy
 from aforesaid.stores.blobs import BlobStore, purge_blobs_of
 from aforesaid.tokens import (
@@ -67,9 +68,9 @@ class OwnerImages:
             await self._blobs.put(conversation_id, digest, data)
         return referring
 
-    async def read(self, conversation_id: str, sha256: str) -> bytes | None:
+    async def read(self, record: Conversation, sha256: str) -> bytes | None:
         """Return the bytes of an image that a message refers to; None if they are missing."""
-        return None if self._blobs is None else await self._blobs.get(conversation_id, sha256)
+        return None if self._blobs is None else await _image_of(self._blobs, record, sha256)
 
     def view(self, store: ConversationStore, pending: Sequence[Message]) -> "LogView":
         """Return the store's logs with images instead of references."""
@@ -162,6 +163,9 @@ class LogView:
         why = "this memory has no blobs" if self._blobs is None else "it is missing"
         try:
             data = None if self._blobs is None else await self._blobs.get(conversation_id, digest)
+            if data is None and self._blobs is not None and may_be_branch(conversation_id):
+                record = await self._store.get(conversation_id)
+                data = None if record is None else await _image_of(self._blobs, record, digest)
         except StoreError as error:
             data, why = None, str(error)
         if data is None:
@@ -171,6 +175,15 @@ class LogView:
     def _warn(self, warning: str) -> None:
         image_log.warning("%s", warning)
         self._warnings.append(warning)
+
+
+async def _image_of(blobs: BlobStore, record: Conversation, digest: str) -> bytes | None:
+    """Return an image of the conversation, or of one that it continues."""
+    for holder in (record.id, *(one.conversation_id for one in record.lineage)):
+        data = await blobs.get(holder, digest)
+        if data is not None:
+            return data
+    return None
 
 
 def check_images(images: object, *, has_blobs: bool) -> None:

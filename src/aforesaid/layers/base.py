@@ -203,6 +203,9 @@ class StoreWrapper(Wrapper, ConversationStore):
     async def family(self, root_id: str) -> list[Conversation]:
         return await self.inner_capability(Branchable).family(root_id)
 
+    async def kept_expired(self) -> list[Conversation]:
+        return await self.inner_capability(Branchable).kept_expired()
+
     async def last_sequence(self, conversation_id: str) -> int:
         return await self.inner_capability(Branchable).last_sequence(conversation_id)
 

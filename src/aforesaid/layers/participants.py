@@ -4,6 +4,7 @@ The view is a store, so listings, contexts, searches, live updates and exports s
 conversation looks absent. Writes that the role does not allow raise `NotAllowed` and change nothing.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
@@ -36,6 +37,7 @@ from aforesaid.contracts import (
 )
 from aforesaid.errors import ConversationNotFound, NotAllowed
 from aforesaid.layers.base import StoreWrapper
+from aforesaid.layers.branched import BranchedStore
 from aforesaid.model.conversations import Changes, Conversation, Page, Query
 from aforesaid.model.lifetimes import DOCUMENT_KIND as RETENTION_RULES
 from aforesaid.model.messages import Message
@@ -108,10 +110,14 @@ class ParticipantStore(StoreWrapper):
 
     async def get(self, conversation_id: str) -> Conversation | None:
         record = await self.inner.get(conversation_id)
-        participant = None if record is None else self._participant(record)
-        if record is None or participant is None:
+        if record is None or self._participant(record) is None:
             return None
-        hidden = await self._hidden(record, participant)
+        return await self._shown(record)
+
+    async def _shown(self, record: Conversation) -> Conversation:
+        """Return the record as the participant sees it: its length is that of the visible part."""
+        participant = self._participant(record)
+        hidden = 0 if participant is None else await self._hidden(record, participant)
         return record.with_(message_count=record.message_count - hidden) if hidden else record
 
     async def update(
@@ -121,10 +127,13 @@ class ParticipantStore(StoreWrapper):
             await self._as_writer(conversation_id)
         else:
             await self._as_manager(conversation_id)
-        return await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
+        changed = await self.inner.update(conversation_id, changes, expected_revision=expected_revision)
+        return await self._shown(changed)
 
     async def find(self, query: Query) -> Page:
-        return await self.inner.find(replace(query, participant=self.participant_id))
+        page = await self.inner.find(replace(query, participant=self.participant_id))
+        shown = await asyncio.gather(*map(self._shown, page.conversations))
+        return replace(page, conversations=tuple(shown))
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
         try:
@@ -144,14 +153,16 @@ class ParticipantStore(StoreWrapper):
         name = self._session(session_id)
         found = await self.inner.resume(name, self._managed(fresh), active_since=active_since)
         if self._participant(found) is not None:
-            return found
+            return await self._shown(found)
         # The participant left this conversation: the session continues with a new one.
         await self.inner.unbind(name)
         return await self.inner.resume(name, self._managed(fresh), active_since=active_since)
 
     async def session(self, session_id: str) -> Conversation | None:
         record = await self.inner.session(self._session(session_id))
-        return record if record is not None and self._participant(record) is not None else None
+        if record is None or self._participant(record) is None:
+            return None
+        return await self._shown(record)
 
     async def bind(self, session_id: str, conversation_id: str) -> None:
         await self._seen(conversation_id)
@@ -171,9 +182,13 @@ class ParticipantStore(StoreWrapper):
     async def append(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        await self._as_writer(conversation_id)
+        participant = await self._as_writer(conversation_id)
         written = [self._authored(message) for message in messages]
-        return await self.inner.append(conversation_id, written, expected_revision=expected_revision)
+        done = await self.inner.append(conversation_id, written, expected_revision=expected_revision)
+        if participant.visible_from is None:
+            return done
+        record = await self._shown(done.conversation)
+        return Appended(conversation=record, new=lambda: done.new, known=done.known)
 
     def _authored(self, message: Message) -> Message:
         """Return the message as this participant's. Raise `NotAllowed` for a message of another author."""
@@ -255,7 +270,23 @@ class ParticipantStore(StoreWrapper):
             old = await self.entry(conversation_id, message.message_id or "")
             if old is not None and old.message.role == "user" and old.message.author != self.participant_id:
                 raise NotAllowed("only a manager may change the message of another participant")
+        await self._check_holder(conversation_id, message)
         return await self.inner.replace(conversation_id, message, expected_revision=expected_revision)
+
+    async def _check_holder(self, conversation_id: str, message: Message) -> None:
+        """Raise `NotAllowed` for a message that a branch shares with a conversation in which the participant
+        may not write: the change would show there as well.
+        """
+        if not isinstance(self.inner, BranchedStore):
+            return
+        holder = await self.inner.holder_of(conversation_id, message.message_id)
+        # An expired conversation is shown in its branches only.
+        record = None if holder == conversation_id else await self.inner.get(holder)
+        if record is None:
+            return
+        participant = self._participant(record)
+        if participant is None or not participant.can_write:
+            raise NotAllowed("this message belongs to a conversation in which the participant may not write")
 
     async def restore(
         self, conversation: Conversation, entries: Sequence[Entry], *, expected_revision: int | None = None

@@ -1,4 +1,4 @@
-"""Memory as a Model Context Protocol server: six tools, resources and prompts over one owner's data.
+"""Memory as a Model Context Protocol server: seven tools, resources and prompts over one owner's data.
 
     results    what tools return
     tools      the tools, on a manager

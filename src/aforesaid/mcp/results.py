@@ -105,6 +105,15 @@ class ConversationResult(_Result):
     left_out: Truncated | None
 
 
+class ForkResult(_Result):
+    """The new branch."""
+
+    conversation_id: ConversationId
+    branch_of: BranchOf
+    subject: str | None
+    shared_messages: Annotated[int, Field(description="How many messages it shares with that conversation.")]
+
+
 class ListedConversation(_Result):
     """A conversation without its messages."""
 
@@ -217,6 +226,16 @@ def branch_result(branch: Branch) -> BranchResult:
         subject=None if subject is None else subject[:LONGEST_SUBJECT],
         own_messages=branch.own_messages,
         last_active=branch.last_activity,
+    )
+
+
+def fork_result(record: Conversation) -> ForkResult:
+    """Return a new branch."""
+    return ForkResult(
+        conversation_id=record.id,
+        branch_of=parent_of(record),
+        subject=record.subject,
+        shared_messages=record.message_count,
     )
 
 

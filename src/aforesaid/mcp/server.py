@@ -15,6 +15,7 @@ from aforesaid.errors import AforesaidError, NotFound
 from aforesaid.mcp.results import (
     ConversationResult,
     ForgetResult,
+    ForkResult,
     ListResult,
     NotesResult,
     RememberResult,
@@ -59,6 +60,7 @@ def create_server(
     # A model cannot call a tool that it does not see; the tools check the scope as well.
     if scope == "write":
         _add_writing_tools(server, tools)
+        _add_forking_tool(server, tools)
     _add_resources(server, tools)
     _add_prompts(server)
     return server
@@ -89,12 +91,12 @@ def _reads(title: str) -> ToolAnnotations:
     return ToolAnnotations(title=title, read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
-def _writes(title: str, *, destructive: bool) -> ToolAnnotations:
+def _writes(title: str, *, destructive: bool, idempotent: bool = True) -> ToolAnnotations:
     return ToolAnnotations(
         title=title,
         read_only_hint=False,
         destructive_hint=destructive,
-        idempotent_hint=True,
+        idempotent_hint=idempotent,
         open_world_hint=False,
     )
 
@@ -189,6 +191,22 @@ def _add_writing_tools(server: "MCPServer[Any]", tools: ToolsOf) -> None:
         note_id: Annotated[str, Field(min_length=1, description="The `note_id` of a note, from recall.")],
     ) -> ForgetResult:
         return await _reported(lambda: tools("write").forget(note_id))
+
+
+def _add_forking_tool(server: "MCPServer[Any]", tools: ToolsOf) -> None:
+    @server.tool(
+        description="Branch a conversation: create one that continues it from a message on, and leaves the "
+        "original as it is. Use it when the user wants to try something else from an earlier point. A branch "
+        "at an answer contains it; a branch at a question ends before it, so that it can be asked "
+        "differently.",
+        annotations=_writes("Branch a conversation", destructive=False, idempotent=False),
+    )
+    async def fork_conversation(
+        conversation_id: Conversation,
+        at: Annotated[int | None, Field(description="The `number` of a message. Default: the end.")] = None,
+        subject: Annotated[str | None, Field(description="What the branch is for, in a few words.")] = None,
+    ) -> ForkResult:
+        return await _reported(lambda: tools("write").fork_conversation(conversation_id, at, subject))
 
 
 def _add_resources(server: "MCPServer[Any]", tools: ToolsOf) -> None:

@@ -1,4 +1,4 @@
-"""Implement the six tools on one owner's manager. Every result fits a budget of tokens."""
+"""Implement the seven tools on one owner's manager. Every result fits a budget of tokens."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -11,6 +11,7 @@ from aforesaid.mcp.results import (
     BranchResult,
     ConversationResult,
     ForgetResult,
+    ForkResult,
     ListResult,
     NotesResult,
     ReadMessage,
@@ -19,6 +20,7 @@ from aforesaid.mcp.results import (
     Truncated,
     branch_result,
     fitting,
+    fork_result,
     found_passage,
     listed,
     note_result,
@@ -116,10 +118,11 @@ class Tools:
         )
 
     async def _branches(self, record: Conversation) -> list[BranchResult]:
-        """Return the latest other paths of the conversation; none where the store has no branches."""
+        """Return the latest other paths of the conversation; none where the store has no branches, and for a
+        participant, who has no access to other conversations of the owner."""
         try:
             found = await self._manager.branches(record.id)
-        except InvalidSetting:
+        except (InvalidSetting, NotAllowed):
             return []
         others = [one for one in found if one.conversation_id != record.id]
         others.sort(key=lambda one: one.last_activity, reverse=True)
@@ -186,6 +189,22 @@ class Tools:
             f"around={message.number}, limit=1, from_character={start + len(text)}."
         )
         return Truncated(items=0, next_step=step)
+
+    async def fork_conversation(
+        self, conversation_id: str, at: int | None, subject: str | None
+    ) -> ForkResult:
+        """Create a branch that continues a conversation, from the message with this number on."""
+        self._check_write()
+        record = await self._manager.get_conversation(conversation_id)
+        message_id = None if at is None else await self._message_id(record, at)
+        return fork_result(await self._manager.fork(record.id, at=message_id, subject=subject))
+
+    async def _message_id(self, record: Conversation, number: int) -> str:
+        offset = await self._offset_of(record, number)
+        (entry,) = await self._manager.entries(record.id, 1, offset)
+        if entry.message.message_id is None:
+            raise InvalidInput(f"message {number} has no id, so no branch can begin there", field="at")
+        return entry.message.message_id
 
     async def list_conversations(
         self, since: str | None, client: str | None, limit: int, after: str | None

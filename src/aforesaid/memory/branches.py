@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from aforesaid.contracts import ConversationStore, Entry, unreadable_reason
+from aforesaid.dialects import references_in
 from aforesaid.dialects.tombstones import TAG as REDACTED
 from aforesaid.errors import (
     ConversationExists,
@@ -11,6 +12,7 @@ from aforesaid.errors import (
     InvalidInput,
     MergeConflict,
     MessageConflict,
+    StoreUnavailable,
     shown,
 )
 from aforesaid.model.branches import COMPARED, Branch, Comparison, How, Merged
@@ -18,6 +20,7 @@ from aforesaid.model.conversations import Changes, Conversation, check_revision,
 from aforesaid.model.ids import conversation_key, parse_name
 from aforesaid.model.lineages import branch_id_for, root_of, shared_messages
 from aforesaid.model.messages import Message
+from aforesaid.stores.blobs import BlobStore, copy_blobs
 from aforesaid.telemetry import events
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 # The tag of a message that a merge has brought, and of the branch that it was said in.
 MERGED = "merged"
+# How often a fork is repeated that crosses with removals.
+FORKS = 5
 # The most tokens of a summary that a merge makes.
 SUMMARY_TOKENS = 500
 
@@ -73,8 +78,11 @@ class BranchesProtocol(Protocol):
 class Branches:
     """One owner's branches."""
 
-    def __init__(self, store: ConversationStore, summaries: "Summaries") -> None:
+    def __init__(
+        self, store: ConversationStore, summaries: "Summaries", blobs: BlobStore | None = None
+    ) -> None:
         self._store = store
+        self._blobs = blobs
         self._summaries = summaries
 
     async def fork(
@@ -91,8 +99,6 @@ class Branches:
         that step. A branch at a question shares everything before it, so that it can be asked differently.
         Without `at` the branch shares all messages. A repeated `request_id` returns the first branch.
         """
-        from aforesaid.memory.forks import branch_record, fork_point
-
         if request_id is not None:
             parse_name(request_id, field="request_id")
             existing = await self._store.get(branch_id_for(conversation_id, request_id))
@@ -100,6 +106,25 @@ class Branches:
                 return existing
         if at is not None:
             parse_name(at, field="at")
+        from aforesaid.layers.branched import moving
+        from aforesaid.memory.forks import branches_of
+
+        store, _ = branches_of(self._store)
+        for _ in range(FORKS):
+            async with moving(store.inner):  # no part of a lineage moves while a branch is made of it
+                branch = await self._forked(conversation_id, at, subject, request_id)
+            if branch is not None:
+                events.conversation_changed("conversation_branched", "a conversation was branched", branch.id)
+                return branch
+        raise StoreUnavailable(f"conversation {conversation_id} changes too fast to be branched")
+
+    async def _forked(
+        self, conversation_id: str, at: str | None, subject: str | None, request_id: str | None
+    ) -> Conversation | None:
+        """Create a branch; return None if what it shares was removed meanwhile."""
+        from aforesaid.layers.branched import stored_itself
+        from aforesaid.memory.forks import branch_record, fork_point, keeps_its_part
+
         parent, point = await fork_point(self._store, conversation_id, at)
         record = branch_record(parent, point, self._store, subject=subject, request=request_id)
         try:
@@ -110,8 +135,10 @@ class Branches:
             if there is None:
                 raise
             return there
-        events.conversation_changed("conversation_branched", "a conversation was branched", branch.id)
-        return branch
+        if await keeps_its_part(self._store, branch):
+            return branch
+        await stored_itself(self._store).delete(branch.id)
+        return None
 
     async def branches(self, conversation_id: str) -> list[Branch]:
         """Return the whole tree that the conversation belongs to: the root first, then by creation."""
@@ -183,6 +210,7 @@ class Branches:
             await self._check_adoptable(here, there, ahead)
         messages = await self._messages(how, here, there, new, summary)
         if messages:
+            await self._copy_images(new, here.id)
             await store.append(here.id, messages, expected_revision=here.revision)
         if fields:
             values = {field: getattr(there, field) for field in fields}
@@ -201,6 +229,13 @@ class Branches:
             left_out=left_out,
             differences=_differences(record, there),
         )
+
+    async def _copy_images(self, new: Sequence[Entry], target: str) -> None:
+        if self._blobs is None:
+            return
+        for entry in new:
+            digests = references_in(entry.message)
+            await copy_blobs(self._blobs, digests, source=entry.conversation_id, target=target)
 
     async def _new(self, conversation_id: str, found: Sequence[Entry]) -> tuple[list[Entry], int, int]:
         """Return the messages that the conversation lacks, how many it has, and how many have no words."""

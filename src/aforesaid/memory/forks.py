@@ -1,6 +1,7 @@
 """Find where a branch begins: whole groups, and before a question that is asked again."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from aforesaid.errors import (
 from aforesaid.layers.branched import BranchedStore, stored_itself
 from aforesaid.layers.participants import ParticipantStore
 from aforesaid.model.clock import from_micros
-from aforesaid.model.conversations import Conversation, started
+from aforesaid.model.conversations import Changes, Conversation, started
 from aforesaid.model.lineages import (
     BEGINNING,
     MOST_ANCESTORS,
@@ -100,12 +101,42 @@ async def fork_point(
         if record is None:
             raise ConversationNotFound(conversation_id)
         sequence = await branches.last_sequence(conversation_id)
-        point = await (_end(outer, record, sequence) if at is None else _at(outer, record, sequence, at))
+        point: ForkPoint | None = None
+        with suppress(MessageNotFound):
+            point = await (_end(outer, record, sequence) if at is None else _at(outer, record, sequence, at))
         again = await outer.inner.get(conversation_id)
         # Counts and sequences belong together, so nothing may have been written between the reads.
         if again is not None and again.revision == record.revision:
+            if point is None:
+                raise MessageNotFound(conversation_id, str(at))
             return record, _checked(point)
     raise StoreUnavailable(f"conversation {conversation_id} changes too fast to be branched")
+
+
+async def keeps_its_part(store: ConversationStore, branch: Conversation) -> bool:
+    """Return whether a new branch has everything that it shares, and so stays complete.
+
+    The revisions of the conversations that it continues change, so a removal that has not seen the branch
+    begins again. What was removed before is missing, and the branch has to be made again.
+    """
+    outer, _ = branches_of(store)
+    for part in branch.lineage:
+        with suppress(ConversationNotFound):  # expired, or removed meanwhile
+            await outer.inner.update(part.conversation_id, Changes())
+    return all([await _is_whole(outer, part) for part in branch.lineage])
+
+
+async def _is_whole(outer: BranchedStore, part: Ancestor) -> bool:
+    if not part.messages:
+        return True
+    last = Position(part.micros, part.place)
+    try:
+        found = await stored_itself(outer.including_expired()).tail(
+            part.conversation_id, limit=1, before=_after(last)
+        )
+    except ConversationNotFound:
+        return False
+    return bool(found) and found[0].position == last
 
 
 def _checked(point: ForkPoint) -> ForkPoint:

@@ -105,7 +105,7 @@ class ConversationManager:
         self.scope = scope or own_scope(store, blobs)
         self.unstored = UnstoredTurns() if unstored is None else unstored
         # Search, exports and erasures read what each conversation stores itself, so they use `scope.store`.
-        self.store = branched(self.scope.store, prefixes)
+        self.store = branched(self.scope.store, prefixes, self.scope.blobs)
         self.searcher = searcher or own_searcher(self.scope)
         self.usage = UsageLog(lambda _: self.scope.store) if usage is None else usage
         self.notes_cache = notes_cache or NotesCache()
@@ -147,7 +147,7 @@ class ConversationManager:
             scope, intake, self.searcher, self.notes_cache, self._lifetimes, self.unstored
         )
         self._copies = OwnerCopies(self.scope, self._removal, self.unstored)
-        self._branches = Branches(store, self._summaries)
+        self._branches = Branches(store, self._summaries, self.scope.blobs)
         self._analytics = OwnerAnalytics(store, self.usage, lambda: self.searcher.resources.embedder)
         self._forgetting = Forgetting(self, scope, self.unstored)
 

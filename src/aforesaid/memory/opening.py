@@ -191,11 +191,17 @@ class Memory:
 
     async def purge_expired(self) -> int:
         """Remove every owner's expired conversations and notes; return how many conversations."""
-        purged = await self.backend.purge_expired()
+        from aforesaid.layers.branched import settle
+
+        purged = 0
         # A list first: a purge that removes an owner's last data would change the listing.
         for owner in [owner async for owner in self.owners()]:
             with _skip_owner("expired notes are not removed"):
-                await purge_notes(await self.backend.of(owner).authoritative())
+                whole = await self.backend.of(owner).authoritative()
+                blobs = None if self.blobs is None else self.blobs.of(owner)
+                purged += await settle(whole, blobs)  # the store keeps what living branches show
+                await purge_notes(whole)
+        purged += await self.backend.purge_expired()
         events.conversations_expired(purged)
         if self.blobs is not None:
             await purge_blobs(self.blobs, self.backend)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from aforesaid.contracts import ConversationStore
+from aforesaid.dialects import references_in
 from aforesaid.errors import (
     ConversationNotFound,
     InvalidInput,
@@ -15,6 +16,7 @@ from aforesaid.errors import (
     RevisionConflict,
     shown,
 )
+from aforesaid.intake.messages import OwnerImages
 from aforesaid.memory.latest import LatestMessages
 from aforesaid.memory.options import own_contact_resources
 from aforesaid.memory.records import Records
@@ -36,6 +38,10 @@ from aforesaid.telemetry import events
 
 History = Literal["all", "from_now"]
 """What a new participant sees of the messages before they joined: all of them, or none."""
+
+
+# Messages of one read.
+PAGE = 200
 
 
 class ParticipantLists:
@@ -159,6 +165,23 @@ class _ReadLatest(LatestMessages):
         return record
 
 
+class _VisibleImages(OwnerImages):
+    """The images of messages that a participant may read."""
+
+    def __init__(self, images: OwnerImages, store: ConversationStore) -> None:
+        self.__dict__.update(vars(images))
+        self._store = store
+
+    async def read(self, record: Conversation, sha256: str) -> bytes | None:
+        """Return an image that a readable message refers to."""
+        offset = 0
+        while entries := await self._store.page(record.id, limit=PAGE, offset=offset):
+            if any(sha256 in references_in(entry.message) for entry in entries):
+                return await super().read(record, sha256)
+            offset += PAGE
+        return None
+
+
 def as_participant(manager: Any, participant_id: str) -> Any:
     """Return the manager over the participant's view of the store. Nothing of the owner's is shared with it:
     neither notes, contacts and summaries nor archives.
@@ -172,6 +195,7 @@ def as_participant(manager: Any, participant_id: str) -> Any:
     other = copy(manager)
     other.store = store
     other.scope = replace(manager.scope, store=store, archives=None, backend=None, holders=())
+    other.images = _VisibleImages(manager.images, store)
     other.searcher = ParticipantSearcher(manager.searcher, store, participant_id)
     other.notes_cache = NotesCache()
     from aforesaid.notes.detection import NoteDetection

@@ -11,13 +11,14 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 from aforesaid._internal import files
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.patterns import lazy_pattern
-from aforesaid.contracts import Backend, ConversationStore
+from aforesaid.contracts import Backend, Branchable, ConversationStore, capability
 from aforesaid.errors import InvalidInput, InvalidSetting, StoreDamaged, StoreUnavailable, shown
 from aforesaid.model.ids import is_uuid, parse_name, parse_uuid
 
@@ -180,6 +181,14 @@ def blobs_at(place: str | Path | BlobBackend) -> BlobBackend:
     return FolderBlobs(place)
 
 
+async def copy_blobs(blobs: BlobStore, digests: Iterable[str], *, source: str, target: str) -> None:
+    """Copy blobs of one conversation to another. Missing ones are left out."""
+    for digest in digests:
+        data = await blobs.get(source, digest)
+        if data is not None:
+            await blobs.put(target, digest, data)
+
+
 # The sweep
 
 
@@ -204,10 +213,13 @@ async def purge_blobs_of(blobs: BlobStore, store: ConversationStore) -> int:
 
 async def _purge(blobs: BlobStore, conversation_ids: list[str], store: ConversationStore | None) -> int:
     removed = 0
-    authoritative = None if store is None else await store.authoritative()
+    stored = None if store is None else await store.authoritative()
+    branches = None if stored is None else capability(stored, Branchable)
+    if branches is not None:
+        stored = branches.including_expired()  # branches may show images of an expired conversation
     for conversation_id in conversation_ids:
         # Check each conversation right before its removal: it may be restored while others are removed.
-        if authoritative is None or await authoritative.get(conversation_id) is None:
+        if stored is None or await stored.get(conversation_id) is None:
             await blobs.delete(conversation_id)
             removed += 1
     return removed

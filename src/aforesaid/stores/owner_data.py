@@ -384,15 +384,24 @@ class OwnerData(Struct, kw_only=True):
 
     def _purgeable(self, now: datetime) -> list[Conversation]:
         """Return the expired conversations without a living branch in their family."""
+        return self._expired(now)[0]
+
+    def kept_expired(self, *, now: datetime) -> list[Conversation]:
+        """Return the expired conversations with a living branch in their family."""
+        return self._expired(now)[1]
+
+    def _expired(self, now: datetime) -> tuple[list[Conversation], list[Conversation]]:
+        """Return the expired conversations that may be purged, and those that are kept."""
         over = [log.record for log in self.logs.values() if is_expired(log.record, now=now)]
         if not over:
-            return []
+            return [], []
         living = {
             root_of(log.record.id, log.record.lineage)
             for log in self.logs.values()
             if log.record.lineage and not is_expired(log.record, now=now)
         }
-        return [record for record in over if root_of(record.id, record.lineage) not in living]
+        kept = {record.id for record in over if root_of(record.id, record.lineage) in living}
+        return [one for one in over if one.id not in kept], [one for one in over if one.id in kept]
 
     def family(self, root_id: str) -> list[Conversation]:
         root_id = parse_uuid(root_id, field="root_id")

@@ -204,6 +204,9 @@ class OwnerDataStore(DocumentChecks):
     async def family(self, root_id: str) -> list[Conversation]:
         return self._data().family(root_id)
 
+    async def kept_expired(self) -> list[Conversation]:
+        return self._data().kept_expired(now=self.now())
+
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
 

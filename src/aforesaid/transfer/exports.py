@@ -16,6 +16,7 @@ from aforesaid._internal.tasks import opened
 from aforesaid.contracts import JOURNAL, Backend, ConversationStore, Document, Entry, audit_action
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import ConversationNotFound, InvalidInput, StoreUnavailable
+from aforesaid.layers.branched import settle
 from aforesaid.model.clock import system_clock
 from aforesaid.model.conversations import Conversation, Query
 from aforesaid.model.ids import parse_name
@@ -60,6 +61,7 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
             await from_store.authoritative(),
             await target.of(owner).authoritative(),
         )
+        await settle(source_store)
         report.add_documents(owner, await store_owned(partial(documents_of, source_store), target_store))
         async for records in pages_of(source_store):
             rest = iter(records)
@@ -73,7 +75,9 @@ async def count(source: Backend, *, owner: str | None = None) -> int:
     """Return the number of conversations to copy, of all owners or of one."""
     found = 0
     async for _, store in _stores(source, owner):
-        async for records in pages_of(await store.authoritative()):
+        whole = await store.authoritative()
+        await settle(whole)
+        async for records in pages_of(whole):
             found += len(records)
     return found
 
@@ -211,6 +215,7 @@ async def export_one(
 async def _export_store(owner: str, store: ConversationStore, writer: "_Writer") -> bool:
     """Export one owner; return whether there was any data."""
     before = writer.lines
+    await settle(store)
     async for documents in documents_of(store):
         lines = [document_line(document, owner) for document in documents]
         await writer.put(lines, documents=len(lines))

@@ -24,7 +24,10 @@ from aforesaid.memory.manager import ConversationManager
 from tests.integration.server.running import Running, serving
 
 SNAPSHOT = Path(__file__).parent / "tools.json"
-TOOLS = ["search_history", "read_conversation", "list_conversations", "recall", "remember", "forget"]
+TOOLS = [
+    *["search_history", "read_conversation", "list_conversations", "recall"],
+    *["remember", "forget", "fork_conversation"],
+]
 
 
 @asynccontextmanager
@@ -164,6 +167,38 @@ async def test_notes_are_remembered_recalled_and_forgotten(manager: Conversation
         assert _structured(await client.call_tool("recall", {}))["notes"] == []
 
 
+async def test_a_conversation_is_branched_from_a_message_on(manager: ConversationManager) -> None:
+    await manager.add_message("trip", "user", "Which hotel?")
+    async with client_of(manager) as client:
+        listed = _structured(await client.call_tool("read_conversation", {"conversation_id": "trip"}))
+        at = next(one["number"] for one in listed["messages"] if one["quotation"] == "Which hotel?")
+        forked = _structured(
+            await client.call_tool(
+                "fork_conversation", {"conversation_id": "trip", "at": at, "subject": "trains"}
+            )
+        )
+        assert (forked["shared_messages"], forked["subject"]) == (2, "trains")
+        arguments = {"conversation_id": forked["conversation_id"]}
+        branch = _structured(await client.call_tool("read_conversation", arguments))
+    assert branch["branch_of"] == forked["branch_of"] == listed["conversation_id"]
+    assert [one["quotation"] for one in branch["messages"]] == [
+        "We fly to Lisbon on 3 May with Anna.",
+        "Noted: Lisbon on 3 May.",
+    ]
+
+
+async def test_a_participant_reads_a_conversation(manager: ConversationManager) -> None:
+    await manager.set_participant("trip", "anna", history="from_now")
+    await manager.add_message("trip", "user", "Hello Anna!")
+    await manager.fork("trip")
+    async with client_of(manager.as_participant("anna")) as client:
+        found = _structured(await client.call_tool("read_conversation", {"conversation_id": "trip"}))
+        forked = await client.call_tool("fork_conversation", {"conversation_id": "trip"})
+    assert [one["quotation"] for one in found["messages"]] == ["Hello Anna!"]
+    assert found["message_count"] == 1
+    assert forked.is_error
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "words"),
     [
@@ -172,6 +207,7 @@ async def test_notes_are_remembered_recalled_and_forgotten(manager: Conversation
         ("read_conversation", {"conversation_id": "trip", "around": 99}, "99"),
         ("search_history", {"query": "x", "since": "soon"}, "since"),
         ("search_history", {"query": "x", "limit": 0}, "limit"),
+        ("fork_conversation", {"conversation_id": "trip", "at": 99}, "99"),
         ("remember", {"text": "   "}, "text"),
         ("recall", {"owner": "lee", "topic": 3}, "topic"),
     ],

@@ -11,9 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from aforesaid.contracts import Branchable, ConversationStore, Entry, Position, capability, is_derived
+from aforesaid.dialects import references_in
 from aforesaid.errors import ConversationNotFound, RevisionConflict, StoreUnavailable
+from aforesaid.layers.branched.moves import moving, nothing_moves
 from aforesaid.model.conversations import Conversation, check_revision, is_expired
-from aforesaid.model.lineages import Ancestor, Lineage, no_messages_of, root_of
+from aforesaid.model.lineages import Ancestor, Lineage, may_be_branch, no_messages_of, root_of
+from aforesaid.stores.blobs import BlobStore, copy_blobs
 
 # How often a write to a branch is repeated that crosses with others.
 ATTEMPTS = 20
@@ -24,9 +27,12 @@ CHUNK = 500
 class Families:
     """The branches of one owner, by root."""
 
-    def __init__(self, store: ConversationStore, ancestors: ConversationStore) -> None:
+    def __init__(
+        self, store: ConversationStore, ancestors: ConversationStore, blobs: BlobStore | None = None
+    ) -> None:
         self._store = store
         self._ancestors = ancestors
+        self._blobs = blobs
         branches = capability(store, Branchable)
         assert branches is not None, "the layer wraps only stores with branches"
         self._branches = branches
@@ -57,19 +63,27 @@ class Families:
         The oldest branch takes its part. A younger one continues the branches that have taken messages of its
         part, and takes only what they lack.
         """
+        if may_be_branch(conversation_id):
+            # A move into it that has begun will list it as what others continue.
+            await nothing_moves(self._store)
+        record = await self._ancestors.get(conversation_id)
+        if record is None or not await self.descendants(record):
+            return []
+        async with moving(self._store):
+            return await self._release(conversation_id, expected_revision)
+
+    async def _release(self, conversation_id: str, expected_revision: int | None) -> list[str]:
         record = await self._ancestors.get(conversation_id)
         if record is None:
             return []
         family = await self._family(record)
         needing = self._living(record, family)
-        if not needing:
-            return []
         now = self._store.now()
         over = [one.id for one in family if is_expired(one, now=now) and one.id != record.id]
         hidden = [one for one in over if any(part_of(one, living.lineage) for living in needing)]
         for one in hidden:
             # An expired branch between both would still name this conversation. Its lifetime is over anyway.
-            await self.release(one)
+            await self._release(one, None)
             await self._store.delete(one)
         if hidden:
             needing = await self.descendants(record)
@@ -79,9 +93,33 @@ class Families:
         limits: dict[str, int] = {}
         for branch in needing:
             move = _Move(self, record.id, needing[0].id, holders, limits)
-            await self._rewritten(branch, move.plan)
-            move.settle(branch.id)
+            if await self._rewritten(branch, move.plan):
+                move.settle(branch.id)
         return list(dict.fromkeys(holders.values()))
+
+    async def settle(self) -> int:
+        """Move what living branches show of expired conversations to them, and remove these conversations.
+
+        Return how many were removed. Everything that reads all conversations then finds what branches show.
+        """
+        seen: set[str] = set()
+        gone = 0
+        while over := [one for one in await self._branches.kept_expired() if one.id not in seen]:
+            for record in over:
+                seen.add(record.id)
+                if self._blobs is None and await self._has_images(record):
+                    continue  # only a memory that has the images can move them
+                await self.release(record.id)
+                await self._store.delete(record.id)
+                gone += 1
+        return gone
+
+    async def _has_images(self, record: Conversation) -> bool:
+        for offset in range(0, record.message_count, CHUNK):
+            page = await self._ancestors.page(record.id, limit=CHUNK, offset=offset)
+            if any(references_in(entry.message) for entry in page):
+                return True
+        return False
 
     async def entries(self, part: Ancestor) -> list[Entry]:
         """Return the messages of a part, in reading order."""
@@ -121,14 +159,18 @@ class Families:
         self,
         branch: Conversation,
         change: Callable[[Conversation], Awaitable[tuple[Lineage, Sequence[Entry]]]],
-    ) -> None:
-        """Store another lineage of a branch, and messages that it takes, at the revision that was read."""
+    ) -> bool:
+        """Store another lineage of a branch, and messages that it takes, at the revision that was read.
+
+        Return False for one that was removed meanwhile.
+        """
         record: Conversation | None = branch
         for _ in range(ATTEMPTS):
             if record is None:
-                return  # removed meanwhile
+                return False
             lineage, taken = await change(record)
             revision = record.revision + 1
+            await self._copy_images(taken, record.id)
             # Of the taken messages only id, time and words stay as they were; they are written now.
             entries = [replace(one, conversation_id=record.id, revision=revision) for one in taken]
             moved = record.with_(
@@ -139,8 +181,15 @@ class Families:
             except RevisionConflict:
                 record = await self._store.get(branch.id)
             else:
-                return
+                return True
         raise StoreUnavailable(f"conversation {branch.id} changes too fast to be written to")
+
+    async def _copy_images(self, entries: Sequence[Entry], target: str) -> None:
+        if self._blobs is None:
+            return
+        for entry in entries:
+            digests = references_in(entry.message)
+            await copy_blobs(self._blobs, digests, source=entry.conversation_id, target=target)
 
 
 def part_of(conversation_id: str, lineage: Iterable[Ancestor]) -> Ancestor | None:
@@ -172,12 +221,14 @@ class _Move:
 
         It takes those that no other branch has taken, and continues the branches that have the others.
         """
+        self._taken = []  # the plan is made again after a conflict
         part = part_of(self._conversation_id, branch.lineage)
         if part is None:
             return branch.lineage, ()
         by_holder: dict[str | None, list[Entry]] = defaultdict(list)
+        holders = self._holders | await self._moved_already(branch, part)
         for entry in await self._families.entries(part):
-            by_holder[self._holders.get(entry.sequence)].append(entry)
+            by_holder[holders.get(entry.sequence)].append(entry)
         self._taken, self._limit = by_holder.pop(None, []), part.sequence
         named = {one.conversation_id for one in branch.lineage}
         kept = [
@@ -195,6 +246,20 @@ class _Move:
         if part is not branch.lineage[-1]:
             return (*pieces, *kept), self._taken
         return self._with_new_root(branch, [*kept, *pieces], part.sequence), self._taken
+
+    async def _moved_already(self, branch: Conversation, part: Ancestor) -> dict[int, str]:
+        """Return which messages of the part another conversation of the lineage has, by sequence.
+
+        A move that was interrupted, or that has not seen this branch, has brought them there.
+        """
+        found: dict[int, str] = {}
+        for other in branch.lineage:
+            if other is not part:
+                held = await self._families.entries(other)
+                found |= {
+                    one.sequence: other.conversation_id for one in held if one.sequence <= part.sequence
+                }
+        return found
 
     def _with_new_root(self, branch: Conversation, parts: Sequence[Ancestor], sequence: int) -> Lineage:
         """Return the parts with the oldest branch at their end: the whole family is found by its root."""

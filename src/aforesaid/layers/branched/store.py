@@ -24,7 +24,7 @@ from aforesaid.contracts import (
     check_same_content,
 )
 from aforesaid.contracts.names import ACCEPTS_NAMES
-from aforesaid.errors import ConversationNotFound
+from aforesaid.errors import ConversationNotFound, RevisionConflict
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.branched.families import Families
 from aforesaid.layers.branched.links import remove_links
@@ -34,18 +34,26 @@ from aforesaid.model.conversations import Changes, Conversation, Page, Query, ch
 from aforesaid.model.ids import is_uuid
 from aforesaid.model.lineages import Lineage, may_be_branch, shared_messages
 from aforesaid.model.messages import Message
+from aforesaid.stores.blobs import BlobStore
 
 T = TypeVar("T")
 _position = attrgetter("position")
 # Reads of a branch that cross with moves of its parts are repeated this often.
 ATTEMPTS = 5
+# How often a removal is repeated that crosses with forks and writes.
+REMOVALS = 20
 
 
-def branched(store: ConversationStore, cache: PrefixCache | None = None) -> ConversationStore:
-    """Wrap a store in the branched layer; a store that keeps no branches is returned as it is."""
+def branched(
+    store: ConversationStore, cache: PrefixCache | None = None, blobs: BlobStore | None = None
+) -> ConversationStore:
+    """Wrap a store in the branched layer; a store that keeps no branches is returned as it is.
+
+    `blobs` are the owner's images, which move with the messages that refer to them.
+    """
     if isinstance(store, BranchedStore) or capability(store, Branchable) is None:
         return store
-    return BranchedStore(store, cache or PrefixCache())
+    return BranchedStore(store, cache or PrefixCache(), blobs)
 
 
 def stored_itself(store: ConversationStore) -> ConversationStore:
@@ -61,12 +69,22 @@ async def family_of(store: ConversationStore, conversation_id: str) -> list[str]
     return await store.families.members(conversation_id)
 
 
+async def settle(store: ConversationStore, blobs: BlobStore | None = None) -> int:
+    """Move what living branches show of expired conversations to them; return how many these were.
+
+    Without `blobs`, a conversation with images stays as it is.
+    """
+    whole = branched(store, blobs=blobs)
+    return await whole.families.settle() if isinstance(whole, BranchedStore) else 0
+
+
 class BranchedStore(StoreWrapper):
     """A store in which a branch reads like a conversation with all of its messages."""
 
-    def __init__(self, inner: ConversationStore, cache: PrefixCache) -> None:
+    def __init__(self, inner: ConversationStore, cache: PrefixCache, blobs: BlobStore | None = None) -> None:
         super().__init__(inner)
         self._cache = cache
+        self._blobs = blobs
         self._view: ConversationStore | None = None
 
     def with_inner(self, inner: Any) -> Self:
@@ -77,7 +95,7 @@ class BranchedStore(StoreWrapper):
     @property
     def families(self) -> Families:
         """The branches of each root, and their moves."""
-        return Families(self.inner, self._ancestors)
+        return Families(self.inner, self._ancestors, self._blobs)
 
     @property
     def _ancestors(self) -> ConversationStore:
@@ -116,11 +134,33 @@ class BranchedStore(StoreWrapper):
         return replace(page, conversations=tuple(map(_shown, page.conversations)))
 
     async def delete(self, conversation_id: str, *, expected_revision: int | None = None) -> Tally:
-        await self.families.release(conversation_id, expected_revision=expected_revision)
-        gone = await self.inner.delete(conversation_id, expected_revision=expected_revision)
+        gone = await self._released(
+            conversation_id,
+            expected_revision,
+            lambda revision: self.inner.delete(conversation_id, expected_revision=revision),
+        )
         await remove_links(self.inner, conversation_id)
         await self._cache.remove_copies(self.owner, conversation_id)
         return gone
+
+    async def _released(
+        self, conversation_id: str, expected: int | None, remove: Callable[[int | None], Awaitable[T]]
+    ) -> T:
+        """Move what branches need of a conversation, and remove it at the revision that it had before.
+
+        A fork changes the revision after it has stored the branch, so no branch is missed.
+        """
+        for _ in range(REMOVALS):
+            record = await self._ancestors.get(conversation_id)
+            revision = None if record is None else record.revision
+            await self.families.release(conversation_id, expected_revision=expected)
+            try:
+                return await remove(expected if revision is None else revision)
+            except RevisionConflict:
+                if expected is not None:
+                    raise
+        await self.families.release(conversation_id)
+        return await remove(None)  # it is written to all the time
 
     async def resume(
         self, session_id: str, fresh: Conversation, *, active_since: datetime | None = None
@@ -134,6 +174,9 @@ class BranchedStore(StoreWrapper):
 
     async def family(self, root_id: str) -> list[Conversation]:
         return list(map(_shown, await super().family(root_id)))
+
+    async def purge_expired(self) -> int:
+        return await self.families.settle() + await self.inner.purge_expired()
 
     # Writing
 
@@ -182,7 +225,15 @@ class BranchedStore(StoreWrapper):
     async def rewrite(
         self, conversation_id: str, messages: Sequence[Message], *, expected_revision: int | None = None
     ) -> Appended:
-        await self.families.release(conversation_id, expected_revision=expected_revision)
+        return await self._released(
+            conversation_id,
+            expected_revision,
+            lambda revision: self._rewrite(conversation_id, messages, revision),
+        )
+
+    async def _rewrite(
+        self, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
+    ) -> Appended:
         if may_be_branch(conversation_id):
             record = await self._require(conversation_id)
             check_revision(record.id, record.revision, expected_revision)
@@ -195,7 +246,7 @@ class BranchedStore(StoreWrapper):
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
     ) -> Entry:
-        holder = await self._holder_of(conversation_id, message.message_id)
+        holder = await self.holder_of(conversation_id, message.message_id)
         if holder == conversation_id:
             entry = await self.inner.replace(conversation_id, message, expected_revision=expected_revision)
         else:
@@ -217,7 +268,8 @@ class BranchedStore(StoreWrapper):
                     return await self.inner.replace(heir, message)
             raise
 
-    async def _holder_of(self, conversation_id: str, message_id: str | None) -> str:
+    async def holder_of(self, conversation_id: str, message_id: str | None) -> str:
+        """Return the conversation that stores a message of this one: itself or one that it continues."""
         if message_id is None or not may_be_branch(conversation_id):
             return conversation_id
         if await self.inner.entry(conversation_id, message_id) is not None:

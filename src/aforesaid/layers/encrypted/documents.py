@@ -77,6 +77,9 @@ class SealedConversations(EncryptedStoreBase):
     async def family(self, root_id: str) -> list[Conversation]:
         return self._readable(await super().family(root_id), await self._keys())
 
+    async def kept_expired(self) -> list[Conversation]:
+        return self._readable(await super().kept_expired(), await self._keys())
+
     # Sessions
 
     async def resume(

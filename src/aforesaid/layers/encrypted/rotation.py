@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from aforesaid.contracts import Document, Entry, Sealable
 from aforesaid.contracts.listing import all_records, document_pages, every_record
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
+from aforesaid.layers.branched import settle
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, seals
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
 from aforesaid.layers.encrypted.keyring import KIND
@@ -98,6 +99,7 @@ async def _deep(
         return done
     if len(open_keys.keys) == 1:  # another rotation runs at the same time
         return replace(done, waiting=done.waiting + 1)
+    await settle(whole)  # expired conversations are not listed, but branches may show messages of them
     work = _Resealing(whole, owner, open_keys.keys, seals_records=backend.encryption.records)
     await work.all()
     done = replace(

@@ -426,6 +426,10 @@ class ResilientStore(StoreWrapper):
         inner = self.inner_capability(Branchable)
         return await self._calls.read_from_store(lambda: inner.family(root_id))
 
+    async def kept_expired(self) -> list[Conversation]:
+        inner = self.inner_capability(Branchable)
+        return await self._calls.read_from_store(inner.kept_expired)
+
     async def last_sequence(self, conversation_id: str) -> int:
         inner = self.inner_capability(Branchable)
         return await self._calls.read_from_store(lambda: inner.last_sequence(conversation_id))

@@ -392,7 +392,7 @@ async def redact_message(call: Call[RedactionBody, NoQuery]) -> Reply:
 async def read_image(call: Call[NoBody, NoQuery]) -> Reply:
     """Return an image that a message refers to by its SHA-256 (`aforesaid_blob`)."""
     record = await call.manager.get_conversation(call.conversation_id)
-    found = await call.manager.images.read(record.id, call.path["sha256"])
+    found = await call.manager.images.read(record, call.path["sha256"])
     if found is None:
         raise NotFound("the server does not have this image")
     return Response(found, media=BYTES.encode())

@@ -289,6 +289,9 @@ class KeyValueStore(DocumentChecks):
     async def family(self, root_id: str) -> list[Conversation]:
         return self._rows.decode(await self._scan("c")).family(root_id)
 
+    async def kept_expired(self) -> list[Conversation]:
+        return self._rows.decode(await self._scan("c")).kept_expired(now=self.now())
+
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
 

@@ -873,6 +873,22 @@ FROM aforesaid.conversations AS c
 WHERE c.owner = %(owner)s AND c.root = %(root)s::uuid
 ORDER BY c.id;
 
+-- name: kept_expired
+-- Return one owner's expired conversations that are kept because a branch of their family is alive.
+SELECT
+    c.id::text, c.channel, c.status, c.priority, c.client_id::text, c.client_name, c.subject, c.assigned_to,
+    c.tags, c.notes, c.last_message_at, c.last_message_from, c.unread_count, c.message_count, c.revision,
+    c.ttl, c.expires_at, c.created_at, c.updated_at, c.name, c.participants::text, c.lineage
+FROM aforesaid.conversations AS c
+WHERE
+    c.owner = %(owner)s AND c.expires_at <= %(now)s
+    AND EXISTS (
+        SELECT FROM aforesaid.conversations AS branch
+        WHERE
+            branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+            AND (branch.expires_at IS NULL OR branch.expires_at > %(now)s)
+    );
+
 -- name: lock_at_revision
 -- Lock a conversation until the end of the transaction; return its revision.
 SELECT c.revision FROM aforesaid.conversations AS c

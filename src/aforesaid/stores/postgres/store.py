@@ -293,6 +293,10 @@ class PostgresStore(DocumentChecks):
         values = self._connection.owned() | {"root": parse_uuid(root_id, field="root_id")}
         return [rows.conversation(row) for row in await self._connection.run(("family", values))]
 
+    async def kept_expired(self) -> list[Conversation]:
+        values = self._connection.owned()
+        return [rows.conversation(row) for row in await self._connection.run(("kept_expired", values))]
+
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
 

@@ -328,6 +328,16 @@ class RedisStore(DocumentChecks):
     async def family(self, root_id: str) -> list[Conversation]:
         return await self._records.family(parse_uuid(root_id, field="root_id"))
 
+    async def kept_expired(self) -> list[Conversation]:
+        # The branches of a root are listed together, so this reads families, not all conversations.
+        now, view = self.now(), self.including_expired()
+        found: list[Conversation] = []
+        for root_id in await self._living_families(now):
+            family = await self._records.family(root_id)
+            root = await view.get(root_id)
+            found += [one for one in (root, *family) if one is not None and is_expired(one, now=now)]
+        return found
+
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
 

@@ -305,6 +305,22 @@ WHERE
         AND (branch.expires_at IS NULL OR branch.expires_at > ?2)
     );
 
+-- name: kept_expired
+-- Return one owner's expired conversations that are kept because a branch of their family is alive.
+SELECT
+    pk, next_sequence, id, channel, status, priority, client_id, client_name, subject, assigned_to, tags,
+    notes, last_message_at, last_message_from, unread_count, message_count, revision, ttl, expires_at,
+    created_at, updated_at, name, participants, lineage
+FROM conversations AS c
+WHERE
+    owner = ?1 AND expires_at <= ?2
+    AND EXISTS (
+        SELECT 1 FROM conversations AS branch
+        WHERE
+        branch.owner = c.owner AND branch.root = coalesce(c.root, c.id)
+        AND (branch.expires_at IS NULL OR branch.expires_at > ?2)
+    );
+
 -- name: clear_documents
 -- Delete all documents of an owner, including those of conversations.
 DELETE FROM documents WHERE owner = ?;

@@ -364,6 +364,12 @@ class SQLiteStore(StoredDocuments):
             lambda db: list(map(rows.conversation, db.execute(SQL["family"], values).fetchall()))
         )
 
+    async def kept_expired(self) -> list[Conversation]:
+        values = self._owner, to_micros(self.now())
+        return await self._database.readers.run(
+            lambda db: list(map(rows.conversation, db.execute(SQL["kept_expired"], values).fetchall()))
+        )
+
     async def last_sequence(self, conversation_id: str) -> int:
         return last_sequence(conversation_id, await self.log_end(conversation_id))
 

@@ -113,7 +113,9 @@ class BranchesContract(Contract):
         view = branches_in(store).including_expired()
         assert contents(await view.page(parent.id, limit=9)) == ["one", "two"]
         assert await view.get(parent.id) is not None
+        assert [one.id for one in await branches_in(store).kept_expired()] == [parent.id]
         clock.advance(HOUR * 2)
+        assert await branches_in(store).kept_expired() == []
         assert {one.id for one in await store.expired(by=clock(), limit=9)} == {parent.id, branch.id}
         assert [one.id for one in await branches_in(store).family(parent.id)] == [branch.id]
         assert await store.purge_expired() == 2
