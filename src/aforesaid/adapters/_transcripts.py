@@ -7,14 +7,20 @@ search, redaction and export treat it like any other message.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from aforesaid._internal.portal import PORTAL
 from aforesaid.contracts import Appended, Document, Entry
 from aforesaid.contracts.entries import unreadable_reason
-from aforesaid.errors import ConversationNotFound, InvalidInput, MissingExtra, RevisionConflict
+from aforesaid.errors import (
+    ConversationNotFound,
+    InvalidInput,
+    MessageConflict,
+    MissingExtra,
+    RevisionConflict,
+)
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.memory.opening import open as open_memory
 from aforesaid.model.conversations import Conversation
@@ -22,6 +28,9 @@ from aforesaid.model.messages import Message, Role
 
 # Entries or documents read in one call; a server answers at most as many.
 PAGE = 1000
+# Conversations listed in one call, and documents read at the same time.
+LISTED = 100
+AT_ONCE = 16
 # The field with the framework's own object.
 SOURCE = "source"
 # Attempts of a change that concurrent writers interrupt. Each attempt of one writer means that another
@@ -62,6 +71,85 @@ def source_of(message: Message, framework: str) -> Any:
     return None if source is None else msgspec.json.decode(source)
 
 
+class Call(NamedTuple):
+    """A tool call of a message."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def as_function(self) -> dict[str, Any]:
+        """Return the call in the form of OpenAI's chat messages, which several frameworks use."""
+        function = {"name": self.name, "arguments": msgspec.json.encode(self.arguments).decode()}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+class Answer(NamedTuple):
+    """A result of a tool call."""
+
+    id: str
+    text: str
+    is_error: bool
+
+
+class Parts(NamedTuple):
+    """What a message says without the framework's own object: a redacted one, or one of another program.
+
+    A redacted call keeps its id and name, and a redacted result its id, so that a request stays valid.
+    """
+
+    text: str
+    calls: list[Call]
+    answers: list[Answer]
+
+
+def parts_of(message: Message) -> Parts:
+    """Return the text, the calls and the results of a message."""
+    if isinstance(message.content, list):
+        return _parts_of_blocks(message.content)
+    text = message.content if isinstance(message.content, str) else ""
+    calls = [_call(one) for one in message.extra.get("tool_calls") or () if isinstance(one, dict)]
+    answered = message.extra.get("tool_call_id")
+    if answered is None:
+        return Parts(text, calls, [])
+    return Parts("", calls, [Answer(str(answered), text, bool(message.extra.get("is_error")))])
+
+
+def _call(given: dict[str, Any]) -> Call:
+    described: dict[str, Any] = given["function"] if isinstance(given.get("function"), dict) else given
+    return Call(str(given.get("id")), str(described.get("name")), _arguments(described.get("arguments")))
+
+
+def _arguments(given: object) -> dict[str, Any]:
+    """Return a call's arguments, which some programs store as text."""
+    if isinstance(given, str):
+        try:
+            given = msgspec.json.decode(given)
+        except msgspec.DecodeError:
+            return {}
+    return dict(given) if isinstance(given, dict) else {}
+
+
+def names_of_calls(messages: Sequence[Message]) -> dict[str, str]:
+    """Return the tools' names by the ids of their calls: a redacted result has the id only."""
+    return {call.id: call.name for message in messages for call in parts_of(message).calls}
+
+
+def _parts_of_blocks(blocks: list[Any]) -> Parts:
+    texts: list[str] = []
+    calls: list[Call] = []
+    answers: list[Answer] = []
+    for block in blocks:
+        match block:
+            case {"type": "tool_use", "id": str(call_id), "name": str(name), **rest}:
+                calls.append(Call(call_id, name, _arguments(rest.get("input"))))
+            case {"type": "tool_result", "tool_use_id": str(call_id), **rest}:
+                answers.append(Answer(call_id, str(rest.get("content") or ""), bool(rest.get("is_error"))))
+            case {"text": str(text)}:
+                texts.append(text)
+    return Parts("\n".join(texts), calls, answers)
+
+
 class Transcript:
     """The log of one conversation of a framework."""
 
@@ -83,6 +171,20 @@ class Transcript:
         if not messages:
             return None
         return await self.manager.append(self.name, messages, expected_revision=expected_revision)
+
+    async def append_new(self, messages: Sequence[Message]) -> None:
+        """Store the messages whose ids the log does not have, as one turn."""
+        first: dict[str | None, Message] = {}
+        for message in messages:
+            first.setdefault(message.message_id, message)
+        unique = list(first.values())
+        try:
+            # The store leaves out what it has already, so a long log costs no more than a short one.
+            await self.append(unique)
+        except MessageConflict:
+            # Something changed after it was stored: the log keeps what was said first.
+            known = {message.message_id for message in await self.messages()}
+            await self.append([message for message in unique if message.message_id not in known])
 
     async def entries(self, *, offset: int = 0) -> list[Entry]:
         """Return all readable entries from an offset on; empty where there is no conversation."""
@@ -137,6 +239,35 @@ class Transcript:
     async def delete(self) -> None:
         """Remove the conversation with its documents."""
         await self.manager.delete_conversation(self.name)
+
+
+async def conversations_named(manager: ManagerProtocol, prefix: str) -> list[Conversation]:
+    """Return the records of all conversations whose names start with a prefix."""
+    found: list[Conversation] = []
+    after: str | None = None
+    while True:
+        page = await manager.list(limit=LISTED, after=after)
+        found += [record for record in page.conversations if (record.name or "").startswith(prefix)]
+        after = page.next
+        if after is None:
+            return found
+
+
+async def document_of_each(manager: ManagerProtocol, prefix: str, kind: str, key: str) -> list[Document]:
+    """Return one document of each conversation whose name starts with a prefix, where it has one.
+
+    What a framework knows of a session is in the session's conversation, so that deleting, expiring, erasing
+    and exporting the conversation include it.
+    """
+    records = await conversations_named(manager, prefix)
+    found: list[Document | None] = []
+    for start in range(0, len(records), AT_ONCE):
+        reads = (
+            manager.get_document(kind, key, conversation_id=record.id)
+            for record in records[start : start + AT_ONCE]
+        )
+        found += await asyncio.gather(*reads)
+    return [document for document in found if document is not None]
 
 
 async def documents_in(

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from agent_framework import HistoryProvider
+from agent_framework import Content, HistoryProvider
 from agent_framework import Message as FrameworkMessage
 
-from aforesaid.adapters._transcripts import Transcript, check_manager, message_of, source_of
+from aforesaid.adapters._transcripts import Transcript, check_manager, message_of, parts_of, source_of
 from aforesaid.errors import InvalidInput
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.ids import new_id
@@ -51,17 +51,8 @@ class AforesaidHistoryProvider(HistoryProvider):
         **_: Any,
     ) -> None:
         """Store messages as one turn. A message with a known `message_id` is stored once."""
-        if not messages:
-            return
-        transcript = self._transcript(session_id)
-        known: set[str | None] = set()
-        if any(message.message_id for message in messages):
-            known = {message.message_id for message in await transcript.messages()}
-        new: dict[str, Message] = {}
-        for message in map(to_log, messages):
-            if message.message_id not in known:
-                new.setdefault(str(message.message_id), message)
-        await transcript.append(list(new.values()))
+        if messages:
+            await self._transcript(session_id).append_new([to_log(message) for message in messages])
 
     def _transcript(self, session_id: str | None) -> Transcript:
         if not session_id:
@@ -82,12 +73,15 @@ def to_log(message: FrameworkMessage) -> Message:
 
 
 def framework_message_of(message: Message) -> FrameworkMessage:
-    """Return the framework's message; one of another program is made from its text."""
+    """Return the framework's message; a redacted one, or one of another program, is made from its parts."""
     source = source_of(message, FRAMEWORK)
     if source is not None:
         return FrameworkMessage.from_dict(source)
-    role = "user" if message.role == "tool" else message.role
-    return FrameworkMessage(role=role, contents=[str(message.content)])
+    text, calls, answers = parts_of(message)
+    contents: list[Any] = [text] if text else []
+    contents += [Content.from_function_call(one.id, one.name, arguments=one.arguments) for one in calls]
+    contents += [Content.from_function_result(one.id, result=one.text) for one in answers]
+    return FrameworkMessage(role="tool" if answers else message.role, contents=contents)
 
 
 def _block(content: Any) -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """Claude Agent SDK: `AforesaidSessionStore`, which mirrors transcripts of sessions and subagents."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,10 +10,11 @@ from claude_agent_sdk.types import SessionStore
 from aforesaid.adapters._transcripts import (
     Transcript,
     check_manager,
-    documents_in,
+    document_of_each,
     message_of,
     source_of,
 )
+from aforesaid.contracts import Document
 from aforesaid.errors import DocumentConflict
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.ids import new_id
@@ -23,18 +23,26 @@ from aforesaid.model.messages import Message
 __all__ = ["AforesaidSessionStore"]
 
 FRAMEWORK = "claude-agent-sdk"
-# One document per transcript, by project, session and subpath: when it was written, and its summary.
+# Documents of a transcript's conversation: what it belongs to, and its summary. The summary quotes messages,
+# so it is derived: redacting a message removes it, and it is made again from what is left.
 SESSIONS = "state/claude-agent-sdk.sessions"
+SUMMARIES = "claude-agent-sdk.summaries"
+KEY = "session"
 
 
 class _Session(msgspec.Struct):
-    """What the index knows of a transcript."""
+    """Which transcript a conversation is, and when it was written."""
 
     project: str
     session: str
     subpath: str | None
     mtime: int
-    summary: Any = None
+
+    @property
+    def key(self) -> dict[str, str]:
+        """The SDK's key of the transcript."""
+        main = {"project_key": self.project, "session_id": self.session}
+        return main if self.subpath is None else {**main, "subpath": self.subpath}
 
 
 class AforesaidSessionStore(SessionStore):
@@ -48,7 +56,6 @@ class AforesaidSessionStore(SessionStore):
     def __init__(self, manager: ManagerProtocol, *, prefix: str = "claude-agent-sdk/") -> None:
         self.manager = check_manager(manager)
         self.prefix = prefix
-        self._lock = asyncio.Lock()
 
     async def append(self, key: Any, entries: Sequence[Any]) -> None:
         """Store entries in order. An entry with a known `uuid` is stored once."""
@@ -58,14 +65,16 @@ class AforesaidSessionStore(SessionStore):
                 message = to_log(entry)
                 seen.setdefault(str(message.message_id), message)
             await self._transcript(key).append(list(seen.values()))
-        await self._touch(key, entries)
+        await self._touch(key)
+        if key.get("subpath") is None:
+            await self._fold(key, entries)
 
     async def load(self, key: Any) -> Any:
         """Return all entries; None for a key that was never written."""
-        if await self.manager.get_document(SESSIONS, _index_key(key)) is None:
+        name = self._transcript(key).name
+        if await self.manager.get_document(SESSIONS, KEY, conversation_id=name) is None:
             return None
-        messages = await self._transcript(key).messages()
-        return [entry_of(message) for message in messages]
+        return await self._entries(key)
 
     async def list_sessions(self, project_key: str) -> Any:
         """Return the sessions of a project with their modification times in milliseconds."""
@@ -73,56 +82,83 @@ class AforesaidSessionStore(SessionStore):
 
     async def list_session_summaries(self, project_key: str) -> Any:
         """Return the summaries that the SDK keeps of each session."""
-        return [one.summary for one in await self._sessions(project_key) if one.summary is not None]
+        return [await self._summary(one) for one in await self._sessions(project_key)]
 
     async def delete(self, key: Any) -> None:
         """Remove a transcript; that of a session with those of its subagents."""
-        found = await documents_in(self.manager, SESSIONS, prefix=_session_prefix(key))
-        for document in found:
-            one = msgspec.json.decode(document.data, type=_Session)
-            if key.get("subpath") is not None and document.key != _index_key(key):
-                continue
-            await self._transcript(
-                {"project_key": one.project, "session_id": one.session, "subpath": one.subpath}
-            ).delete()
-            await self.manager.delete_document(SESSIONS, document.key)
+        if key.get("subpath") is None:
+            for one in await self._subagents(key):
+                await self._transcript(one.key).delete()
         await self._transcript(key).delete()
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """Return the subpaths of a session."""
-        found = await documents_in(self.manager, SESSIONS, prefix=_session_prefix(key))
-        decoded = [msgspec.json.decode(document.data, type=_Session) for document in found]
-        return [one.subpath for one in decoded if one.subpath is not None]
+        return [one.subpath for one in await self._subagents(key) if one.subpath is not None]
 
     async def _sessions(self, project: str) -> list[_Session]:
-        found = await documents_in(self.manager, SESSIONS, prefix=_part(project))
-        decoded = [msgspec.json.decode(document.data, type=_Session) for document in found]
-        return [one for one in decoded if one.subpath is None]
+        found = await self._transcripts(f"{project}/")
+        return [one for one in found if one.project == project and one.subpath is None]
 
-    async def _touch(self, key: Any, entries: Sequence[Any]) -> None:
-        """Record the time, and fold the entries into the summary. Concurrent writers retry."""
-        place = _index_key(key)
+    async def _subagents(self, key: Any) -> list[_Session]:
+        project, session = key["project_key"], key["session_id"]
+        found = await self._transcripts(f"{project}/{session}/")
+        matching = [one for one in found if (one.project, one.session) == (project, session)]
+        return [one for one in matching if one.subpath is not None]
+
+    async def _transcripts(self, prefix: str) -> list[_Session]:
+        found = await document_of_each(self.manager, self.prefix + prefix, SESSIONS, KEY)
+        decoded = [msgspec.json.decode(document.data, type=_Session) for document in found]
+        return sorted(decoded, key=lambda one: (one.session, one.subpath or ""))
+
+    async def _entries(self, key: Any) -> list[Any]:
+        """Return all entries. A redacted one continues the chain that resuming follows."""
+        entries: list[Any] = []
+        latest: str | None = None
+        for message in await self._transcript(key).messages():
+            entry = entry_of(message, {"sessionId": key["session_id"], "parentUuid": latest})
+            latest = entry.get("uuid") or latest
+            entries.append(entry)
+        return entries
+
+    async def _touch(self, key: Any) -> None:
+        """Record the time. Concurrent writers retry."""
+        name = self._transcript(key).name
         while True:
-            document = await self.manager.get_document(SESSIONS, place)
-            before = None if document is None else msgspec.json.decode(document.data, type=_Session)
+            document = await self.manager.get_document(SESSIONS, KEY, conversation_id=name)
             mtime = int(self.manager.now().timestamp() * 1000)
-            if before is not None:
-                mtime = max(mtime, before.mtime + 1)  # two appends in one millisecond stay in order
-            summary = None
-            if key.get("subpath") is None:
-                summary = fold_session_summary(None if before is None else before.summary, key, list(entries))
-                summary["mtime"] = mtime
-            one = _Session(key["project_key"], key["session_id"], key.get("subpath"), mtime, summary)
-            try:
-                await self.manager.put_document(
-                    SESSIONS,
-                    place,
-                    msgspec.json.encode(one),
-                    expected_version=0 if document is None else document.version,
-                )
-            except DocumentConflict:
-                continue
-            return
+            if document is not None:
+                # Two appends in one millisecond stay in order.
+                mtime = max(mtime, msgspec.json.decode(document.data, type=_Session).mtime + 1)
+            one = _Session(key["project_key"], key["session_id"], key.get("subpath"), mtime)
+            if await self._replaced(SESSIONS, name, document, one):
+                return
+
+    async def _fold(self, key: Any, entries: Sequence[Any]) -> Any:
+        """Fold entries into the summary, or all entries where there is no summary; return it."""
+        name = self._transcript(key).name
+        while True:
+            document = await self.manager.get_document(SUMMARIES, KEY, conversation_id=name)
+            before = None if document is None else msgspec.json.decode(document.data)
+            new = await self._entries(key) if document is None else list(entries)
+            summary = fold_session_summary(before, key, new)
+            if await self._replaced(SUMMARIES, name, document, summary):
+                return summary
+
+    async def _replaced(self, kind: str, name: str, earlier: Document | None, value: Any) -> bool:
+        """Store a document; return False where another writer was first."""
+        version = 0 if earlier is None else earlier.version
+        data = msgspec.json.encode(value)
+        try:
+            await self.manager.put_document(kind, KEY, data, conversation_id=name, expected_version=version)
+        except DocumentConflict:
+            return False
+        return True
+
+    async def _summary(self, one: _Session) -> Any:
+        name = self._transcript(one.key).name
+        document = await self.manager.get_document(SUMMARIES, KEY, conversation_id=name)
+        summary = await self._fold(one.key, []) if document is None else msgspec.json.decode(document.data)
+        return {**summary, "mtime": one.mtime}
 
     def _transcript(self, key: Any) -> Transcript:
         parts = [key["project_key"], key["session_id"], *([key["subpath"]] if key.get("subpath") else [])]
@@ -151,26 +187,15 @@ def _without_images(content: Any) -> Any:
     ] or ""
 
 
-def entry_of(message: Message) -> Any:
-    """Return the entry. A redacted one has its mark instead of its words."""
+def entry_of(message: Message, place: Mapping[str, Any]) -> Any:
+    """Return the entry. A redacted one has its mark instead of its words; `place` links it to the others."""
     source = source_of(message, FRAMEWORK)
     if source is not None:
         return source
-    uuid = str(message.message_id or "").removeprefix("cc-")
     return {
         "type": message.role,
-        "uuid": uuid,
+        "uuid": str(message.message_id or "").removeprefix("cc-"),
+        "timestamp": None if message.timestamp is None else message.timestamp.isoformat(),
         "message": {"role": message.role, "content": message.content},
+        **place,
     }
-
-
-def _index_key(key: Any) -> str:
-    return _session_prefix(key) + _part(key.get("subpath") or "")
-
-
-def _session_prefix(key: Any) -> str:
-    return _part(key["project_key"]) + _part(key["session_id"])
-
-
-def _part(text: str) -> str:
-    return text + "\x1f"

@@ -22,8 +22,10 @@ from google.genai import types
 from aforesaid.adapters._transcripts import (
     Transcript,
     check_manager,
-    documents_in,
+    document_of_each,
     message_of,
+    names_of_calls,
+    parts_of,
     source_of,
 )
 from aforesaid.errors import ConversationNotFound, DocumentConflict, MessageConflict
@@ -34,7 +36,9 @@ from aforesaid.model.messages import Message, Role
 __all__ = ["AforesaidMemoryService", "AforesaidSessionService"]
 
 FRAMEWORK = "google-adk"
+# A session without its events, in its conversation; and state that sessions share, of the owner.
 SESSIONS = "state/google-adk.sessions"
+KEY = "session"
 STATES = "state/google-adk.states"
 FOUND = 10
 
@@ -73,7 +77,11 @@ class AforesaidSessionService(BaseSessionService):
         stored = _Stored(app_name, user_id, session_id, own, self.manager.now().timestamp())
         try:
             await self.manager.put_document(
-                SESSIONS, _key(app_name, user_id, session_id), msgspec.json.encode(stored), expected_version=0
+                SESSIONS,
+                KEY,
+                msgspec.json.encode(stored),
+                conversation_id=self._name(app_name, user_id, session_id),
+                expected_version=0,
             )
         except DocumentConflict as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
@@ -89,17 +97,19 @@ class AforesaidSessionService(BaseSessionService):
             return None
         last = None if config is None else config.num_recent_events
         messages = [] if last == 0 else await self._transcript(stored).messages(last=last)
-        events = [event_of(message) for message in messages]
+        tools = names_of_calls(messages)
+        events = [event_of(message, tools) for message in messages]
         if config is not None and config.after_timestamp is not None:
             events = [event for event in events if event.timestamp >= config.after_timestamp]
         return await self._session(stored, events)
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return the sessions of a user, or of all users of the app, without events."""
-        prefix = _key(app_name, *([] if user_id is None else [user_id]))
-        found = await documents_in(self.manager, SESSIONS, prefix=prefix)
+        prefix = f"{self.prefix}{app_name}/" + ("" if user_id is None else f"{user_id}/")
+        found = await document_of_each(self.manager, prefix, SESSIONS, KEY)
         stored = [msgspec.json.decode(document.data, type=_Stored) for document in found]
-        sessions = [await self._session(one, []) for one in stored]
+        matching = [one for one in stored if one.app == app_name and user_id in (None, one.user)]
+        sessions = [await self._session(one, []) for one in matching]
         return ListSessionsResponse(sessions=sorted(sessions, key=lambda one: one.last_update_time))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
@@ -107,7 +117,6 @@ class AforesaidSessionService(BaseSessionService):
         stored = await self._read(app_name, user_id, session_id)
         if stored is not None:
             await self._transcript(stored).delete()
-            await self.manager.delete_document(SESSIONS, _key(app_name, user_id, stored.id))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state that all sessions of a user share."""
@@ -135,7 +144,8 @@ class AforesaidSessionService(BaseSessionService):
         return event
 
     async def _read(self, app: str, user: str, session_id: str) -> _Stored | None:
-        found = await self.manager.get_document(SESSIONS, _key(app, user, session_id.strip()))
+        name = self._name(app, user, session_id.strip())
+        found = await self.manager.get_document(SESSIONS, KEY, conversation_id=name)
         return None if found is None else msgspec.json.decode(found.data, type=_Stored)
 
     async def _session(self, stored: _Stored, events: list[Event]) -> Session:
@@ -160,7 +170,7 @@ class AforesaidSessionService(BaseSessionService):
     ) -> None:
         for names, delta in (((app_name, user_id), user), ((app_name,), app)):
             if delta:
-                await self._change(STATES, _key(*names), partial(_merged, delta))
+                await self._change(STATES, _key(*names), None, partial(_merged, delta))
 
     async def _update(self, stored: _Stored, delta: dict[str, Any], moment: float) -> None:
         def changed(data: bytes | None) -> bytes:
@@ -169,23 +179,32 @@ class AforesaidSessionService(BaseSessionService):
             one.updated = max(one.updated, moment)
             return msgspec.json.encode(one)
 
-        await self._change(SESSIONS, _key(stored.app, stored.user, stored.id), changed)
+        await self._change(SESSIONS, KEY, self._name(stored.app, stored.user, stored.id), changed)
 
-    async def _change(self, kind: str, key: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Change a document; a concurrent change of another writer is not lost."""
+    async def _change(
+        self, kind: str, key: str, name: str | None, change: Callable[[bytes | None], bytes]
+    ) -> None:
+        """Change a document of the owner or a conversation; a concurrent change is not lost."""
         while True:
-            found = await self.manager.get_document(kind, key)
+            found = await self.manager.get_document(kind, key, conversation_id=name)
             data = change(None if found is None else found.data)
             try:
                 await self.manager.put_document(
-                    kind, key, data, expected_version=0 if found is None else found.version
+                    kind,
+                    key,
+                    data,
+                    conversation_id=name,
+                    expected_version=0 if found is None else found.version,
                 )
             except DocumentConflict:
                 continue
             return
 
     def _transcript(self, stored: _Stored) -> Transcript:
-        return Transcript(self.manager, conversation_of(self.prefix, stored.app, stored.user, stored.id))
+        return Transcript(self.manager, self._name(stored.app, stored.user, stored.id))
+
+    def _name(self, app: str, user: str, session_id: str) -> str:
+        return conversation_of(self.prefix, app, user, session_id)
 
 
 class AforesaidMemoryService(BaseMemoryService):
@@ -219,10 +238,8 @@ class AforesaidMemoryService(BaseMemoryService):
     ) -> None:
         """Store events that have content; an event with a known id is stored once."""
         name = conversation_of(self.prefix, app_name, user_id, session_id or "memory")
-        transcript = Transcript(self.manager, name)
-        known = {message.message_id for message in await transcript.messages()}
-        new = [to_log(event) for event in events if event.content and event.content.parts]
-        await transcript.append([message for message in new if message.message_id not in known])
+        said = [to_log(event) for event in events if event.content and event.content.parts]
+        await Transcript(self.manager, name).append_new(said)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the passages of the user's sessions that match, best first."""
@@ -270,20 +287,30 @@ def to_log(event: Event) -> Message:
     blocks = [block for part in parts if (block := _block(part)) is not None]
     role: Role = "user" if event.author == "user" or _answers(blocks) else "assistant"
     source = event.model_dump(mode="json", exclude_none=True, by_alias=False)
-    message = message_of(FRAMEWORK, role, "", source, message_id=event.id or new_id())
+    # The author is kept beside the source, so that a redacted event still is that of its agent.
+    author = None if event.author == "user" else event.author
+    message = message_of(FRAMEWORK, role, "", source, message_id=event.id or new_id(), agent_name=author)
     only_text = len(blocks) == 1 and blocks[0]["type"] == "text"
     return message.with_(content=blocks[0]["text"] if only_text else blocks or "")
 
 
-def event_of(message: Message) -> Event:
-    """Return the event. A redacted one has the mark as its text."""
+def event_of(message: Message, tools: Mapping[str, str]) -> Event:
+    """Return the event. A redacted one has the mark as its text; `tools` has the names of its calls."""
     source = source_of(message, FRAMEWORK)
     if source is not None:
         return Event.model_validate(source)
-    author = "user" if message.role == "user" else "agent"
-    content = types.Content(
-        role="user" if author == "user" else "model", parts=[types.Part(text=str(message.content))]
-    )
+    text, calls, answers = parts_of(message)
+    parts = [types.Part(text=text)] if text else []
+    parts += [
+        types.Part(function_call=types.FunctionCall(id=one.id, name=one.name, args=one.arguments))
+        for one in calls
+    ]
+    for one in answers:
+        named, response = tools.get(one.id, one.id), {"result": one.text}
+        answer = types.FunctionResponse(id=one.id, name=named, response=response)
+        parts.append(types.Part(function_response=answer))
+    author = message.agent_name or ("user" if message.role == "user" else "agent")
+    content = types.Content(role="user" if message.role == "user" else "model", parts=parts)
     return Event(id=str(message.message_id), author=author, content=content)
 
 

@@ -16,6 +16,7 @@ from aforesaid.adapters._transcripts import (
     check_manager,
     message_of,
     open_manager,
+    parts_of,
     source_of,
 )
 from aforesaid.memory.interface import ManagerProtocol
@@ -84,12 +85,17 @@ def to_log(message: BaseMessage) -> Message:
 
 
 def langchain_message_of(message: Message) -> BaseMessage:
-    """Return LangChain's message; one of another program is made from its text."""
+    """Return LangChain's message; a redacted one, or one of another program, is made from its parts."""
     source = source_of(message, FRAMEWORK)
     if source is None:
-        # A result without its call would be refused, so a foreign tool message becomes text of the
-        # user.
+        text, calls, answers = parts_of(message)
         kinds = {"user": "human", "assistant": "ai", "system": "system", "tool": "human"}
-        source = {"type": kinds[message.role], "data": {"content": str(message.content)}}
+        source = {"type": kinds[message.role], "data": {"content": text}}
+        if answers:
+            data = {"content": answers[0].text, "tool_call_id": answers[0].id}
+            source = {"type": "tool", "data": data}
+        elif calls:
+            named = [{"id": one.id, "name": one.name, "args": one.arguments} for one in calls]
+            source["data"] = {"content": text, "tool_calls": named}
     (restored,) = messages_from_dict([source])
     return restored

@@ -1,12 +1,20 @@
 """LiveKit Agents: keep a voice session's chat context, including what was heard of an interrupted answer."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from livekit.agents.llm import ChatContext
 
-from aforesaid.adapters._transcripts import Transcript, check_manager, message_of, source_of
+from aforesaid.adapters._transcripts import (
+    Transcript,
+    check_manager,
+    message_of,
+    names_of_calls,
+    parts_of,
+    source_of,
+)
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.messages import Message, Role, Speech
 
@@ -32,18 +40,15 @@ class AforesaidHistory:
 
     async def load(self) -> ChatContext:
         """Return the stored context."""
-        items = [item_of(message) for message in await self._transcript.messages()]
+        messages = await self._transcript.messages()
+        tools = names_of_calls(messages)
+        items = [item_of(message, tools) for message in messages]
         return ChatContext.from_dict({"items": items})
 
     async def save(self, context: ChatContext) -> None:
         """Store the items of a context that are not stored yet, in their order."""
         document = context.to_dict(exclude_image=False, exclude_audio=True, exclude_timestamp=False)
-        await self._append(document["items"])
-
-    async def _append(self, items: list[dict[str, Any]]) -> None:
-        known = {message.message_id for message in await self._transcript.messages()}
-        new = [message for message in map(to_log, items) if message.message_id not in known]
-        await self._transcript.append(new)
+        await self._transcript.append_new([to_log(item) for item in document["items"]])
 
     def attach(self, session: Any) -> None:
         """Store every item that an `AgentSession` adds, in the order of its events."""
@@ -57,7 +62,7 @@ class AforesaidHistory:
     async def _after(self, earlier: "asyncio.Task[None] | None", item: dict[str, Any]) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
-        await self._append([item])
+        await self._transcript.append_new([to_log(item)])
 
     async def flush(self) -> None:
         """Wait until all items are stored. Raise the error of the last one."""
@@ -94,16 +99,24 @@ def to_log(item: dict[str, Any]) -> Message:
     return message_of(FRAMEWORK, role, text, item, message_id=message_id, **more)
 
 
-def item_of(message: Message) -> dict[str, Any]:
-    """Return the item; one of another program is made from its text."""
+def item_of(message: Message, tools: Mapping[str, str]) -> dict[str, Any]:
+    """Return the item; a redacted one, or one of another program, is made from its parts."""
     source = source_of(message, FRAMEWORK)
     if source is not None:
         return dict(source)
-    role = message.role if message.role in ("user", "assistant", "system") else "user"
+    text, calls, answers = parts_of(message)
+    item_id = str(message.message_id).removeprefix("lk-")
+    if answers:
+        found = answers[0]
+        more = {"output": found.text, "is_error": found.is_error, "name": tools.get(found.id, "")}
+        return {"type": "function_call_output", "id": item_id, "call_id": found.id, **more}
+    if calls:
+        more = {"name": calls[0].name, "arguments": "{}"}
+        return {"type": "function_call", "id": item_id, "call_id": calls[0].id, **more}
     return {
         "type": "message",
-        "id": str(message.message_id),
-        "role": role,
-        "content": [str(message.content)],
+        "id": item_id,
+        "role": "user" if message.role == "tool" else message.role,
+        "content": [text],
         "interrupted": message.speech is not None and message.speech.interrupted,
     }

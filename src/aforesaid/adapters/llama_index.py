@@ -7,7 +7,14 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
-from aforesaid.adapters._transcripts import Transcript, check_manager, message_of, source_of
+from aforesaid.adapters._transcripts import (
+    Transcript,
+    check_manager,
+    conversations_named,
+    message_of,
+    parts_of,
+    source_of,
+)
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Role
@@ -103,15 +110,8 @@ class AforesaidChatStore(AsyncDBChatStore):
 
     async def get_keys(self) -> list[str]:
         """Return all keys that have messages."""
-        keys: list[str] = []
-        after: str | None = None
-        while True:
-            page = await self._manager.list(limit=100, after=after)
-            names = [record.name or "" for record in page.conversations if record.message_count]
-            keys += [name for name in names if name.startswith(self._prefix)]
-            after = page.next
-            if after is None:
-                return [key.removeprefix(self._prefix) for key in keys]
+        named = await conversations_named(self._manager, self._prefix)
+        return [(one.name or "").removeprefix(self._prefix) for one in named if one.message_count]
 
     async def _take_oldest(
         self, key: str, n: int, change: Callable[[Message], Message | None]
@@ -162,11 +162,16 @@ def to_log(message: ChatMessage, status: MessageStatus) -> Message:
 
 
 def chat_message_of(message: Message) -> ChatMessage:
-    """Return the chat message; one of another program is made from its text."""
+    """Return the chat message; a redacted one, or one of another program, is made from its parts."""
     source = source_of(message, FRAMEWORK)
     if source is not None:
         return ChatMessage.model_validate(source)
-    return ChatMessage(role=MessageRole(message.role), content=str(message.content))
+    text, calls, answers = parts_of(message)
+    more: dict[str, Any] = {"tool_call_id": answers[0].id} if answers else {}
+    if calls:
+        more["tool_calls"] = [one.as_function() for one in calls]
+    content = answers[0].text if answers else text
+    return ChatMessage(role=MessageRole(message.role), content=content, additional_kwargs=more)
 
 
 def _has(message: Message, status: MessageStatus | None) -> bool:

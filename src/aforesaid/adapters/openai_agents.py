@@ -55,9 +55,11 @@ class AforesaidSession(SessionABC):
         self.manager = check_manager(manager)
         self.keep_turns = keep_turns
         self._transcript = Transcript(manager, prefix + session_id)
+        self._closed = False
 
     async def get_items(self, limit: int | None = None, *, wrapper: Any = None) -> list[Any]:
         """Return the newest items in order, those of the log since the last compaction."""
+        self._check_open()
         limit = resolve_session_limit(limit, self.session_settings)
         # No history wanted: that needs no read.
         if limit == 0:
@@ -71,16 +73,19 @@ class AforesaidSession(SessionABC):
 
     async def add_items(self, items: Sequence[Any], *, wrapper: Any = None) -> None:
         """Store items as one turn, all of them or nothing."""
+        self._check_open()
         await self._transcript.append([to_log(item) for item in items])
 
     async def pop_item(self, *, wrapper: Any = None) -> Any:
         """Remove the newest item and return it; None where there is none. Two callers get different items."""
+        self._check_open()
         # A conditional rewrite: two agents that pop at once must not get the same item.
         popped = await self._transcript.change(lambda messages: messages[:-1] if messages else None)
         return item_of(popped[-1]) if popped else None
 
     async def clear_session(self, *, wrapper: Any = None) -> None:
         """Remove all items."""
+        self._check_open()
         await self._transcript.clear()
 
     async def run_compaction(self, args: Any = None) -> None:
@@ -106,7 +111,13 @@ class AforesaidSession(SessionABC):
         return [entry for entry in entries if entry.sequence >= first]
 
     def close(self) -> None:
-        """Do nothing: whoever opened the memory closes it."""
+        """Refuse further calls. The memory stays open: the program that opened it closes it."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            # The error of the SDK's own session.
+            raise RuntimeError(f"{type(self).__name__} is closed")
 
 
 def to_log(item: Any) -> Message:

@@ -14,12 +14,13 @@ from aforesaid._internal.portal import PORTAL
 from aforesaid.adapters._transcripts import (
     Transcript,
     check_manager,
-    documents_in,
+    conversations_named,
     message_of,
     open_manager,
+    parts_of,
     source_of,
 )
-from aforesaid.errors import InvalidInput, MessageConflict
+from aforesaid.errors import DocumentConflict, InvalidInput, MessageConflict
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.messages import Message, Role
 from aforesaid.tokens import default_counter
@@ -32,9 +33,12 @@ __all__ = [
 ]
 
 FRAMEWORK = "strands"
+# A session is a document of the owner without words. The state of an agent, or of a group of agents, is in
+# its conversation.
 SESSIONS = "state/strands.sessions"
 AGENTS = "state/strands.agents"
 GROUPS = "state/strands.multi_agents"
+KEY = "state"
 
 
 class AforesaidSessionRepository(SessionRepository):
@@ -46,15 +50,19 @@ class AforesaidSessionRepository(SessionRepository):
 
     def create_session(self, session: Session, **_: Any) -> Session:
         """Store a new session."""
-        if self._get(SESSIONS, session.session_id) is not None:
-            raise SessionException(f"Session {session.session_id} already exists")
-        self._put(SESSIONS, session.session_id, session.to_dict())
+        data = msgspec.json.encode(session.to_dict())
+        try:
+            PORTAL.call(
+                lambda: self.manager.put_document(SESSIONS, session.session_id, data, expected_version=0)
+            )
+        except DocumentConflict as error:
+            raise SessionException(f"Session {session.session_id} already exists") from error
         return session
 
     def read_session(self, session_id: str, **_: Any) -> Session | None:
         """Return a session; None where there is none."""
-        found = self._get(SESSIONS, session_id)
-        return None if found is None else Session.from_dict(found)
+        found = PORTAL.call(lambda: self.manager.get_document(SESSIONS, session_id))
+        return None if found is None else Session.from_dict(msgspec.json.decode(found.data))
 
     def delete_session(self, session_id: str, **_: Any) -> None:
         """Remove a session with its agents and messages."""
@@ -64,11 +72,11 @@ class AforesaidSessionRepository(SessionRepository):
     def create_agent(self, session_id: str, session_agent: SessionAgent, **_: Any) -> None:
         """Store the state of a new agent."""
         self._check_session(session_id)
-        self._put(AGENTS, _key(session_id, session_agent.agent_id), session_agent.to_dict())
+        self._put(AGENTS, session_id, session_agent.agent_id, session_agent.to_dict())
 
     def read_agent(self, session_id: str, agent_id: str, **_: Any) -> SessionAgent | None:
         """Return the state of an agent; None where there is none."""
-        found = self._get(AGENTS, _key(session_id, agent_id))
+        found = self._get(AGENTS, session_id, agent_id)
         return None if found is None else SessionAgent.from_dict(found)
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **_: Any) -> None:
@@ -78,7 +86,7 @@ class AforesaidSessionRepository(SessionRepository):
             raise SessionException(f"Agent {session_agent.agent_id} in session {session_id} does not exist")
         # The framework builds a new object for every update; the time of creation is ours to keep.
         session_agent.created_at = earlier.created_at
-        self._put(AGENTS, _key(session_id, session_agent.agent_id), session_agent.to_dict())
+        self._put(AGENTS, session_id, session_agent.agent_id, session_agent.to_dict())
 
     def create_message(
         self, session_id: str, agent_id: str, session_message: SessionMessage, **_: Any
@@ -134,18 +142,18 @@ class AforesaidSessionRepository(SessionRepository):
     def create_multi_agent(self, session_id: str, multi_agent: Any, **_: Any) -> None:
         """Store the state of a group of agents."""
         self._check_session(session_id)
-        self._put(GROUPS, _key(session_id, multi_agent.id), multi_agent.serialize_state())
+        self._put(GROUPS, session_id, multi_agent.id, multi_agent.serialize_state())
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **_: Any) -> dict[str, Any] | None:
         """Return the state of a group of agents; None where there is none."""
-        found = self._get(GROUPS, _key(session_id, multi_agent_id))
+        found = self._get(GROUPS, session_id, multi_agent_id)
         return None if found is None else dict(found)
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **_: Any) -> None:
         """Replace the state of a group of agents."""
         if self.read_multi_agent(session_id, multi_agent.id) is None:
             raise SessionException(f"Multi-agent {multi_agent.id} does not exist")
-        self._put(GROUPS, _key(session_id, multi_agent.id), multi_agent.serialize_state())
+        self._put(GROUPS, session_id, multi_agent.id, multi_agent.serialize_state())
 
     def _messages(self, session_id: str, agent_id: str) -> list[SessionMessage]:
         transcript = self._transcript(session_id, agent_id)
@@ -156,28 +164,27 @@ class AforesaidSessionRepository(SessionRepository):
         return Transcript(self.manager, f"{self.prefix}{session_id}/{agent_id}")
 
     def _check_session(self, session_id: str) -> None:
-        if self._get(SESSIONS, session_id) is None:
+        if self.read_session(session_id) is None:
             raise SessionException(f"Session does not exist: {session_id}")
 
     def _check_agent(self, session_id: str, agent_id: str) -> None:
-        if self._get(AGENTS, _key(session_id, agent_id)) is None:
+        if self._get(AGENTS, session_id, agent_id) is None:
             raise SessionException(f"Agent {agent_id} does not exist in session {session_id}")
 
     async def _delete(self, session_id: str) -> None:
-        prefix = _key(session_id, "")
-        for kind in (AGENTS, GROUPS):
-            for document in await documents_in(self.manager, kind, prefix=prefix):
-                agent = document.key.removeprefix(prefix)
-                await self._transcript(session_id, agent).delete()
-                await self.manager.delete_document(kind, document.key)
+        for record in await conversations_named(self.manager, f"{self.prefix}{session_id}/"):
+            await self.manager.delete_conversation(record.id)
         await self.manager.delete_document(SESSIONS, session_id)
 
-    def _get(self, kind: str, key: str) -> Any:
-        found = PORTAL.call(lambda: self.manager.get_document(kind, key))
+    def _get(self, kind: str, session_id: str, name: str) -> Any:
+        holder = self._transcript(session_id, name).name
+        found = PORTAL.call(lambda: self.manager.get_document(kind, KEY, conversation_id=holder))
         return None if found is None else msgspec.json.decode(found.data)
 
-    def _put(self, kind: str, key: str, value: Any) -> None:
-        PORTAL.call(lambda: self.manager.put_document(kind, key, msgspec.json.encode(value)))
+    def _put(self, kind: str, session_id: str, name: str, value: Any) -> None:
+        # Without a version: the framework replaces a whole state that only it changes.
+        holder, data = self._transcript(session_id, name).name, msgspec.json.encode(value)
+        PORTAL.call(lambda: self.manager.put_document(kind, KEY, data, conversation_id=holder))
 
 
 class AforesaidSessionManager(RepositorySessionManager):
@@ -276,9 +283,14 @@ def session_message_of(message: Message) -> SessionMessage:
         return SessionMessage.from_dict(source)
     number = int(str(message.message_id).removeprefix("st-"))
     role: Any = "assistant" if message.role == "assistant" else "user"
-    return SessionMessage(
-        message={"role": role, "content": [{"text": str(message.content)}]}, message_id=number
-    )
+    text, calls, answers = parts_of(message)
+    content: list[Any] = [{"text": text}] if text else []
+    content += [{"toolUse": {"toolUseId": one.id, "name": one.name, "input": one.arguments}} for one in calls]
+    for one in answers:
+        status = "error" if one.is_error else "success"
+        result = {"toolUseId": one.id, "status": status, "content": [{"text": one.text}]}
+        content.append({"toolResult": result})
+    return SessionMessage(message={"role": role, "content": content}, message_id=number)
 
 
 def _block(block: Any) -> dict[str, Any] | None:
@@ -302,7 +314,3 @@ def _block(block: Any) -> dict[str, Any] | None:
                 **({"is_error": True} if failed else {}),
             }
     return None
-
-
-def _key(session_id: str, name: str) -> str:
-    return f"{session_id}\x1f{name}"

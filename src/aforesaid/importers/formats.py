@@ -12,6 +12,16 @@ from aforesaid.model.conversations import Channel
 from aforesaid.model.messages import Message
 
 
+class ForeignDocument(Struct, frozen=True, kw_only=True):
+    """What an adapter needs beside the messages to continue a session. A document that exists stays."""
+
+    kind: str
+    key: str
+    data: bytes
+    of_conversation: bool = False
+    """Whether it belongs to the conversation instead of the owner."""
+
+
 class ForeignConversation(Struct, frozen=True, kw_only=True):
     """A conversation of another program."""
 
@@ -30,6 +40,7 @@ class ForeignConversation(Struct, frozen=True, kw_only=True):
     """The message at which the branch begins: an answer, which is shared, or a question, which is not."""
     session: str | None = None
     """The session that continues this conversation, unless it has another one by now."""
+    documents: tuple[ForeignDocument, ...] = ()
 
 
 class Skipped(Struct, frozen=True, kw_only=True):

@@ -1,26 +1,33 @@
 """Read the stores of agent frameworks: OpenAI's SQLiteSession, LangGraph's SQLite saver, Strands, mem0.
 
-Names are those that the adapters use, so that an agent continues where it was.
+Names and documents are those that the adapters use: sessions of OpenAI and Strands continue where they were.
+A graph of LangGraph starts anew, and the imported messages are in its conversation.
 """
 
 import json
 from collections.abc import Iterator
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
 import msgspec
+from msgspec.structs import replace
 
 from aforesaid.dialects import read
 from aforesaid.errors import InvalidInput
-from aforesaid.importers.formats import Format, Part, Skipped
-from aforesaid.importers.records import ROLES, conversation, moment, rows_in
+from aforesaid.importers.formats import ForeignConversation, ForeignDocument, Format, Part, Skipped
+from aforesaid.importers.records import ROLES, Tree, conversation, moment, rows_in
 from aforesaid.model.messages import Message
 
 # The namespace of message ids. A change would import every file again.
 _NAMESPACE = UUID("0d6f8d3c-64f2-5d0a-8a40-9d1c1f5a3f77")
+
+# The documents of the adapter for Strands.
+STRANDS_SESSIONS = "state/strands.sessions"
+STRANDS_AGENTS = "state/strands.agents"
+COLUMNS_OF_MEM0 = "SELECT name FROM pragma_table_info('history')"
 
 
 def read_openai_session(path: Path, zone: tzinfo) -> Iterator[Part]:
@@ -40,27 +47,67 @@ def read_openai_session(path: Path, zone: tzinfo) -> Iterator[Part]:
 
 
 def read_langgraph(path: Path, zone: tzinfo) -> Iterator[Part]:
-    """Yield the messages of the newest checkpoint of each thread in a file of LangGraph's SQLite saver."""
+    """Yield the messages of each thread in a file of LangGraph's SQLite saver.
+
+    All checkpoints are read, because a state may have lost messages since. A message has the time of its
+    first checkpoint; paths that the newest checkpoint does not continue are branches.
+    """
     query = (
-        "SELECT thread_id, checkpoint_id, type, checkpoint FROM checkpoints "
-        "WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id DESC"
+        "SELECT thread_id, checkpoint_id, parent_checkpoint_id, type, checkpoint FROM checkpoints "
+        "WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id"
     )
     for thread, group in groupby(rows_in(path, query, table="checkpoints"), key=lambda row: row[0]):
-        _, checkpoint_id, kind, data = next(group)
-        try:
-            if kind != "msgpack":
-                raise InvalidInput(f"a checkpoint of type {kind} is not understood", field="file")
-            checkpoint = _unpack(data)
-            stamp = moment(checkpoint.get("ts"), zone)
-            found = [one for value in checkpoint["channel_values"].values() for one in _messages_in(value)]
-        except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-            yield Skipped(place=f"{thread}, checkpoint {checkpoint_id}", reason=str(error))
-            continue
-        messages = [
-            _langchain(fields, f"{thread}:{number}").with_(timestamp=stamp)
-            for number, fields in enumerate(found)
-        ]
-        yield from conversation(f"langgraph/{thread}", None, messages, "langgraph")
+        history = _Thread(thread)
+        for _, checkpoint_id, parent, kind, data in group:
+            try:
+                history.add(checkpoint_id, parent, *_state_of(thread, kind, data, zone))
+            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+                yield Skipped(place=f"{thread}, checkpoint {checkpoint_id}", reason=str(error))
+        yield from history.parts()
+    subgraphs = "SELECT thread_id, checkpoint_ns FROM checkpoints WHERE checkpoint_ns != '' GROUP BY 1, 2"
+    for thread, ns in rows_in(path, subgraphs, table="checkpoints"):
+        yield Skipped(place=f"{thread}, subgraph {ns}", reason="states of subgraphs are not imported")
+
+
+def _state_of(thread: str, kind: str, data: bytes, zone: tzinfo) -> tuple[list[Message], datetime | None]:
+    """Return the messages of a checkpoint, and its time."""
+    if kind != "msgpack":
+        raise InvalidInput(f"a checkpoint of type {kind} is not understood", field="file")
+    checkpoint = _unpack(data)
+    found = [one for value in checkpoint["channel_values"].values() for one in _messages_in(value)]
+    messages = [_langchain(fields, f"{thread}:{number}") for number, fields in enumerate(found)]
+    return messages, moment(checkpoint.get("ts"), zone)
+
+
+class _Thread:
+    """The messages of a thread's checkpoints, as a tree."""
+
+    def __init__(self, thread: str) -> None:
+        self._thread = thread
+        self._said: dict[str, Message] = {}
+        self._parents: dict[str, str | None] = {}
+        # The message that was added last, up to each checkpoint.
+        self._ends: dict[str, str | None] = {}
+        self._newest: str | None = None
+
+    def add(
+        self, checkpoint: str, parent: str | None, messages: list[Message], moment: datetime | None
+    ) -> None:
+        """Take the messages of a checkpoint, which come in the order of their times."""
+        end = None if parent is None else self._ends.get(parent, self._newest)
+        for message in messages:
+            node = str(message.message_id)
+            known = self._said.get(node)
+            self._said[node] = message.with_(timestamp=moment if known is None else known.timestamp)
+            if known is None:
+                self._parents[node] = end
+                end = node
+        self._ends[checkpoint] = self._newest = end
+
+    def parts(self) -> Iterator[Part]:
+        """Yield the conversation and its branches."""
+        name = f"langgraph/{self._thread}"
+        yield from Tree(self._said, self._parents).parts(name, "", self._newest, "langgraph")
 
 
 def _unpack(data: bytes) -> Any:
@@ -117,7 +164,22 @@ def read_strands(path: Path, zone: tzinfo) -> Iterator[Part]:
                     )
             identifier = session.name.removeprefix("session_")
             name = f"strands/{identifier}/{agent.name.removeprefix('agent_')}"
-            yield from conversation(name, None, messages, "strands")
+            documents = [
+                *_document(session / "session.json", STRANDS_SESSIONS, identifier),
+                *_document(agent / "agent.json", STRANDS_AGENTS, "state", of_conversation=True),
+            ]
+            for part in conversation(name, None, messages, "strands"):
+                is_one = isinstance(part, ForeignConversation)
+                yield replace(part, documents=tuple(documents)) if is_one else part
+
+
+def _document(file: Path, kind: str, key: str, *, of_conversation: bool = False) -> Iterator[ForeignDocument]:
+    """Yield the document that the adapter reads, unless the file is missing or damaged."""
+    try:
+        data = msgspec.json.encode(json.loads(file.read_bytes()))
+    except (OSError, ValueError):
+        return
+    yield ForeignDocument(kind=kind, key=key, data=data, of_conversation=of_conversation)
 
 
 def _number(file: Path) -> int:
@@ -152,27 +214,50 @@ def _strands(document: dict[str, Any], zone: tzinfo) -> Message:
 
 
 def read_mem0(path: Path, zone: tzinfo) -> Iterator[Part]:
-    """Yield the history of each memory in mem0's `history.db`: what was added, changed and deleted."""
+    """Yield each memory in mem0's `history.db`, what was added, changed and deleted, and then
+    the last messages of each session.
+    """
+    columns = {name for (name,) in rows_in(path, COLUMNS_OF_MEM0, table="history")}
     query = (
-        "SELECT memory_id, id, old_memory, new_memory, event, created_at, updated_at FROM history "
-        "ORDER BY memory_id, created_at, updated_at"
+        "SELECT memory_id, id, old_memory, new_memory, event, created_at, updated_at, "
+        f"{'role' if 'role' in columns else 'NULL'} FROM history ORDER BY memory_id, created_at, updated_at"
     )
     for memory, group in groupby(rows_in(path, query, table="history"), key=lambda row: row[0]):
         messages: list[Message] = []
-        for _, identifier, old, new, event, created, updated in group:
+        for _, identifier, old, new, event, created, updated, role in group:
             text = new if event != "DELETE" else f"forgotten: {old or ''}"
-            if not text:
-                yield Skipped(place=f"memory {memory}, row {identifier}", reason="it has no text")
-                continue
             try:
-                stamp = moment(updated or created, zone)
+                messages.append(_mem0(identifier, text, role, updated or created, zone))
             except InvalidInput as error:
                 yield Skipped(place=f"memory {memory}, row {identifier}", reason=str(error))
-                continue
-            messages.append(
-                Message(role="user", content=text, timestamp=stamp, message_id=f"m0-{identifier}")
-            )
         yield from conversation(f"mem0/{memory}", None, messages, "mem0")
+    if any(rows_in(path, "SELECT 1 FROM sqlite_master WHERE name = 'messages'", table="history")):
+        yield from _mem0_sessions(path, zone)
+
+
+def _mem0_sessions(path: Path, zone: tzinfo) -> Iterator[Part]:
+    query = (
+        "SELECT session_scope, id, role, content, created_at FROM messages ORDER BY session_scope, created_at"
+    )
+    for scope, group in groupby(rows_in(path, query, table="messages"), key=lambda row: row[0]):
+        messages: list[Message] = []
+        for _, identifier, role, text, created in group:
+            try:
+                messages.append(_mem0(identifier, text, role, created, zone))
+            except InvalidInput as error:
+                yield Skipped(place=f"session {scope}, row {identifier}", reason=str(error))
+        yield from conversation(f"mem0/session/{scope}", None, messages, "mem0")
+
+
+def _mem0(identifier: str, text: str | None, role: str | None, moment_: Any, zone: tzinfo) -> Message:
+    if not text:
+        raise InvalidInput("it has no text", field="text")
+    return Message(
+        role=ROLES.get(role or "", "user"),
+        content=text,
+        timestamp=moment(moment_, zone),
+        message_id=f"m0-{identifier}",
+    )
 
 
 FORMATS = (

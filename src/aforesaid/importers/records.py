@@ -213,6 +213,6 @@ def rows_in(path: Path, query: str, *, table: str) -> Iterator[tuple[Any, ...]]:
             found = db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
             if found is None:
                 raise InvalidInput(f"{path} has no table {table}", field="file")
-            yield from db.execute(query).fetchall()
+            yield from db.execute(query)  # one by one: states of a long thread are large
     except sqlite3.DatabaseError as error:
         raise InvalidInput(f"{path} cannot be read: {error}", field="file") from error

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import tzinfo
 from pathlib import Path
 from typing import TypeAlias
@@ -9,7 +10,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aforesaid.errors import AforesaidError, ConversationNotFound, StoreUnavailable
+from aforesaid.errors import AforesaidError, ConversationNotFound, DocumentConflict, StoreUnavailable
 from aforesaid.importers.formats import ForeignConversation, Format, Part, Skipped
 from aforesaid.memory.interface import ManagerProtocol
 from aforesaid.model.ids import conversation_key
@@ -144,6 +145,12 @@ async def _store(
     for start in range(0, len(new), CHUNK):
         appended = await manager.append(target, new[start : start + CHUNK])
         stored += len(appended.new)
+    for document in part.documents:
+        holder = target if document.of_conversation else None
+        with suppress(DocumentConflict):
+            await manager.put_document(
+                document.kind, document.key, document.data, conversation_id=holder, expected_version=0
+            )
     if part.session is not None and await manager.session(part.session) is None:
         record = await manager.get_conversation(part.name)
         await manager.store.bind(part.session, record.id)

@@ -1,6 +1,7 @@
 """Microsoft agent-framework with Aforesaid as its history provider."""
 
 import inspect
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from agent_framework import (
     Content,
     FunctionInvocationLayer,
     HistoryProvider,
+    InMemoryHistoryProvider,
     Message,
     tool,
 )
@@ -73,10 +75,49 @@ class TestChecks(AdapterChecks):
 
 def test_the_interface_is_complete() -> None:
     assert not getattr(AforesaidHistoryProvider, "__abstractmethods__", ())
+    reference = inspect.getmembers(InMemoryHistoryProvider, inspect.isfunction)
+    overridden = {name for name, method in reference if method.__qualname__.startswith("InMemory")}
+    assert overridden <= set(vars(AforesaidHistoryProvider))
     for name in ("get_messages", "save_messages"):
         ours = inspect.signature(getattr(AforesaidHistoryProvider, name)).parameters
         wanted = inspect.signature(getattr(HistoryProvider, name)).parameters
         assert {each for each in wanted if each != "kwargs"} <= set(ours)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_random_operations_give_what_the_reference_gives(seed: int) -> None:
+    """New messages, replays of the last ones, calls and results, in two sessions."""
+    choose = random.Random(seed)
+    states: dict[str, Any] = {"a": {}, "b": {}}
+    reference = InMemoryHistoryProvider()
+    async with aforesaid.open("memory://") as memory:
+        ours = AforesaidHistoryProvider(memory.of("kim"))
+        for step in range(30):
+            name = choose.choice("ab")
+            state: dict[str, Any] = states[name]
+            stored = state.get("messages", [])
+            replayed = stored[len(stored) - choose.randint(0, min(3, len(stored))) :]
+            saved = [*replayed, *(_message(choose, f"{step}.{number}") for number in range(2))]
+            await reference.save_messages(name, saved, state=state)
+            await ours.save_messages(name, saved, state={})
+            for session in "ab":
+                wanted = await reference.get_messages(session, state=states[session])
+                found = await ours.get_messages(session)
+                assert [one.to_dict() for one in found] == [one.to_dict() for one in wanted], (seed, step)
+
+
+def _message(choose: random.Random, name: str) -> Message:
+    contents: Any = choose.choice(
+        [
+            [f"text {name}"],
+            ["", f"ä\u2028 {name}"],
+            [Content.from_function_call(name, "look", arguments='{"where": "shed"}')],
+            [Content.from_function_result(name, result="a rake")],
+            [Content.from_uri("https://example.org/x.png", media_type="image/png"), name],
+        ]
+    )
+    # The messages that a client repeats have ids.
+    return Message(role=choose.choice(["user", "assistant"]), contents=contents, message_id=f"m{name}")
 
 
 async def test_a_message_that_is_saved_again_is_stored_once() -> None:

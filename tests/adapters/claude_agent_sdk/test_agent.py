@@ -110,7 +110,6 @@ def scripted_api(answers: dict[str, str]) -> Iterator[ScriptedApi]:
 def options(api: ScriptedApi, home: Path, store: AforesaidSessionStore, **more: Any) -> ClaudeAgentOptions:
     """Return options for a program that knows nothing but the store, and reaches nothing but this machine."""
     home.mkdir()
-    nowhere = "http://127.0.0.1:9"
     return ClaudeAgentOptions(
         session_store=store,
         cwd=home.parent,
@@ -118,19 +117,25 @@ def options(api: ScriptedApi, home: Path, store: AforesaidSessionStore, **more: 
         max_turns=1,
         setting_sources=[],
         tools=[],
-        env={
-            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server_port}",
-            "ANTHROPIC_API_KEY": "scripted",
-            "CLAUDE_CONFIG_DIR": str(home / ".claude"),
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "HOME": str(home),
-            "HTTPS_PROXY": nowhere,
-            "HTTP_PROXY": nowhere,
-            "NO_PROXY": "127.0.0.1",
-        },
+        env=variables(api, home),
         **more,
     )
+
+
+def variables(api: ScriptedApi, home: Path) -> dict[str, str]:
+    """Return the variables of a program that asks the scripted API, and reaches nothing else."""
+    nowhere = "http://127.0.0.1:9"
+    return {
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.server_port}",
+        "ANTHROPIC_API_KEY": "scripted",
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "HOME": str(home),
+        "HTTPS_PROXY": nowhere,
+        "HTTP_PROXY": nowhere,
+        "NO_PROXY": "127.0.0.1",
+    }
 
 
 async def result_of(question: str, asked: ClaudeAgentOptions) -> ResultMessage:

@@ -11,7 +11,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 import aforesaid
 from aforesaid.adapters.claude_agent_sdk import AforesaidSessionStore
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import Adapter, AdapterChecks
+from tests.adapters.checks import AdapterChecks, StateChecks, StatefulAdapter
 
 SESSION = str(uuid.UUID(int=7))
 
@@ -28,7 +28,7 @@ def entry(role: str, content: Any, parent: str | None = None) -> dict[str, Any]:
     }
 
 
-class ClaudeAdapter(Adapter):
+class ClaudeAdapter(StatefulAdapter):
     """The bundled program writes transcripts; these tests give the store the entries of a turn."""
 
     session = SESSION
@@ -63,8 +63,16 @@ class ClaudeAdapter(Adapter):
         said = [one["message"]["content"] for one in found or [] if "message" in one]
         return [one if isinstance(one, str) else str(one[0].get("text", "")) for one in said]
 
+    async def keep_state(self, manager: ManagerProtocol, session: str, word: str) -> None:
+        title = {"type": "custom-title", "customTitle": word, "sessionId": session}
+        key: Any = {"project_key": "project", "session_id": session}
+        await AforesaidSessionStore(manager).append(key, [title])
 
-class TestChecks(AdapterChecks):
+    async def state(self, manager: ManagerProtocol, session: str) -> str:
+        return str(await AforesaidSessionStore(manager).list_session_summaries("project"))
+
+
+class TestChecks(AdapterChecks, StateChecks):
     adapter = ClaudeAdapter()
 
 

@@ -20,7 +20,7 @@ from google.genai import types
 import aforesaid
 from aforesaid.adapters.google_adk import AforesaidMemoryService, AforesaidSessionService
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import Adapter, AdapterChecks
+from tests.adapters.checks import AdapterChecks, StateChecks, StatefulAdapter
 
 WHERE: Any = {"app_name": "app", "user_id": "kim"}
 
@@ -45,7 +45,7 @@ def look(where: str) -> str:
     return f"a rake in the {where}"
 
 
-class GoogleAdapter(Adapter):
+class GoogleAdapter(StatefulAdapter):
     before_answer: Callable[[], Any] | None = None
 
     def conversation(self, session: str) -> str:
@@ -74,8 +74,20 @@ class GoogleAdapter(Adapter):
         events = [] if found is None else found.events
         return ["".join(part.text or "" for part in one.content.parts) for one in events if one.content]
 
+    async def keep_state(self, manager: ManagerProtocol, session: str, word: str) -> None:
+        service = AforesaidSessionService(manager)
+        found = await service.get_session(**WHERE, session_id=session)
+        assert found is not None
+        await service.append_event(
+            found, Event(author="bot", actions=EventActions(state_delta={"word": word}))
+        )
 
-class TestChecks(AdapterChecks):
+    async def state(self, manager: ManagerProtocol, session: str) -> str:
+        found = await AforesaidSessionService(manager).get_session(**WHERE, session_id=session)
+        return "" if found is None else str(found.state)
+
+
+class TestChecks(AdapterChecks, StateChecks):
     adapter = GoogleAdapter()
 
 

@@ -1,5 +1,7 @@
 """LangGraph with Aforesaid as its checkpointer and store."""
 
+import inspect
+import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -13,18 +15,20 @@ from langchain_core.messages import (
     RemoveMessage,
     ToolMessage,
 )
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.store.base import BaseStore, GetOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 import aforesaid
 from aforesaid.adapters.langgraph import AforesaidSaver, AforesaidStore, open_manager, windowed
 from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import Adapter, AdapterChecks
+from tests.adapters.checks import AdapterChecks, StateChecks, StatefulAdapter
 
 
 class State(TypedDict):
@@ -42,7 +46,7 @@ def config(thread: str) -> dict[str, Any]:
     return {"configurable": {"thread_id": thread}}
 
 
-class LangGraphAdapter(Adapter):
+class LangGraphAdapter(StatefulAdapter):
     before_answer: Callable[[], Any] = staticmethod(lambda: None)
 
     def conversation(self, session: str) -> str:
@@ -73,8 +77,24 @@ class LangGraphAdapter(Adapter):
         values = {} if found is None else found.checkpoint["channel_values"]
         return [str(message.text) for message in values.get("messages", [])]
 
+    async def keep_state(self, manager: ManagerProtocol, session: str, word: str) -> None:
+        class Notes(State):
+            short: str
+            long: str
 
-class TestChecks(AdapterChecks):
+        builder = StateGraph(Notes)
+        builder.add_node("note", lambda _: {"short": word, "long": word * 200})
+        builder.add_edge(START, "note")
+        graph = builder.compile(checkpointer=AforesaidSaver(manager))
+        await graph.ainvoke({"messages": []}, config(session))
+
+    async def state(self, manager: ManagerProtocol, session: str) -> str:
+        found = await AforesaidSaver(manager).aget_tuple(config(session))
+        values = {} if found is None else found.checkpoint["channel_values"]
+        return f"{values.get('short')} {values.get('long')}"
+
+
+class TestChecks(AdapterChecks, StateChecks):
     adapter = LangGraphAdapter()
 
 
@@ -267,6 +287,78 @@ async def test_the_store_is_as_the_reference() -> None:
             assert _plain(await call(ours)) == _plain(await call(reference))
 
 
+@pytest.mark.parametrize("seed", range(5))
+async def test_random_operations_give_what_the_reference_store_gives(seed: int) -> None:
+    choose = random.Random(seed)
+    async with aforesaid.open("memory://") as memory:
+        stores: list[BaseStore] = [InMemoryStore(), AforesaidStore(memory.of("kim"))]
+        for step in range(60):
+            act = _operation(choose, step)
+            outcomes = [await _outcome(act, store) for store in stores]
+            assert outcomes[0] == outcomes[1], (seed, step)
+
+
+def _operation(choose: random.Random, step: int) -> Callable[[BaseStore], Any]:
+    namespace = tuple(choose.choices(["a", "b", "ab", "docs"], k=choose.randint(1, 3)))
+    key, number = choose.choice("xyz"), choose.randint(0, 3)
+    value = {"n": number, "tag": choose.choice(["red", "blue", None]), "nested": {"odd": step % 2}}
+    filters: list[Any] = [
+        None,
+        {"tag": "red"},
+        {"n": {"$gt": number}},
+        {"n": {"$lte": number, "$ne": 0}},
+        {"nested": {"odd": 1}},
+    ]
+    wanted = choose.choice(filters)
+    operations: list[Callable[[BaseStore], Any]] = [
+        lambda store: store.aput(namespace, key, value),
+        lambda store: store.aput(namespace, key, value, index=False),
+        lambda store: store.adelete(namespace, key),
+        lambda store: store.aget(namespace, key),
+        lambda store: store.asearch(namespace[:1], filter=wanted, limit=100),
+        lambda store: _namespaces(store, prefix=(namespace[0], "*")),
+        lambda store: _namespaces(store, prefix=namespace[:1], max_depth=number + 1),
+        lambda store: _namespaces(store, suffix=namespace[-1:]),
+        lambda store: store.abatch(
+            [PutOp(namespace, key, value), GetOp(namespace, key), SearchOp(namespace, limit=100)]
+        ),
+        lambda store: store.aput((*namespace, ""), key, value),
+        lambda store: store.aput(("langgraph", *namespace), key, value),
+    ]
+    return choose.choice([*operations[:1] * 6, *operations])
+
+
+async def _namespaces(store: BaseStore, **wanted: Any) -> list[tuple[str, ...]]:
+    """Return namespaces that have items: the reference also lists those that lost theirs."""
+    items = await store.asearch((), limit=1000)
+    living = {item.namespace[: wanted.get("max_depth")] for item in items}
+    return [one for one in await store.alist_namespaces(limit=100, **wanted) if one in living]
+
+
+async def _outcome(act: Callable[[BaseStore], Any], store: BaseStore) -> Any:
+    try:
+        return _plain(await act(store))
+    except Exception as error:  # noqa: BLE001  # compared with the reference
+        return type(error).__name__
+
+
+def test_the_interfaces_are_complete() -> None:
+    for ours, base in ((AforesaidSaver, BaseCheckpointSaver), (AforesaidStore, BaseStore)):
+        assert not getattr(ours, "__abstractmethods__", ())
+        for name, method in inspect.getmembers(base, inspect.isfunction):
+            own = getattr(ours, name)
+            if own is not method and name != "__init__":
+                assert list(inspect.signature(own).parameters) == list(inspect.signature(method).parameters)
+    refused = {
+        name
+        for name, method in inspect.getmembers(BaseCheckpointSaver, inspect.isfunction)
+        if "NotImplementedError" in inspect.getsource(method)
+    }
+    assert {
+        name for name in refused if getattr(AforesaidSaver, name) is getattr(BaseCheckpointSaver, name)
+    } == set()
+
+
 async def test_the_store_searches_by_words_and_forgets_in_time() -> None:
     async with aforesaid.open("memory://") as memory:
         store = AforesaidStore(memory.of("kim"), ttl={"default_ttl": 0.0})
@@ -303,6 +395,39 @@ async def test_a_file_of_langgraphs_own_saver_is_imported(tmp_path: Path) -> Non
         ("tool", "r"),
         ("assistant", "Lima"),
     ]
+
+
+async def test_all_paths_of_a_thread_are_imported_with_their_times(tmp_path: Path) -> None:
+    """A fork, a message that the state lost since, and a damaged checkpoint."""
+    path = str(tmp_path / "theirs.db")
+    async with AsyncSqliteSaver.from_conn_string(path) as theirs:
+        graph = graph_of(lambda said: [AIMessage(content=f"to {said[-1].content}")], theirs)
+        await graph.ainvoke({"messages": [HumanMessage(content="one", id="1")]}, config("t"))
+        first = (await graph.aget_state(config("t"))).config
+        await graph.ainvoke({"messages": [HumanMessage(content="two")]}, config("t"))
+        await graph.ainvoke({"messages": [HumanMessage(content="three")]}, first)
+        await graph.aupdate_state(config("t"), {"messages": [RemoveMessage(id="1")]})
+        await graph.ainvoke({"messages": [HumanMessage(content="four")]}, config("t"))
+        await theirs.conn.execute(
+            "UPDATE checkpoints SET checkpoint = x'c1' WHERE checkpoint_id = "
+            "(SELECT MAX(checkpoint_id) FROM checkpoints)"
+        )
+        await theirs.conn.commit()
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        report = await import_history(kim, FORMATS["langgraph"], path)
+        again = await import_history(kim, FORMATS["langgraph"], path)
+        messages = await kim.messages("langgraph/t")
+        (branch,) = [one for one in await kim.branches("langgraph/t") if one.parent_id is not None]
+        other = await kim.messages(branch.conversation_id)
+    # The last answer was in the damaged checkpoint only.
+    assert [one.content for one in messages] == ["one", "to one", "three", "to three", "four"]
+    assert [one.content for one in other] == ["one", "to one", "two", "to two"]
+    times = [one.timestamp for one in messages if one.timestamp is not None]
+    assert len(set(times)) == len(times) == 5
+    assert times == sorted(times)
+    assert again.messages == 0
+    assert len(report.skipped) == 1
 
 
 def _plain(value: Any) -> Any:

@@ -135,10 +135,23 @@ async def test_a_file_of_the_sdks_own_session_is_imported(tmp_path: Path) -> Non
 
 PUBLISHED = ["tests/memory/test_session.py", "tests/memory/test_session_limit.py"]
 INSIDES = (
-    "sqlite or corrupt or lock or connection or rollback or thread or wal or schema or database or table "
-    "or db_path or pragma or executor or close"
+    "test_sqlite_session_close_closes_worker_thread_connections",
+    "test_sqlite_session_reaps_connections_from_exited_worker_threads",
+    "test_sqlite_session_closes_retired_connections_before_the_next_allocation",
+    "test_sqlite_session_keeps_connections_of_live_worker_threads",
+    "test_sqlite_session_file_lock_is_shared_across_instances",
+    "test_sqlite_session_failed_add_items_releases_write_lock",
+    "test_sqlite_session_failed_clear_session_rolls_back",
+    "test_sqlite_session_failed_pop_item_releases_write_lock",
+    "test_sqlite_session_rollback_failure_evicts_connection",
+    "test_sqlite_session_close_retries_quarantined_connection",
+    "test_sqlite_session_post_commit_cancellation_propagates_after_known_outcome",
+    "test_sqlite_session_pop_item_skips_corrupt_most_recent",
+    "test_sqlite_session_pop_item_returns_none_after_dropping_only_corrupt_rows",
+    "test_sqlite_session_get_items_limit_skips_corrupt_newest_rows",
+    "test_sqlite_session_get_items_session_settings_limit_skips_corrupt_rows",
 )
-"""Tests that inspect SQLite: connections, rows, locks. They say nothing of a session."""
+"""Tests that inspect SQLite: connections, locks, rows. They say nothing of a session."""
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -158,7 +171,7 @@ def test_the_published_tests(broken: bool) -> None:
         "no:cacheprovider",
     ]
     done = subprocess.run(
-        [*command, "-o", "asyncio_mode=auto", "-k", f"not ({INSIDES})", *PUBLISHED],
+        [*command, "-o", "asyncio_mode=auto", "-k", f"not ({' or '.join(INSIDES)})", *PUBLISHED],
         check=False,
         cwd=suite,
         env={
@@ -173,7 +186,7 @@ def test_the_published_tests(broken: bool) -> None:
     last = done.stdout.strip().splitlines()[-1]
     assert ("failed" in last) == broken, done.stdout[-4000:] + done.stderr[-1000:]
     if not broken:
-        assert int(last.split(" passed")[0].split()[-1]) >= 40, last
+        assert last.startswith("54 passed, 17 deselected"), last
 
 
 def _words(item: Any) -> str:

@@ -1,31 +1,18 @@
 """Pipecat with Aforesaid as the memory of a pipeline."""
 
 import asyncio
+import random
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from pipecat.processors.aggregators.llm_context import LLMContext, LLMSpecificMessage
 
 import aforesaid
 from aforesaid.adapters.pipecat import AforesaidHistory
 from aforesaid.memory.interface import ManagerProtocol
 from tests.adapters.checks import Adapter, AdapterChecks
-
-
-class Aggregator:
-    """The part of the assistant's aggregator that the history uses: its events."""
-
-    def __init__(self) -> None:
-        self.handlers: list[Any] = []
-
-    def event_handler(self, name: str) -> Callable[[Any], Any]:
-        assert name == "on_assistant_turn_stopped"
-        return self.handlers.append
-
-    async def stop(self, *, interrupted: bool) -> None:
-        for handler in self.handlers:
-            await handler(self, SimpleNamespace(interrupted=interrupted, content="", timestamp=""))
+from tests.adapters.pipecat.scripted import ScriptedModel, call
 
 
 class PipecatAdapter(Adapter):
@@ -35,41 +22,28 @@ class PipecatAdapter(Adapter):
         return f"pipecat/{session}"
 
     async def say(self, manager: ManagerProtocol, session: str, question: str, answer: str) -> None:
-        history, aggregator = AforesaidHistory(session, manager), Aggregator()
-        context = LLMContext(await history.load())
-        history.attach(aggregator, context)
-        context.add_message({"role": "user", "content": question})
-        self.before_answer()
-        context.add_message({"role": "assistant", "content": answer})
-        await aggregator.stop(interrupted=False)
+        await self._run(manager, session, question, answer)
 
     async def call_tool(self, manager: ManagerProtocol, session: str) -> None:
-        history = AforesaidHistory(session, manager)
-        context = LLMContext(await history.load())
-        call = {
-            "id": "c1",
-            "type": "function",
-            "function": {"name": "look", "arguments": '{"where": "shed"}'},
-        }
-        context.add_messages(
-            [
-                {"role": "user", "content": "What is in the shed?"},
-                {"role": "assistant", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": "c1", "content": "a rake"},
-                {"role": "assistant", "content": "A rake."},
-            ]
-        )
-        await history.save(context)
+        await self._run(manager, session, "What is in the shed?", {"id": "c1"}, "A rake.")
+
+    async def _run(self, manager: ManagerProtocol, session: str, question: str, *answers: Any) -> None:
+        model = ScriptedModel(*answers, before=self.before_answer)
+        async with call(AforesaidHistory(session, manager), model) as running:
+            await running.say(question)
+            while (await running.ended_turns.get()).content != answers[-1]:
+                pass
 
     async def history(self, manager: ManagerProtocol, session: str) -> list[str]:
-        return [str(message.get("content")) for message in await AforesaidHistory(session, manager).load()]
+        loaded = await AforesaidHistory(session, manager).load()
+        return [str(message.get("content") or "") for message in loaded]
 
 
 class TestChecks(AdapterChecks):
     adapter = PipecatAdapter()
 
 
-async def test_a_context_comes_back_exactly_and_an_interruption_is_kept() -> None:
+async def test_a_context_comes_back_exactly() -> None:
     messages: list[Any] = [
         {"role": "system", "content": "Be brief."},
         {
@@ -80,15 +54,55 @@ async def test_a_context_comes_back_exactly_and_an_interruption_is_kept() -> Non
         {"role": "assistant", "content": "There is a"},
     ]
     async with aforesaid.open("memory://") as memory:
-        history, aggregator = AforesaidHistory("s", memory.of("kim")), Aggregator()
-        context = LLMContext(await history.load())
-        history.attach(aggregator, context)
-        context.add_messages(messages)
-        await aggregator.stop(interrupted=True)
-        await aggregator.stop(interrupted=False)
+        history = AforesaidHistory("s", memory.of("kim"))
+        await history.save(LLMContext(messages))
         assert await AforesaidHistory("s", memory.of("kim")).load() == messages
-        stored = await memory.of("kim").messages("pipecat/s")
-    assert [message.speech.words_heard for message in stored if message.speech] == ["There is a"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_random_changes_of_a_context_are_stored_once_and_in_order(seed: int) -> None:
+    """A context that grows, is trimmed or summarised, and is loaded again, against a plain list."""
+    choose, expected = random.Random(seed), list[Any]()
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        history = AforesaidHistory("s", kim)
+        context = LLMContext()
+        for step in range(40):
+            action = choose.choice(["say", "say", "say", "repeat", "trim", "summary", "restart", "nothing"])
+            added: list[Any] = []
+            if action == "say":
+                added = [
+                    {"role": "user", "content": f"q{step}"},
+                    {"role": "assistant", "content": f"a{step}"},
+                ]
+            elif action == "repeat":
+                added = [{"role": "user", "content": "yes"}]
+            elif action == "trim":
+                context.set_messages(context.get_messages()[-3:])
+            elif action == "summary":
+                added = [{"role": "assistant", "content": f"summary {step}"}]
+                context.set_messages([*added, *context.get_messages()[-2:]])
+            elif action == "restart":
+                history = AforesaidHistory("s", kim)
+                context = LLMContext([{"role": "system", "content": "Be brief."}, *await history.load()])
+                added = [] if any(one["role"] == "system" for one in expected) else context.get_messages()[:1]
+            if action in ("say", "repeat"):
+                context.add_messages(added)
+            expected += added
+            await history.save(context)
+            assert await AforesaidHistory("s", kim).load() == expected, (seed, step, action)
+
+
+async def test_messages_that_could_not_be_stored_are_stored_by_the_next_save() -> None:
+    async with aforesaid.open("memory://") as memory:
+        history = AforesaidHistory("s", memory.of("kim"))
+        hello, broken = {"role": "user", "content": "hello"}, {"role": "user", "content": object()}
+        context = LLMContext([hello, broken])
+        with pytest.raises(TypeError):
+            await history.save(context)
+        context.set_messages([hello])
+        await history.save(context)
+        assert [one["content"] for one in await history.load()] == ["hello"]
 
 
 async def test_turns_that_end_while_another_is_stored_are_stored_once_and_in_order() -> None:

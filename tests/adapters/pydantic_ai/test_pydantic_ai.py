@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 import aforesaid
 from aforesaid.adapters.pydantic_ai import AforesaidConversationStore
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import Adapter, AdapterChecks
+from tests.adapters.checks import Adapter, AdapterChecks, memory_in
 
 
 class PydanticAdapter(Adapter):
@@ -65,6 +66,33 @@ def look(where: str) -> str:
 
 class TestChecks(AdapterChecks):
     adapter = PydanticAdapter()
+
+
+async def test_an_interrupted_save_is_completed_by_the_next_reader(tmp_path: Path) -> None:
+    class Interrupted(AforesaidConversationStore):
+        async def _complete(self, conversation_id: str, document: Any) -> Any:
+            raise InterruptedError
+
+    async with memory_in(tmp_path) as memory:
+        kim = memory.of("kim")
+        agent = Agent(FunctionModel(lambda *_: ModelResponse(parts=[TextPart("Lima.")])))
+        result = await agent.run("Peru?", conversation=Conversation(conversation_id="c"))
+        with pytest.raises(InterruptedError):
+            await Interrupted(kim).save(result)
+        assert await PydanticAdapter().history(kim, "c") == ["Peru?", "Lima."]
+        assert [one.content for one in await kim.messages("pydantic-ai/c")] == ["Peru?", "Lima."]
+
+
+async def test_a_fork_continues_when_its_first_conversation_was_deleted() -> None:
+    async with aforesaid.open("memory://") as memory:
+        kim, adapter = memory.of("kim"), PydanticAdapter()
+        store = AforesaidConversationStore(kim)
+        await adapter.say(kim, "c", "Peru?", "Lima.")
+        await store.fork("c", conversation_id="fork")
+        await adapter.say(kim, "fork", "Chile?", "Santiago.")
+        await kim.delete_conversation("pydantic-ai/c")
+        assert await adapter.history(kim, "fork") == ["Chile?", "Santiago."]
+        assert [record.conversation_id for record in await store.read_records()] == ["fork"]
 
 
 @pytest.mark.parametrize("seed", range(5))

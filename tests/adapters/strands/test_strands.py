@@ -24,7 +24,7 @@ from aforesaid.adapters.strands import (
 )
 from aforesaid.importers import FORMATS, import_history
 from aforesaid.memory.interface import ManagerProtocol
-from tests.adapters.checks import ROOT, Adapter, AdapterChecks
+from tests.adapters.checks import ROOT, AdapterChecks, StateChecks, StatefulAdapter
 
 
 class Scripted(Model):
@@ -63,7 +63,7 @@ def look(where: str) -> str:
     return f"a rake in the {where}"
 
 
-class StrandsAdapter(Adapter):
+class StrandsAdapter(StatefulAdapter):
     session = "room7"
     before_answer: Callable[[], Any] = staticmethod(lambda: None)
 
@@ -104,8 +104,22 @@ class StrandsAdapter(Adapter):
 
         return await asyncio.to_thread(load)
 
+    async def keep_state(self, manager: ManagerProtocol, session: str, word: str) -> None:
+        def keep() -> None:
+            repository = AforesaidSessionRepository(manager)
+            agent = repository.read_agent(session, "default")
+            assert agent is not None
+            agent.state["word"] = word
+            repository.update_agent(session, agent)
 
-class TestChecks(AdapterChecks):
+        await asyncio.to_thread(keep)
+
+    async def state(self, manager: ManagerProtocol, session: str) -> str:
+        found = await asyncio.to_thread(AforesaidSessionRepository(manager).read_agent, session, "default")
+        return "" if found is None else str(found.state)
+
+
+class TestChecks(AdapterChecks, StateChecks):
     adapter = StrandsAdapter()
 
 
@@ -166,6 +180,14 @@ async def test_a_folder_of_strands_own_manager_is_imported(tmp_path: Path) -> No
         report = await import_history(kim, FORMATS["strands"], tmp_path)
         again = await import_history(kim, FORMATS["strands"], tmp_path)
         messages = await kim.messages("strands/s/default")
+        await StrandsAdapter().say(kim, "s", "And in the garden?", "A spade.")
+        texts = await StrandsAdapter().history(kim, "s")
+    assert [text for text in texts if text] == [
+        "What is in the shed?",
+        "A rake.",
+        "And in the garden?",
+        "A spade.",
+    ]
     assert (report.messages, again.messages, report.skipped) == (4, 0, ())
     assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
 

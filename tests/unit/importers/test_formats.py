@@ -241,6 +241,29 @@ async def test_openai_sessions_and_mem0_from_their_tables(tmp_path: Path) -> Non
     assert told == ["likes tea", "forgotten: likes tea"]
 
 
+async def test_a_file_that_mem0_wrote(tmp_path: Path) -> None:
+    """The dump is of a file of mem0 2.2.1: two memories, one changed and one deleted, and a session."""
+    file = tmp_path / "history.db"
+    with sqlite3.connect(file) as db:
+        db.executescript((Path(__file__).parent / "data" / "mem0-2.2.1.sql").read_text())
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        dry = await imported(kim, "mem0", file, dry_run=True)
+        report = await imported(kim, "mem0", file)
+        again = await imported(kim, "mem0", file)
+        said = {
+            one.name: [(each.role, each.content) for each in await kim.messages(one.id)]
+            for one in (await kim.list()).conversations
+        }
+    assert sorted(said.values()) == [
+        [("user", "I like green tea"), ("assistant", "Noted.")],
+        [("user", "I like green tea"), ("user", "I like black tea")],
+        [("user", "I live in Lima"), ("user", "forgotten: I live in Lima")],
+    ]
+    assert "mem0/session/user_id=kim" in said
+    assert (dry.messages, report.messages, again.messages, report.skipped) == (6, 6, 0, ())
+
+
 async def test_strands_folders(tmp_path: Path) -> None:
     folder = tmp_path / "session_s" / "agents" / "agent_a" / "messages"
     folder.mkdir(parents=True)

@@ -23,7 +23,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid.adapters._transcripts import Transcript, check_manager, documents_in
+from aforesaid.adapters._transcripts import Transcript, check_manager, conversations_named, documents_in
 from aforesaid.adapters.langgraph.stored import (
     CHECKPOINTS,
     INLINE_BYTES,
@@ -107,7 +107,7 @@ class AforesaidSaver(SynchronousCalls):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints, newest first."""
-        threads = [thread_of(config)] if config is not None else [one async for one in self._threads()]
+        threads = await self._threads() if config is None else [thread_of(config)]
         wanted_ns = None if config is None else config["configurable"].get("checkpoint_ns")
         wanted_id = None if config is None else get_checkpoint_id(config)
         earlier = None if before is None else get_checkpoint_id(before)
@@ -149,16 +149,9 @@ class AforesaidSaver(SynchronousCalls):
         stored = [decode_checkpoint(document) for document in found]
         return sorted(stored, key=lambda one: one.id, reverse=True)
 
-    async def _threads(self) -> AsyncIterator[str]:
-        after: str | None = None
-        while True:
-            page = await self.manager.list(limit=100, after=after)
-            for record in page.conversations:
-                if record.name is not None and record.name.startswith(self.prefix):
-                    yield record.name.removeprefix(self.prefix)
-            after = page.next
-            if after is None:
-                return
+    async def _threads(self) -> list[str]:
+        named = await conversations_named(self.manager, self.prefix)
+        return [(record.name or "").removeprefix(self.prefix) for record in named]
 
     async def _tuple(self, thread: str, stored: StoredCheckpoint) -> CheckpointTuple:
         checkpoint = self.serde.loads_typed(stored.checkpoint)
@@ -365,7 +358,7 @@ class AforesaidSaver(SynchronousCalls):
         wanted = set(run_ids)
         if not wanted:
             return
-        async for thread in self._threads():
+        for thread in await self._threads():
             everything = await self._all(thread, None)
             gone = [one for one in everything if one.run_id in wanted]
             if gone:

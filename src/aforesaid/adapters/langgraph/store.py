@@ -63,13 +63,14 @@ class AforesaidStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations in order."""
+        """Execute operations. Reads see what was stored before; the last write to a key wins."""
         listed = list(ops)
         return PORTAL.call(lambda: self.abatch(listed))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations in order; of several writes to one key, the last wins."""
+        """Execute operations. Reads see what was stored before; the last write to a key wins."""
         results: list[Result] = []
+        writes: dict[tuple[tuple[str, ...], str], PutOp] = {}
         for op in ops:
             if isinstance(op, GetOp):
                 results.append(await self._get(op))
@@ -78,10 +79,12 @@ class AforesaidStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 results.append(await self._namespaces(op))
             elif isinstance(op, PutOp):
-                await self._put(op)
+                writes[tuple(op.namespace), op.key] = op
                 results.append(None)
             else:
                 raise ValueError(f"unknown operation: {type(op).__name__}")  # noqa: TRY004  # LangGraph's own
+        for write in writes.values():
+            await self._put(write)
         return results
 
     async def sweep_ttl(self) -> int:

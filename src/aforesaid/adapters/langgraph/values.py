@@ -19,7 +19,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from aforesaid.adapters._transcripts import Transcript, message_of, source_of
+from aforesaid.adapters._transcripts import Transcript, message_of, parts_of, source_of
 from aforesaid.contracts import Entry
 from aforesaid.model.messages import Message, Role, parse_tags
 
@@ -182,14 +182,15 @@ def from_log(message: Message, serde: Any) -> BaseMessage:
     if source is not None:
         restored: BaseMessage = serde.loads_typed((source["type"], base64.b64decode(source["data"])))
         return restored
-    text = message.content if isinstance(message.content, str) else str(message.content)
+    text, calls, answers = parts_of(message)
     metadata = {TAGS: list(message.tags)} if message.tags else {}
     fields: dict[str, Any] = {"content": text, "id": message.message_id, "response_metadata": metadata}
-    if message.role == "tool":
-        return ToolMessage(tool_call_id=message.extra.get("tool_call_id", ""), **fields)
-    kinds: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
-    made: BaseMessage = kinds[message.role](**fields)
-    return made
+    if answers:
+        return ToolMessage(**{**fields, "content": answers[0].text}, tool_call_id=answers[0].id)
+    if message.role == "assistant":
+        tool_calls = [{"id": one.id, "name": one.name, "args": one.arguments} for one in calls]
+        return AIMessage(tool_calls=tool_calls, **fields)
+    return SystemMessage(**fields) if message.role == "system" else HumanMessage(**fields)
 
 
 def to_ranges(sequences: Sequence[int], before: Ranges | None = None) -> Ranges:

@@ -12,7 +12,7 @@ from aforesaid.adapters.openai_agents import AforesaidSession, open_manager
 _managers: dict[str, Any] = {}
 
 
-class PluggedSession(AforesaidSession):
+class SQLiteSession(AforesaidSession):
     def __init__(
         self, session_id: str, db_path: Any = ":memory:", *_: Any, session_settings: Any = None
     ) -> None:
@@ -27,5 +27,5 @@ class PluggedSession(AforesaidSession):
             await super().add_items(items, **more)
 
 
-agents.SQLiteSession = PluggedSession
-agents.memory.SQLiteSession = PluggedSession
+agents.SQLiteSession = SQLiteSession
+agents.memory.SQLiteSession = SQLiteSession
