@@ -16,6 +16,7 @@ They use:
     service.py          state that all requests share
     auth/               API keys, JSON Web Tokens, authentication
     limits.py           rates, concurrency, resources
+    shared_rates.py     rates of all processes on one store
     openapi.py, pages.py  the OpenAPI document, generated from the routes, and its HTML page
 
 `live/` is the WebSocket. `connections.py` limits connections before authentication. `process.py` has

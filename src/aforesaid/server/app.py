@@ -27,7 +27,7 @@ from litestar.types import (
 
 from aforesaid._internal.tasks import ended
 from aforesaid.agents.configured import Assistants
-from aforesaid.contracts import Transcriber
+from aforesaid.contracts import ServerBacked, Transcriber, capability
 from aforesaid.errors import AforesaidError, NotAllowed
 from aforesaid.memory.opening import Memory
 from aforesaid.server import responses
@@ -71,6 +71,7 @@ from aforesaid.server.routes import (
 )
 from aforesaid.server.routes.operations import DeliversChanges
 from aforesaid.server.service import Assistant, Service, source_of
+from aforesaid.server.shared_rates import SharedRates
 from aforesaid.server.webhook_deliveries import WebhookDeliveries
 from aforesaid.settings import Settings
 from aforesaid.telemetry import telemetry
@@ -177,6 +178,7 @@ def create_app(
     )
     live = _hub(service, live_limits)
     mcp = McpEndpoint(service)
+    rates = SharedRates(service.limits, memory.backend) if _is_shared(memory) else None
     deliveries = WebhookDeliveries(memory, service.webhook_hosts, live.presences)
     closing = [mcp.close, assistants.close, *([] if own_transcriber is None else [own_transcriber.close])]
     framework = (Litestar if route_handlers else LeanLitestar)(
@@ -187,7 +189,7 @@ def create_app(
         ],
         middleware=list(middleware),
         guards=[local_only(service)] if service.authenticator.may_be_open else [],
-        lifespan=[_lifespan(live, metrics, closing, service.history, deliveries), *lifespan],
+        lifespan=[_lifespan(live, metrics, closing, service.history, deliveries, rates), *lifespan],
         exception_handlers=EXCEPTION_HANDLERS,
         # Routes of our own read bodies themselves; this limit is for added routes.
         request_max_body_size=service.body_limit,
@@ -246,6 +248,7 @@ def _lifespan(
     closing: Sequence[Close],
     history: HealthHistory,
     deliveries: WebhookDeliveries,
+    rates: SharedRates | None,
 ) -> Lifespan:
     """Return a lifespan that shares metrics with the other workers, and at the end closes what we opened."""
 
@@ -258,6 +261,9 @@ def _lifespan(
             sampling = asyncio.create_task(history.keep_sampling(), name="aforesaid-health")
             stack.push_async_callback(ended, sampling)
             stack.push_async_callback(ended, *deliveries.start())
+            if rates is not None:
+                stack.push_async_callback(rates.close)
+                stack.push_async_callback(ended, asyncio.create_task(rates.run(), name="aforesaid-rates"))
             for close in closing:
                 stack.push_async_callback(close)
             stack.push_async_callback(live.close)
@@ -265,6 +271,11 @@ def _lifespan(
             yield
 
     return lifespan
+
+
+def _is_shared(memory: Memory) -> bool:
+    """Return whether other processes may serve the same callers: other workers, or other servers."""
+    return folder_from_environment() is not None or capability(memory.backend, ServerBacked) is not None
 
 
 def _register_gauges(memory: Memory) -> None:

@@ -1,6 +1,6 @@
 """Limits: rates and concurrency of callers, resources of connections, and how they follow from the settings.
 
-Each process has its own counters, so the effective limits grow with the number of workers.
+Each process has its own counters; `shared_rates.py` exchanges those of callers between processes.
 """
 
 import time
@@ -27,6 +27,8 @@ RouteClass = Literal["read", "write", "search", "ask"]
 """The rate limit that applies to a route."""
 
 MOST_BUCKETS = 10_000
+# Callers, by class, whose counts are shared with other processes: the latest ones.
+MOST_SHARED = 1_000
 
 
 class Limits:
@@ -40,16 +42,16 @@ class Limits:
     ) -> None:
         self._per_minute = dict(per_minute)
         self._monotonic = monotonic
-        self._buckets: BoundedDict[tuple[str, str], tuple[float, float]] = BoundedDict(MOST_BUCKETS)
+        self._buckets: BoundedDict[tuple[str, RouteClass], tuple[float, float]] = BoundedDict(MOST_BUCKETS)
+        self._accepted: BoundedDict[tuple[str, RouteClass], int] = BoundedDict(MOST_SHARED)
 
     def take(self, caller: str, route_class: RouteClass) -> None:
         """Count a request. Raises `TooManyRequests` with the time until the next request is accepted."""
         most = self._per_minute.get(route_class, 0)
         if not most:
             return
-        now, key = self._monotonic(), (caller, route_class)
-        left, at = self._buckets.get(key, (float(most), now))
-        left = min(float(most), left + (now - at) * most / 60)
+        key = caller, route_class
+        left, now = self._left(key, most)
         if left < 1:
             # A refusal leaves the bucket unchanged: the refill counts from the last accepted request.
             wait = (1 - left) * 60 / most
@@ -57,6 +59,28 @@ class Limits:
                 f"more than {most} requests per minute of the class {route_class}", retry_after=wait
             )
         self._buckets[key] = left - 1, now
+        self._accepted[key] = self._accepted.get(key, 0) + 1
+
+    def accepted(self) -> dict[tuple[str, RouteClass], int]:
+        """Return how many requests were accepted since the start, for the latest callers."""
+        return dict(self._accepted.items())
+
+    def forget_accepted(self) -> None:
+        """Count accepted requests from zero."""
+        self._accepted.clear()
+
+    def charge(self, caller: str, route_class: RouteClass, requests: int) -> None:
+        """Count requests that another process has accepted. A debt is at most the requests of a minute."""
+        most = self._per_minute.get(route_class, 0)
+        if most:
+            left, now = self._left((caller, route_class), most)
+            self._buckets[caller, route_class] = max(-float(most), left - requests), now
+
+    def _left(self, key: tuple[str, RouteClass], most: int) -> tuple[float, float]:
+        """Return what the bucket holds now, and the time."""
+        now = self._monotonic()
+        left, at = self._buckets.get(key, (float(most), now))
+        return min(float(most), left + (now - at) * most / 60), now
 
 
 class ConcurrencyLimit:
