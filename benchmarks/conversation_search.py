@@ -93,7 +93,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder, running() as port, server(None) as postgres:
         urls = {
             "sqlite": f"sqlite:///{Path(folder) / 'memory.db'}?synchronous=normal",
-            "redis": f"redis://127.0.0.1:{port}/0",
+            "redis": f"redis://127.0.0.1:{port}/0?timeout=120",
             "postgres": Databases(postgres).new(),
         }
         async with AsyncExitStack() as stack:
