@@ -9,7 +9,7 @@ import typer
 from aforesaid.cli.analytics import analytics
 from aforesaid.cli.audit import audit
 from aforesaid.cli.backups import backup
-from aforesaid.cli.branches import branches, compare, fork, merge
+from aforesaid.cli.branches import branches, compare, fork, links, merge
 from aforesaid.cli.chat import chat
 from aforesaid.cli.contacts import clients
 from aforesaid.cli.conversations import context, conversations, show, stats
@@ -56,7 +56,7 @@ def main(
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start": (demo, chat, serve, mcp),
     "Read": (conversations, show, search, context, stats, analytics),
-    "Branch": (fork, branches, compare, merge),
+    "Branch": (fork, branches, compare, merge, links),
     "Keep and remove": (retention, purge, archive, archives, restore, redact, erase),
     "Move": (copy, export, import_),
     "Operate": (doctor, config, migrate, reindex, loadgen),

@@ -1,4 +1,4 @@
-"""`aforesaid branches`, `fork`, `compare` and `merge`: conversations that continue others."""
+"""`aforesaid branches`, `fork`, `compare`, `merge` and `links`: related conversations and what they share."""
 
 from typing import Annotated
 
@@ -117,6 +117,12 @@ def merge(
     url: UrlOption = None,
     owner: OwnerOption = None,
     how: Annotated[str, typer.Option(help="append, interleave, summary or adopt.")] = "append",
+    summary: Annotated[
+        str | None, typer.Option(help="The text for --how summary. Default: the memory's summarizer.")
+    ] = None,
+    field: Annotated[
+        list[str] | None, typer.Option(help="Also take this field of the branch's record. Repeat the option.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring what was said in a branch into a conversation. A repeated merge brings only what is new."""
@@ -124,10 +130,46 @@ def merge(
     async def work() -> Merged:
         async with memory_at(url) as memory:
             _, manager, record = await find_conversation(memory, owner, conversation_id)
-            return await manager.merge(record.id, branch_id, how=how)  # type: ignore[arg-type]
+            return await manager.merge(
+                record.id,
+                branch_id,
+                how=how,  # type: ignore[arg-type]
+                summary=summary,
+                fields=field or (),
+            )
 
     merged = run(work)
     if as_json:
         print_json({"added": merged.added, "known": merged.known, "left_out": merged.left_out})
     else:
         console().print(f"{merged.added:,} messages added, {merged.known:,} were there already")
+
+
+def links(
+    conversation_id: IdArgument,
+    url: UrlOption = None,
+    owner: OwnerOption = None,
+    add: Annotated[str | None, typer.Option(metavar="ID", help="First link this conversation.")] = None,
+    remove: Annotated[str | None, typer.Option(metavar="ID", help="First remove this link.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the related conversations, or change them."""
+
+    async def work() -> list[Conversation]:
+        async with memory_at(url) as memory:
+            _, manager, record = await find_conversation(memory, owner, conversation_id)
+            if add is not None:
+                await manager.link(record.id, add)
+            if remove is not None:
+                await manager.unlink(record.id, remove)
+            return await manager.links(record.id)
+
+    found = run(work)
+    if as_json:
+        print_json([one.to_dict() for one in found])
+        return
+    for one in found:
+        subject = escape(readable(one.subject or one.name or "Conversation"))
+        console().print(f"[bold]{subject}[/]  [dim]{one.id} · last {when(one.last_activity)}[/]")
+    if not found:
+        console().print("No related conversations.")

@@ -120,6 +120,61 @@ def remove_participant(
     _show(run(work), as_json=as_json)
 
 
+@participants.command("read")
+def mark_read(
+    conversation: ConversationArgument,
+    participant: ParticipantArgument,
+    message_id: Annotated[
+        str | None, typer.Argument(help="The last message that was read. Without it, only count.")
+    ] = None,
+    private: Annotated[bool, typer.Option("--private", help="Do not show the marker to others.")] = False,
+    url: UrlOption = None,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
+    as_json: JsonOption = False,
+) -> None:
+    """Record how far a participant has read, and count the messages of others after that."""
+
+    async def work() -> int:
+        async with memory_at(url, by_meaning=False) as memory:
+            manager = memory.of(owner)
+            if message_id is not None:
+                await manager.mark_read_up_to(
+                    conversation, message_id, participant_id=participant, private=private
+                )
+            return await manager.unread(conversation, participant_id=participant)
+
+    unread = run(work)
+    if as_json:
+        print_json({"participant_id": participant, "unread": unread})
+    else:
+        console().print(f"{escape(readable(participant))}: {counted(unread, 'unread message')}")
+
+
+@participants.command("assign")
+def assign(
+    conversation: ConversationArgument,
+    assignee: Annotated[str | None, typer.Argument(help="The new assignee. Without it, no one.")] = None,
+    expected: Annotated[
+        str | None, typer.Option(help="The present assignee. Another one is an error. Default: none.")
+    ] = None,
+    url: UrlOption = None,
+    owner: DefaultedOwnerOption = DEFAULT_OWNER,
+    as_json: JsonOption = False,
+) -> None:
+    """Assign the conversation, unless someone else has it already."""
+
+    async def work() -> str | None:
+        async with memory_at(url, by_meaning=False) as memory:
+            done = await memory.of(owner).assign(conversation, assignee, expected=expected)
+            return done.assigned_to
+
+    assigned = run(work)
+    if as_json:
+        print_json({"assigned_to": assigned})
+    else:
+        console().print(f"Assigned to {escape(readable(assigned))}." if assigned else "Assigned to no one.")
+
+
 @participants.command("erase")
 def erase_participant(
     participant: ParticipantArgument,

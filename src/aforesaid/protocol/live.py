@@ -16,7 +16,15 @@ from aforesaid.protocol.bodies import Channel, Dialect
 from aforesaid.protocol.documents import problem_of
 from aforesaid.protocol.live_base import ClientFrame, Outgoing
 from aforesaid.protocol.live_branches import Branches, Compare, Fork, Link, Links, Merge, Unlink
-from aforesaid.protocol.live_people import Notified, Read, Typing
+from aforesaid.protocol.live_people import (
+    AskAnalytics,
+    Assign,
+    Notified,
+    Read,
+    SetParticipant,
+    SetRule,
+    Typing,
+)
 
 # The subprotocol that client and server agree on in `Sec-WebSocket-Protocol`.
 SUBPROTOCOL = "aforesaid.v1"
@@ -243,6 +251,10 @@ Incoming = (
     | Link
     | Unlink
     | Links
+    | SetParticipant
+    | Assign
+    | SetRule
+    | AskAnalytics
     | Bye
     | Ping
     | Pong

@@ -1,10 +1,13 @@
 """WebSocket frames for several people: typing, presence, read markers, notifications."""
 
 from datetime import datetime
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from aforesaid.model.messages import Role
+from aforesaid.model.notifications import NotificationRule
+from aforesaid.model.participants import ParticipantKind, ParticipantRole
 from aforesaid.protocol.live_base import ClientFrame, Outgoing
 from aforesaid.protocol.people import PresentPerson
 
@@ -31,7 +34,80 @@ class Notified(ClientFrame, frozen=True, kw_only=True, tag="notified"):
     claim: str
 
 
+class SetParticipant(ClientFrame, frozen=True, kw_only=True, tag="participant"):
+    """Add a participant, or change the given fields of one. The role `left` takes away the access."""
+
+    participant_id: str
+    name: str | None = None
+    kind: ParticipantKind | None = None
+    role: ParticipantRole | None = None
+    may_write: bool | None = None
+    history: Literal["all", "from_now"] | None = None
+    conversation_id: str | None = None
+    id: str | None = None
+    """Returned in an `error` frame, as in the frames below."""
+
+
+class Assign(ClientFrame, frozen=True, kw_only=True, tag="assign"):
+    """Assign the conversation if its assignee is `expected`."""
+
+    assignee: str | None
+    expected: str | None = None
+    conversation_id: str | None = None
+    id: str | None = None
+
+
+class SetRule(ClientFrame, frozen=True, kw_only=True, tag="rule"):
+    """Set of which messages a participant is notified."""
+
+    rule: NotificationRule
+    participant_id: str | None = None
+    conversation_id: str | None = None
+    id: str | None = None
+
+
+class AskAnalytics(ClientFrame, frozen=True, kw_only=True, tag="analytics"):
+    """Ask for the numbers of a period, by default the last 30 days."""
+
+    date_from: str | None = None
+    date_to: str | None = None
+    by: Literal["day", "channel", "client", "agent"] | None = None
+    channel: str | None = None
+    client_id: str | None = None
+    agent: str | None = None
+    id: str | None = None
+
+
 # Server frames
+
+
+class ParticipantSet(Outgoing, frozen=True, kw_only=True, tag="participant"):
+    """The reply to `participant`. Watchers get the record in `conversation`."""
+
+    conversation_id: str
+    participant: dict[str, Any]
+
+
+class Assigned(Outgoing, frozen=True, kw_only=True, tag="assigned"):
+    """The reply to `assign`: the record."""
+
+    conversation: dict[str, Any]
+    id: str | None = None
+
+
+class RuleSet(Outgoing, frozen=True, kw_only=True, tag="rule"):
+    """The reply to `rule`."""
+
+    conversation_id: str
+    rule: NotificationRule
+    participant_id: str | None = None
+
+
+class AnalyticsReply(Outgoing, frozen=True, kw_only=True, tag="analytics"):
+    """The reply to `analytics`: the report, as over HTTP."""
+
+    report: dict[str, Any]
+    id: str | None = None
 
 
 class TypingNotice(Outgoing, frozen=True, kw_only=True, tag="typing"):

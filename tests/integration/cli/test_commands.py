@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import aforesaid
+from aforesaid.cli.runtime import DEFAULT_OWNER
 from aforesaid.cli.serve import parse_options, run_lean, serve
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message
@@ -280,3 +281,34 @@ def test_a_full_disk_gives_a_readable_error(arguments: list[str]) -> None:
         4,
         "aforesaid: cannot write the output: No space left on device\n",
     )
+
+
+def test_branches_are_made_compared_merged_and_linked(run: Run) -> None:
+    async def write() -> None:
+        async with aforesaid.open("sqlite:///aforesaid-demo.db") as memory:
+            manager = memory.of(DEFAULT_OWNER)
+            await manager.add_message("dinner", "user", "What can I cook?", message_id="q1")
+            await manager.add_message("dinner", "assistant", "Lemon chicken.", message_id="a1")
+            await manager.add_message("order", "user", "A table for two.")
+
+    asyncio.run(write())
+    owner = ("--owner", DEFAULT_OWNER)
+    made = json.loads(run("fork", "dinner", "--subject", "without meat", "--json", *owner).stdout)
+    asyncio.run(_say(made["id"], "And without meat?"))
+    assert "without meat" in run("branches", "dinner", *owner).stdout
+    assert "And without meat?" in run("compare", "dinner", made["id"], *owner).stdout
+    merged = run(
+        *("merge", "dinner", made["id"], "--how", "summary", "--summary", "leek pie"),
+        *("--field", "subject", "--json", *owner),
+    )
+    assert json.loads(merged.stdout)["added"] == 1
+    shown = run("show", "dinner", *owner).stdout
+    assert "leek pie" in shown
+    assert "without meat" in run("links", "order", "--add", "dinner", *owner).stdout
+    assert "No related" in run("links", "dinner", "--remove", "order", *owner).stdout
+    run("merge", "dinner", made["id"], "--field", "revision", code=2)
+
+
+async def _say(conversation_id: str, text: str) -> None:
+    async with aforesaid.open("sqlite:///aforesaid-demo.db") as memory:
+        await memory.of(DEFAULT_OWNER).add_message(conversation_id, "user", text)

@@ -55,3 +55,16 @@ def test_a_webhook_shows_its_secret_once(run: Run) -> None:
     run("webhooks", "set", "bob", "http://hooks.example.org/bob", code=2)
     assert run("webhooks", "remove", "bob").output == "Removed.\n"
     run("webhooks", "remove", "bob", code=1)
+
+
+def test_reading_and_assigning(run: Run) -> None:
+    meeting(run)
+    write("m1", "m2", "m3")
+    assert run("participants", "read", "roof", "bob").output == "bob: 3 unread messages\n"
+    assert run("participants", "read", "roof", "bob", "m2").output == "bob: 1 unread message\n"
+    assert json.loads(run("participants", "read", "roof", "bob", "m1", "--json").output)["unread"] == 1
+    assert "m2" in run("participants", "list", "roof").output
+    assert run("participants", "assign", "roof", "bob").output == "Assigned to bob.\n"
+    taken = run("participants", "assign", "roof", "ann", code=1)
+    assert "bob" in taken.stderr
+    assert run("participants", "assign", "roof", "--expected", "bob").output == "Assigned to no one.\n"

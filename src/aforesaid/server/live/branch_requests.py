@@ -3,7 +3,7 @@
 from aforesaid.protocol import live_branches
 from aforesaid.protocol.branches import comparison_document, merged_document
 from aforesaid.protocol.documents import conversation_document
-from aforesaid.server.live.client_session import ClientSession, parse_conversation_id
+from aforesaid.server.live.client_session import ClientSession, parse_conversation_id, wanted_conversation
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.outbox import Outbox
 
@@ -25,7 +25,7 @@ class BranchRequests:
     async def fork(self, session: ClientSession, frame: live_branches.Fork) -> None:
         self._allow_writing(session)
         record = await session.manager.fork(
-            _wanted(session, frame.conversation_id),
+            wanted_conversation(session, frame.conversation_id),
             at=frame.message_id,
             subject=frame.subject,
             request_id=frame.id,
@@ -35,14 +35,14 @@ class BranchRequests:
 
     async def branches(self, session: ClientSession, frame: live_branches.Branches) -> None:
         self._allow_reading(session)
-        conversation_id = _wanted(session, frame.conversation_id)
+        conversation_id = wanted_conversation(session, frame.conversation_id)
         found = await session.manager.branches(conversation_id)
         reply = live_branches.BranchTree(conversation_id=conversation_id, branches=list(found))
         self._outbox.reply(reply)
 
     async def compare(self, session: ClientSession, frame: live_branches.Compare) -> None:
         self._allow_reading(session)
-        conversation_id = _wanted(session, frame.conversation_id)
+        conversation_id = wanted_conversation(session, frame.conversation_id)
         other_id = parse_conversation_id(session, frame.other_id)
         found = await session.manager.compare(conversation_id, other_id)
         self._outbox.reply(
@@ -53,7 +53,7 @@ class BranchRequests:
 
     async def merge(self, session: ClientSession, frame: live_branches.Merge) -> None:
         self._allow_writing(session)
-        conversation_id = _wanted(session, frame.conversation_id)
+        conversation_id = wanted_conversation(session, frame.conversation_id)
         branch_id = parse_conversation_id(session, frame.branch_id)
         merged = await session.manager.merge(
             conversation_id,
@@ -74,19 +74,19 @@ class BranchRequests:
 
     async def link(self, session: ClientSession, frame: live_branches.Link) -> None:
         self._allow_writing(session)
-        conversation_id = _wanted(session, frame.conversation_id)
+        conversation_id = wanted_conversation(session, frame.conversation_id)
         await session.manager.link(conversation_id, parse_conversation_id(session, frame.other_id))
         await self._reply_links(session, conversation_id)
 
     async def unlink(self, session: ClientSession, frame: live_branches.Unlink) -> None:
         self._allow_writing(session)
-        conversation_id = _wanted(session, frame.conversation_id)
+        conversation_id = wanted_conversation(session, frame.conversation_id)
         await session.manager.unlink(conversation_id, parse_conversation_id(session, frame.other_id))
         await self._reply_links(session, conversation_id)
 
     async def links(self, session: ClientSession, frame: live_branches.Links) -> None:
         self._allow_reading(session)
-        await self._reply_links(session, _wanted(session, frame.conversation_id))
+        await self._reply_links(session, wanted_conversation(session, frame.conversation_id))
 
     async def _reply_links(self, session: ClientSession, conversation_id: str) -> None:
         found = await session.manager.links(conversation_id)
@@ -96,9 +96,3 @@ class BranchRequests:
                 conversations=[conversation_document(record) for record in found],
             )
         )
-
-
-def _wanted(session: ClientSession, conversation_id: str | None) -> str:
-    if conversation_id is None:
-        return session.conversation_id
-    return parse_conversation_id(session, conversation_id)

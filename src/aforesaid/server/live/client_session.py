@@ -207,3 +207,10 @@ class WatchList:
 def parse_conversation_id(session: ClientSession, value: str) -> str:
     """Return the id of a conversation that a frame gives by id or name."""
     return conversation_key(value, owner=session.owner).id
+
+
+def wanted_conversation(session: ClientSession, conversation_id: str | None) -> str:
+    """Return the id in a frame; without one, the conversation of the session."""
+    if conversation_id is None:
+        return session.conversation_id
+    return parse_conversation_id(session, conversation_id)

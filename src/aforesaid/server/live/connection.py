@@ -28,6 +28,7 @@ from aforesaid.server.live.client_session import ClientSession, WatchList
 from aforesaid.server.live.hub import Hub
 from aforesaid.server.live.notices import NotifiedClient
 from aforesaid.server.live.outbox import ConnectionClosed, Outbox
+from aforesaid.server.live.people_requests import PeopleRequests
 from aforesaid.server.live.presence import Self
 from aforesaid.server.live.turn_requests import TurnRequests
 from aforesaid.server.live.watches import Watch
@@ -67,6 +68,7 @@ class Connection:
         self._watch_list = WatchList(hub, self._outbox, self)
         self._turns = TurnRequests(hub, self._outbox, self._watch_list, self)
         self._branches = BranchRequests(hub, self._outbox)
+        self._people = PeopleRequests(hub, self._outbox)
         hub.add(self)
 
     # Server frames
@@ -327,6 +329,10 @@ _ACTIONS: dict[type, Callable[[Connection], Action]] = {
     live_branches.Link: lambda connection: connection._branches.link,
     live_branches.Unlink: lambda connection: connection._branches.unlink,
     live_branches.Links: lambda connection: connection._branches.links,
+    live_people.SetParticipant: lambda connection: connection._people.participant,
+    live_people.Assign: lambda connection: connection._people.assign,
+    live_people.SetRule: lambda connection: connection._people.rule,
+    live_people.AskAnalytics: lambda connection: connection._people.analytics,
     live.Ping: lambda connection: connection._ping,
     live.Pong: lambda connection: connection._pong,
     live.Bye: lambda connection: connection._bye,
