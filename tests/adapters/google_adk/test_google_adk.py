@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
 from google.adk.memory.base_memory_service import BaseMemoryService
@@ -143,7 +145,7 @@ async def _act(service: Any, action: str, name: str, key: str, step: int) -> Any
             _plain(await service.get_session(**where)),
             _plain(await service.get_session(**where, config=config)),
         ]
-    except Exception as error:  # noqa: BLE001  # compared with the reference
+    except (AlreadyExistsError, SessionNotFoundError, ValueError) as error:  # compared with the reference
         return type(error).__name__
 
 
