@@ -1,7 +1,7 @@
 """An index of labels finds the same conversations as reading every record, without reading them."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 import aforesaid
 from aforesaid.contracts import Wrapper
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.conversations import Changes, Query, started
+from aforesaid.model.conversations import Changes, Page, Query, started
 from aforesaid.model.ids import new_id
 from aforesaid.search import conversations
 from aforesaid.search.conversations import MOST_READ
@@ -113,6 +113,51 @@ async def test_a_search_reads_few_records(erin: ConversationManager, monkeypatch
     assert not any(isinstance(one, Query) for one in read)
     await erin.search_conversations(limit=5)
     assert any(isinstance(one, Query) for one in read)
+
+
+@pytest.mark.requirement("004-059")
+async def test_a_search_reads_no_more_where_there_are_many_more_conversations(
+    erin: ConversationManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records, labels and changes are counted when the store returns them."""
+    read = 0
+
+    def add(count: int) -> None:
+        nonlocal read
+        read += count
+
+    store = type(innermost(erin.store))
+    reading = [one for one in ("get", "find", "labels_since", "changes_since") if hasattr(store, one)]
+    for name in reading:
+        monkeypatch.setattr(store, name, counting(getattr(store, name), add))
+    for _ in range(3):
+        record = started(new_id(), now=erin.store.now()).with_(subject="cellar")
+        await erin.store.create(record)
+    reads = []
+    for others in (20, 180):
+        await fill(erin, others, random.Random(others))
+        assert len(await erin.search_conversations("cellar")) == 3
+        read = 0
+        assert len(await erin.search_conversations("cellar")) == 3
+        reads.append(read)
+    assert reads[0] == reads[1] > 0
+
+
+def counting(method: Any, add: Callable[[int], None]) -> Any:
+    """Return the method of a store, which also says how much it returned."""
+
+    async def counted(*arguments: Any, **named: Any) -> Any:
+        found = await method(*arguments, **named)
+        match found:
+            case Page():
+                add(len(found.conversations))
+            case (_, changed):
+                add(len(changed or ()))
+            case _:
+                add(found is not None)
+        return found
+
+    return counted
 
 
 def innermost(store: Any) -> Any:
