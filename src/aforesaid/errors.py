@@ -315,7 +315,12 @@ class EncoderFailed(AforesaidError):
 
 
 class StoreClosed(StoreError):
-    """The store is closed."""
+    """The store is not open: open it with `async with aforesaid.open(url) as memory`."""
+
+    @classmethod
+    def named(cls, name: object) -> "StoreClosed":
+        """Return the error for a store that this text names."""
+        return cls(f"{name} is not open: open it with `async with aforesaid.open(url) as memory`")
 
 
 class WindowError(AforesaidError):

@@ -93,7 +93,10 @@ def test_a_missing_await() -> None:
     assert "was never awaited" in done.stderr
     with pytest.raises(TypeError) as caught, aforesaid.open():
         pass
-    one_line(caught.value, "async with", "aforesaid.sync.open")
+    one_line(caught.value, "Memory needs `async with`", "aforesaid.sync.open")
+    with pytest.raises(TypeError) as caught, aforesaid.open().of("erin").turn("kitchen"):
+        pass
+    one_line(caught.value, "TurnInProgress needs `async with`", "aforesaid.sync.open")
 
 
 async def test_closing_twice() -> None:
@@ -102,7 +105,18 @@ async def test_closing_twice() -> None:
     await memory.close()
     with pytest.raises(AforesaidError) as caught:
         await memory.of("erin").add_message("kitchen", "user", "hello")
-    one_line(caught.value, "closed")
+    one_line(caught.value, "not open", "async with aforesaid.open")
+
+
+@pytest.mark.parametrize("store", ["sqlite:///{}/memory.db", "file:{}/memory.json"])
+async def test_a_memory_that_was_never_opened(store: str, tmp_path: Path) -> None:
+    memory = aforesaid.open(store.format(tmp_path))
+    try:
+        with pytest.raises(AforesaidError) as caught:
+            await memory.of("erin").add_message("kitchen", "user", "hello")
+    finally:
+        await memory.close()
+    one_line(caught.value, "not open", "async with aforesaid.open")
 
 
 def test_two_event_loops(tmp_path: Path) -> None:

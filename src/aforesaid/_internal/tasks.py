@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import Context, ContextVar
-from typing import Any, BinaryIO, Generic, ParamSpec, TypeVar
+from typing import Any, BinaryIO, Generic, NoReturn, ParamSpec, TypeVar
 
 # Deadlines that hold even for work that is slow to cancel.
 #
@@ -353,3 +353,16 @@ class Background:
         now = asyncio.get_running_loop().time
         while (seconds := moment() - now()) > 0 and not self._awaited.is_set():
             await self.rest(seconds)
+
+
+class AsyncWithOnly:
+    """Refuses a plain `with`, because Python's own error does not name the missing word."""
+
+    def __enter__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"{name} needs `async with`; aforesaid.sync.open opens a memory for code without await"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Never called: `__enter__` raises."""

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, contextmanager
 from copy import copy
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import replace
 
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
-from aforesaid._internal.tasks import ended, start_background
+from aforesaid._internal.tasks import AsyncWithOnly, ended, start_background
 from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
@@ -60,7 +60,7 @@ L = TypeVar("L")
 
 
 @validated
-class Memory:
+class Memory(AsyncWithOnly):
     """An open store with the conversations of all owners. `of` returns the handle of one owner.
 
     Use it as `async with aforesaid.open(url) as memory:`, or `memory = await aforesaid.open(url)` and `await
@@ -358,12 +358,6 @@ class Memory:
 
     async def __aenter__(self) -> Self:
         return await self.start()
-
-    def __enter__(self) -> NoReturn:
-        raise TypeError("a memory needs `async with`; aforesaid.sync.open opens one for code without await")
-
-    def __exit__(self, *_: object) -> None:
-        """Never called: `__enter__` raises."""
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

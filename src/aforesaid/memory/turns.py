@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, Unpack, overload
 
+from aforesaid._internal.tasks import AsyncWithOnly
 from aforesaid.contracts import OPEN_TURNS, Appended, ConversationStore, Document
 from aforesaid.contracts.documents import decode_turn, encode_turn, turn_id_of, turn_key
 from aforesaid.dialects import ChatVariantName, DialectName
@@ -203,7 +204,7 @@ class TurnDraft:
             raise AforesaidError("this turn is over; start another one")
 
 
-class TurnInProgress(TurnDraft):
+class TurnInProgress(AsyncWithOnly, TurnDraft):
     """The turn that `manager.turn(conversation_id)` returns: add messages, then leave the block to store
     them.
 

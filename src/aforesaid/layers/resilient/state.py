@@ -154,7 +154,7 @@ class ResilientState(BackendWrapper):
         if self._state == "closed":
             raise StoreClosed
         if self._state == "new":
-            raise StoreClosed(f"{self.name} is not open")
+            raise StoreClosed.named(self.name)
         if self._loop.has_changed():
             self._follow_loop()
 

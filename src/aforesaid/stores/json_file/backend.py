@@ -139,7 +139,7 @@ class JsonFileBackend(Backend):
 
     def _open_writer(self) -> WorkerThreads[OwnerJob]:
         if self._writer is None:
-            raise StoreClosed(f"{self.path} is not open")
+            raise StoreClosed.named(self.path)
         return self._writer
 
     def _data(self) -> OwnersData:

@@ -282,7 +282,7 @@ def translated(server: str) -> Iterator[None]:
     try:
         yield
     except PoolClosed as error:
-        raise StoreClosed(f"{server} is not open") from error
+        raise StoreClosed.named(server) from error
     except TooManyRequests as error:
         raise Overloaded(f"{server}: {MAX_WAITING:,} calls are waiting for a connection already") from error
     except psycopg.Error as error:

@@ -120,7 +120,7 @@ class Database:
 
     def _require_pool(self) -> Pool:
         if self._pool is None:
-            raise StoreClosed(f"{self.server} is not open")
+            raise StoreClosed.named(self.server)
         return self._pool
 
     async def _current_pool(self) -> Pool:

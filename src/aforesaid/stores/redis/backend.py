@@ -269,7 +269,7 @@ class RedisBackend(Backend):
     @property
     def connections(self) -> Connections:
         if self._connections is None:
-            raise StoreClosed("the Redis store is not open")
+            raise StoreClosed.named("the Redis store")
         return self._connections
 
     # Owners

@@ -169,13 +169,13 @@ class Database:
     @property
     def writer(self) -> Writer:
         if self._writer is None:
-            raise StoreClosed(f"{self.path} is not open")
+            raise StoreClosed.named(self.path)
         return self._writer
 
     @property
     def readers(self) -> Readers:
         if self._readers is None:
-            raise StoreClosed(f"{self.path} is not open")
+            raise StoreClosed.named(self.path)
         return self._readers
 
     async def purge(self, sql: str, *values: str | int) -> int:
