@@ -199,13 +199,25 @@ class ContextLoader:
         self._snapshots = capability(store, SnapshotReader)
 
     def policy(
-        self, requested: WindowPolicy | None, *, for_request: bool = False, model: str | None = None
+        self,
+        requested: WindowPolicy | None,
+        agent_name: str | None = None,
+        *,
+        for_request: bool = False,
+        model: str | None = None,
     ) -> WindowPolicy:
-        """Return the effective policy: the caller's, the handle's, or the one of the settings."""
-        requested = requested or self._default
-        if requested is not None:
-            return replace(requested, for_request=True) if for_request else requested
-        return default_policy(self.config, for_request=for_request, model=model)
+        """Return the effective policy: the caller's, the handle's, or the one of the settings.
+
+        With `agent_name`, it selects that agent's messages, unless the settings disable this.
+        """
+        policy = requested or self._default
+        if policy is None:
+            policy = default_policy(self.config, for_request=for_request, model=model)
+        elif for_request:
+            policy = replace(policy, for_request=True)
+        if agent_name is None or not self.config.enable_agent_filtering:
+            return policy
+        return replace(policy, agent_name=agent_name)
 
     async def load_request(
         self,
@@ -381,8 +393,10 @@ class ContextLoader:
         report = replace(context.report, warnings=warnings, nothing_to_send=nothing, degraded=True)
         return context.with_report(report)
 
-    async def load_first(self, pending: Sequence[Message], policy: WindowPolicy | None) -> Context:
-        """Build the request of a conversation that does not exist yet: notes and pending messages."""
+    async def first_context(
+        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
+    ) -> Context:
+        """Build the context of a conversation that does not exist yet: the owner's notes and `pending`."""
         return await self._load_new(pending, self.policy(policy, for_request=True))
 
     async def _load_new(self, pending: Sequence[Message], policy: WindowPolicy) -> Context:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from aforesaid.transfer.archives import Archive, ArchiveFolder
     from aforesaid.transfer.folders import Manifest
 
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

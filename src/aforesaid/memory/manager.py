@@ -429,6 +429,8 @@ class ConversationManager:
     topics = delegate("_analytics", OwnerAnalytics.topics)
     topic_report = delegate("_analytics", OwnerAnalytics.topic_report)
 
+    first_context = delegate("_contexts", ContextLoader.first_context)
+
     async def load_context(
         self,
         conversation_id: str,
@@ -453,23 +455,12 @@ class ConversationManager:
           says so and gives the reason.
         - Where no user or assistant message is left, `report.nothing_to_send` gives the reason.
         """
-        policy = self._agent_view(self._contexts.policy(policy, for_request=for_request), agent_name)
+        policy = self._contexts.policy(policy, agent_name, for_request=for_request)
         context = await self._contexts.load(conversation_id, policy, pending)
         events.context_loaded(conversation_id, context)
         if for_request and pending:
             self.usage.sent(self.store, conversation_id, context)
         return context
-
-    def _agent_view(self, policy: WindowPolicy, agent_name: str | None) -> WindowPolicy:
-        if agent_name is None or not self.config.enable_agent_filtering:
-            return policy
-        return replace(policy, agent_name=agent_name)
-
-    async def first_context(
-        self, pending: Sequence[Message], *, policy: WindowPolicy | None = None
-    ) -> Context:
-        """Build the context of a conversation that does not exist yet: the owner's notes and `pending`."""
-        return await self._contexts.load_first(pending, policy)
 
     async def load_request(
         self,
@@ -489,7 +480,7 @@ class ConversationManager:
         Raise `NothingToSend` without a user message, as in a new conversation: pass it in `pending`.
         """
         parts = RequestParts(system=system, tools=tools, model=model, tool_choice=tool_choice)
-        window = self._agent_view(self._contexts.policy(policy, for_request=True, model=model), agent_name)
+        window = self._contexts.policy(policy, agent_name, for_request=True, model=model)
         context, request = await self._contexts.load_request(conversation_id, dialect, parts, window, pending)
         events.context_loaded(conversation_id, context)
         self.usage.sent(self.store, conversation_id, context)
