@@ -64,7 +64,9 @@ class Receivers:
         self._stored: dict[str, list[Any]] = {}
 
     async def fill(self) -> None:
-        """Put back what successful calls have removed of erin's data. No call may change bob's."""
+        """Put back what successful calls have removed of erin's data, and remove the conversations that they
+        have added: comparing reads them all. No call may change bob's.
+        """
         if not self.of_bob:
             bob = self.memory.of("bob")
             await _fill(bob)
@@ -72,6 +74,9 @@ class Receivers:
             self._stored["bob"] = await self._stored_of("bob")
         await _fill(self.erin)
         conversation = await self.erin.get_or_create_conversation("s")
+        for record in (await self.erin.list(limit=1000)).conversations:
+            if record.id != conversation.id:
+                await self.erin.delete_conversation(record.id)
         (contact, *_) = (await self.erin.clients.list()).contacts
         (note, *_) = await self.erin.notes()
         self.valid = self._valid(conversation.id, contact.id, note.id) | self.more
