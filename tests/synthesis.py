@@ -40,6 +40,7 @@ class _Library:
         import espeakng_loader
 
         self._espeak: Any = ctypes.CDLL(espeakng_loader.get_library_path())
+        self._random = ctypes.CDLL(None)
         self._said = bytearray()
         callback = ctypes.CFUNCTYPE(
             ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
@@ -60,6 +61,8 @@ class _Library:
             assert self._espeak.espeak_SetVoiceByName(voice.encode()) == 0, voice
             self._espeak.espeak_SetParameter(_RATE_PARAMETER, speed, 0)
             self._said.clear()
+            # The breath of the voice is random: one text shall always sound the same.
+            self._random.srand(1)
             written = text.encode()
             self._espeak.espeak_Synth(written, len(written) + 1, 0, 0, 0, _UTF8, None, None)
             self._espeak.espeak_Synchronize()

@@ -182,6 +182,8 @@ def _prepare(samples: "Samples") -> bytes:
 
 def _decode(decoder: Any, samples: bytes) -> Transcript:
     try:
+        # Otherwise the noise of earlier recordings, perhaps of another room, changes the words.
+        decoder.reinit_feat()
         decoder.start_utt()
         decoder.process_raw(samples, full_utt=True)
         decoder.end_utt()

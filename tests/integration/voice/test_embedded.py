@@ -62,6 +62,16 @@ async def test_the_same_sound_gives_the_same_words(transcriber: EmbeddedTranscri
     assert first.text == second.text
 
 
+async def test_a_recording_is_understood_as_if_it_were_the_first() -> None:
+    """The decoder follows the noise of a recording; that of an earlier one must not change the words."""
+    transcriber = EmbeddedTranscriber()
+    audio = await spoken("call Linda Campbell tomorrow")
+    first = await transcriber.transcribe(audio)
+    await transcriber.transcribe(await spoken(SENTENCES[0]))
+    assert await transcriber.transcribe(audio) == first
+    await transcriber.close()
+
+
 async def test_what_is_often_said_is_understood_better() -> None:
     phrases = ["What's the status of the Johnson house project?", "Turn off the kitchen lights."]
     transcriber = EmbeddedTranscriber(phrases=phrases)
@@ -90,7 +100,7 @@ async def test_from_speech_to_a_stored_answer(transcriber: EmbeddedTranscriber) 
 async def test_the_names_of_contacts_are_heard_and_unsure_words_are_asked_back(
     transcriber: EmbeddedTranscriber,
 ) -> None:
-    """The contacts' names reach the recognizer. Without them it writes "fall to campbell"."""
+    """The contacts' names reach the recognizer. Without them it writes "oliver campbell"."""
     erin, agent = ConversationManager(), Scripted(*["Calling."] * 2)
     for name in ("Linda Campbell", "Harold Finch", "Maria Sanders"):
         await erin.clients.add(name)
