@@ -27,7 +27,9 @@ from tests.servers.waiting import until
 
 SLOTS = 16384
 MASTERS = 3
-LONGEST_COMMAND_SECONDS = 120
+LONGEST_COMMAND_SECONDS = 3600
+"""An event loop that stands still, between two tests of a property, counts that time for a command of a
+background task, too."""
 
 
 PACKAGED = "packaged"

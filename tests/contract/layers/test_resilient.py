@@ -9,6 +9,7 @@ from tempfile import mkdtemp
 import pytest
 
 from aforesaid.contracts import Backend
+from aforesaid.layers import resilient as layer
 from aforesaid.layers.resilient import resilient
 from aforesaid.stores.memory import InMemoryBackend
 from aforesaid.telemetry import Telemetry
@@ -25,7 +26,10 @@ async def no_sleep(_: float) -> None:
 
 
 def around(inner: Backend, folder: Path) -> Backend:
-    return resilient(inner, folder=folder, metrics=Telemetry(), sleep=no_sleep)
+    # In tests the default waits long: on a busy machine, no store misses a deadline.
+    return resilient(
+        inner, folder=folder, resilience=layer.DEFAULT_RESILIENCE, metrics=Telemetry(), sleep=no_sleep
+    )
 
 
 def fails_twice_of_three() -> Callable[[str], Fault]:

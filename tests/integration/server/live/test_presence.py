@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from aforesaid.agents.turn_order import running_questions
 from aforesaid.errors import AgentError
 from aforesaid.model.ids import new_id
 from aforesaid.server.live import presence
@@ -167,6 +168,8 @@ async def test_clients_of_all_processes_learn_which_questions_are_being_answered
     await answering(late, "q1")
     one.agent.may_go_on.set()
     await ann.until("answer.done")
+    while running_questions(one.erin, shared):  # the turn ends after its last frame
+        await exchange(two)
     one.live.presences.tick()
     await exchange(two)
     for client in (ann, bob, late):

@@ -2,7 +2,7 @@
 
 import base64
 from contextlib import AsyncExitStack
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +114,13 @@ async def test_a_revoked_key_ends_its_connections_within_the_bound(monkeypatch: 
             assert await client.close_code() == CloseCode.NOT_AUTHENTICATED
 
 
-async def test_a_key_that_expires_ends_its_connections() -> None:
+async def test_a_key_that_expires_ends_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     async with live_serving(recheck_seconds=0.05) as server:
-        key = await server.key("erin", expires_in=timedelta(seconds=1))
+        key = await server.key("erin", expires_in=timedelta(hours=1))
         async with server.connect() as client:
             assert (await client.hello(key=key, session_id="kitchen"))["type"] == "ready"
+            later = datetime.now(UTC) + timedelta(hours=2)
+            monkeypatch.setattr(server.live.authenticator, "_clock", lambda: later)
             assert await client.close_code() == CloseCode.NOT_AUTHENTICATED
 
 
