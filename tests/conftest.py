@@ -52,6 +52,12 @@ STARTED = time.monotonic()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
+    # Collecting makes a million objects that stay, and each collection of garbage visits them all.
+    gc.disable()
+    _keep_files_in_memory()
+
+
+def _keep_files_in_memory() -> None:
     """Put temporary files into memory if there is room, unless `TMPDIR` is set.
 
     A killed process leaves its files there just as on a disk, and no test waits for a disk.
@@ -76,6 +82,7 @@ def pytest_collection_finish() -> None:
     """Exempt collected tests from garbage collection: they live until the end of the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

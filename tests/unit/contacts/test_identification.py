@@ -125,7 +125,7 @@ def test_the_garbage_collector_does_not_visit_the_contacts_of_an_index() -> None
     """Otherwise a collection during the build of a large index stops the event loop."""
     contacts = many(1_000)
     # Other threads and tables that are loaded once add objects, too, but not in every build.
-    assert min(tracked_objects_of(contacts) for _ in range(5)) < 200
+    assert any(tracked_objects_of(contacts) < 200 for _ in range(5))
 
 
 def tracked_objects_of(contacts: Sequence[Contact]) -> int:
