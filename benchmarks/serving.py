@@ -5,7 +5,7 @@ of our layers: a route that reads its body and answers nothing, and a socket tha
 The load is a process of its own, and nothing that it needs is counted.
 
 What is done after turns, when it is quiet (the index of words, the vectors), would fall into the rounds of
-the bare framework, and be counted against it. So it is done between rounds, and told apart: see `Quiet`.
+the bare framework, and be counted against it. So it runs between rounds, counted apart: see `Quiet`.
 """
 
 import asyncio

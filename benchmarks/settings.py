@@ -1,8 +1,8 @@
-"""The settings under which turns are measured: those that everybody has, and those of the log alone.
+"""The settings under which turns are measured: the defaults, and those of the log alone.
 
 The floor is rows in a transaction. Beside them a turn of ours counts the tokens of its messages, leaves notes
-for the vectors and for the owner's contacts, and has its words indexed when nobody writes. With all of that
-turned off, what is left is the log: what the same rows cost through the manager.
+for the vectors and for the owner's contacts, and has its words indexed when the store is idle. With all
+of that turned off, what is left is the log: what the same rows cost through the manager.
 """
 
 from collections.abc import AsyncIterator

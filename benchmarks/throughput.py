@@ -3,8 +3,8 @@
 One commit for each turn is measured twice: through the same manager, which tells what committing together is
 worth; and as the floor, the engine called directly, which has none of a turn's other work.
 
-Between two rounds the index takes in what was said, as it does whenever nobody writes for a moment, and no
-vectors are made: otherwise both would happen beside whatever comes next. What is left where there never is
+Between two rounds the index takes in the new messages, as it does whenever the store is idle, and no
+vectors are made: otherwise both would run beside the next round. What is left where there never is
 such a moment is measured after that.
 """
 
@@ -69,7 +69,7 @@ class OneCommitEach:
 
 
 async def quiet(memory: Memory) -> None:
-    """What is done when nobody writes, is done; vectors would take longer than all rounds."""
+    """Finish the work of idle times, except vectors, which would take longer than all rounds."""
     assert isinstance(memory.backend, SQLiteBackend)
     await memory.backend.catch_up()
     if memory.search_resources.indexer is not None:

@@ -7,7 +7,7 @@ Prints, for each state that a log can be in and each dialect that it is written 
 of the same logs give when they are taken as they stand.
 
 Every window is counted, in one column or the other: those that give requests, one in each dialect;
-and those with nothing to send, because a filter by tag or agent let nobody's words pass. To write
+and those with nothing to send, because a filter by tag or agent let no message pass. To write
 one of these as a request must raise `NothingToSend`, and no words that pass the filter may be in the
 log; otherwise it counts as refused, in every dialect.
 
@@ -98,7 +98,7 @@ def raises(context: Context) -> bool:
 
 
 def is_heard(message: Message, policy: WindowPolicy) -> bool:
-    """Whether these are somebody's words, and pass the filters on their own."""
+    """Whether the message has words of a user or assistant and passes the filters by itself."""
     if message.role not in ("user", "assistant") or not meaning_of(message).text:
         return False
     own = {*message.tags, "input" if message.role == "user" else "output"}

@@ -1,10 +1,10 @@
 """A turn over the WebSocket on SQLite beside the same framework's echo: `python -m benchmarks.ws_turn`.
 
 A turn is a frame with both messages, stored, and acknowledged, as `POST turn` is; the echo sends the same
-frame back. Beside it what a user of an assistant does: text in, somebody asked who answers at once, the
-answer out in a piece, both messages stored, the acknowledgement out; and the same with what an agent is given
-first, the last twenty messages. The server is a process of its own, and so is the load: 64 connections that
-stay open, each with one exchange under way. Rounds of all kinds alternate, so that a machine that is busy for
+frame back. Beside it what a user of an assistant does: text in, an agent that answers at once, the
+answer out in one piece, both messages stored, the acknowledgement out; and the same with what an agent is
+given first, the last twenty messages. The server is a process of its own, and so is the load: 64 connections
+that stay open, each with one exchange under way. Rounds of all kinds alternate: a machine that is busy for
 a while is so for all.
 """
 

@@ -30,7 +30,7 @@ class Peer:
     dialect: ClassVar[str] = ""
     """In which words it takes and gives messages with calls of tools, where it can cut a window of them."""
     modules: ClassVar[Sequence[str]] = ()
-    """What it imports, so that this can be told from opening."""
+    """The modules that it imports, so that importing is measured apart from opening."""
 
     def load(self) -> None:
         for module in self.modules:

@@ -39,7 +39,7 @@ class Race:
         )
 
     def say(self, work: str, entrant: Entrant) -> None:
-        """Where we are, for whoever waits."""
+        """Print the progress."""
         seconds = round(time.monotonic() - self._begin)
         print(f"{seconds // 60:3}:{seconds % 60:02} {work:6} {entrant.name}", file=sys.stderr, flush=True)
 
@@ -148,7 +148,7 @@ class Race:
                     time.sleep(chance.uniform(0, min(1.0, now - before)))
                     worker.kill()
                     break
-            # What it had told before the signal arrived counts as acknowledged.
+            # Lines that it printed before the signal arrived count as acknowledged.
             rest, _ = worker.communicate()
         acknowledged += [line for line in rest.decode().split("\n")[:-1] if line.startswith(who)]
         return acknowledged

@@ -248,7 +248,7 @@ async def beginning(peer: Peer, place: str, folder: str) -> Figures:
 
 
 async def until_killed(peer: Peer, place: str, folder: str, *, who: str) -> Figures:
-    """Turn after turn, each told on stdout once it is acknowledged, until somebody ends this process (W5)."""
+    """Store turns and print each one once it is acknowledged, until this process is killed (W5)."""
     await peer.open(place)
     for number in count():
         question, answer = turn(f"{who}n{number}", number)
@@ -323,7 +323,7 @@ async def windows(peer: Peer, place: str, folder: str, *, histories: str, most: 
 
 
 async def turns(peer: Peer, place: str, folder: str, *, number: int, size: int, fresh: bool) -> Figures:
-    """So many turns and nothing else, for somebody who counts calls of the kernel from outside."""
+    """Store `number` turns and nothing else; the parent process counts system calls."""
     await peer.open(place)
     await peer.grow("counted", history(size))
     for at in range(number):

@@ -1,4 +1,4 @@
-"""What is said in the benchmarks: the same words for everybody, told apart by a number.
+"""The messages of the benchmarks: the same text for every entrant, numbered.
 
 Above: jobs. Standard library only.
 """
@@ -62,5 +62,5 @@ def compared(acknowledged: Sequence[str], texts: Sequence[str]) -> dict[str, int
 
 
 def _setup(names: set[str]) -> set[str]:
-    """What was there before: part of a history, nobody's turn."""
+    """The messages that were stored before; they belong to no measured turn."""
     return {name for name in names if re.fullmatch(r"h\d+", name)}

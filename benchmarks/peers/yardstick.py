@@ -1,7 +1,7 @@
 """The floor that every environment has: Python's own `sqlite3`, and a file.
 
-It runs in the process of whoever is measured, turn about, so that each figure has a neighbour that says how
-fast the machine was just then. Above: jobs and adapters. Standard library only.
+It runs in the measured process, in alternation with the entrant, so each figure has a neighbour that shows
+the speed of the machine at that moment. Above: jobs and adapters. Standard library only.
 """
 
 import os

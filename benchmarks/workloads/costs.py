@@ -60,7 +60,7 @@ SCHEMES = {
 
 
 def run(race: Race, size: Size, entrants: tuple[Entrant, ...], prices: Prices = Prices()) -> dict[str, Any]:  # noqa: B008
-    """Needs nobody else: the log and the window are what costs."""
+    """Measure the log and the window; this needs no other entrant."""
     with tempfile.TemporaryDirectory(dir=race.folder) as folder:
         kept = _bytes_a_message(Path(folder))
     return {

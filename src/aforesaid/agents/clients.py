@@ -33,13 +33,15 @@ async def with_client(
     `record` is the conversation, if the caller has just read it.
     """
     try:
-        told = await within(
+        instructions = await within(
             manager.unstored.patience, _client_instructions(manager, conversation_id, question, record)
         )
     except (AforesaidError, TimeoutError) as error:
         log.warning("the client of a turn could not be read: %s", describe(error))
         return specialist
-    return replace(specialist, loop=specialist.loop.with_instructions(told)) if told else specialist
+    if not instructions:
+        return specialist
+    return replace(specialist, loop=specialist.loop.with_instructions(instructions))
 
 
 async def _client_instructions(

@@ -164,7 +164,7 @@ class ChatHistory:
             log.warning("old turns are not removed yet: %s", describe(error))
 
     async def _expire_when_idle(self, record: Conversation) -> None:
-        """Let the sweep remove the conversation if nobody writes again."""
+        """Let the sweep remove the conversation unless it gets another turn."""
         if self._idle_after is not None:
             await self._expire_after(record, self._idle_after)
 
