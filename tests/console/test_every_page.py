@@ -1,5 +1,7 @@
 """Every page in both schemes and both widths: accessible, in one column on a phone, and kept as a picture."""
 
+from typing import Any
+
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -29,12 +31,42 @@ OWNERS = {"insights": "practice"}
 """Whose data a page shows; by default the household's."""
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
+DIALOGS = {
+    "redact": ("/thread/{dinner}", lambda page: act_on_first_message(page, "Redact")),
+    "differently": ("/thread/{dinner}", lambda page: act_on_first_message(page, "Ask differently")),
+    "person": ("/thread/{roof}", lambda page: press(page, "Change Sam Okafor")),
+    "merge": ("/compare/{dinner}?with={branch}", lambda page: press(page, "Merge")),
+    "note": ("/memory", lambda page: press(page, "Add a note")),
+    "client-form": ("/clients", lambda page: press(page, "Add a client")),
+    "erase": ("/privacy", lambda page: press(page, "Erase everything")),
+    "key": ("/health", lambda page: press(page, "Create a key")),
+    "shortcuts": ("/", lambda page: press(page, "Keyboard shortcuts")),
+    "topic": ("/insights", lambda page: press(page, "Name a topic")),
+}
+"""Dialogs, and how to open them."""
+
 SMALL_TARGETS = """() => [...document.querySelectorAll("button, select, input, textarea")]
   .filter((each) => each.offsetParent && !each.closest(".message-actions, .small"))
   .filter((each) => !["checkbox", "range", "file"].includes(each.type))
   .filter((each) => each.getBoundingClientRect().height < 43.5)
   .map((each) => each.outerHTML.slice(0, 120))"""
 """Controls lower than 44 pixels. Actions inside a line of a message may be smaller (WCAG 2.5.8)."""
+SMALL_FOR_FINGERS = """() => [...document.querySelectorAll("button, .button, .why, select, textarea, input")]
+  .filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.matches(".nav-veil"))
+  .filter((each) => !["checkbox", "radio", "range", "file"].includes(each.type))
+  .filter((each) => each.getBoundingClientRect().height < 43.5)
+  .map((each) => each.outerHTML.slice(0, 120))"""
+"""Everything that a finger touches, lower than 44 pixels."""
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).first.click()
+
+
+def act_on_first_message(page: Any, action: str) -> None:
+    message = page.locator(".message.user").first
+    message.hover()
+    message.get_by_role("button", name=action).click()
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +119,72 @@ def test_targets_are_large_enough_for_fingers(width: int, opening: Opening, plac
         assert not small, f"{place}: {small}"
 
 
-def test_the_sign_in_page_is_accessible(opening: Opening, api: httpx.Client) -> None:
-    console = opening()
+@pytest.mark.parametrize("page_name", PAGES)
+def test_a_finger_hits_every_control_on_a_phone(
+    page_name: str, opening: Opening, places: dict[str, str]
+) -> None:
+    place, text = PAGES[page_name]
+    size = {"width": 360, "height": 740}
+    whose = OWNERS.get(page_name, "household")
+    console = opening(place.format(**places), whose=whose, viewport=size, has_touch=True, is_mobile=True)
+    expect(console.page.get_by_text(text).first).to_be_visible()
+    assert not console.page.evaluate(SMALL_FOR_FINGERS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("dialog", DIALOGS)
+def test_a_dialog_is_accessible_and_fits_a_phone(
+    dialog: str, scheme: str, opening: Opening, places: dict[str, str]
+) -> None:
+    place, open_dialog = DIALOGS[dialog]
+    size = {"width": 360, "height": 740}
+    console = opening(place.format(**places), whose="household", viewport=size, color_scheme=scheme)
+    page = console.page
+    if dialog == "person":
+        press(page, "Details")
+    if dialog == "shortcuts":
+        press(page, "Menu")
+    open_dialog(page)
+    shown = page.get_by_role("dialog")
+    expect(shown).to_be_visible()
+    expect(shown.locator(".spinner")).to_have_count(0)
+    console.screenshot(f"dialog-{dialog}-360-{scheme}")
+    assert shown.evaluate("dialog => dialog.scrollWidth - dialog.clientWidth") <= 0
+    found = Axe().run(page, options=RULES).response["violations"]
+    assert not found, [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
+    page.keyboard.press("Escape")
+    expect(shown).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_reason_of_an_answer_is_accessible_and_fits(width: int, scheme: str, opening: Opening) -> None:
+    size = {"width": width, "height": 800}
+    console = opening(viewport=size, color_scheme=scheme)
+    page = console.page
+    press(page, "Start a conversation")
+    for text in ("Remember that I like leeks.", "What do I like?"):
+        page.get_by_role("textbox", name="Message").fill(text)
+        page.keyboard.press("Enter")
+        expect(
+            page.locator(".message.assistant:not(.streaming)", has_text="I like leeks").last
+        ).to_be_visible()
+    page.locator(".message.assistant", has_text="From memory").get_by_role("link", name="Why?").click()
+    expect(page.locator(".context-row.made")).to_contain_text("I like leeks")
+    expect(page.locator(".token-bar .legend")).to_contain_text("Tools")
+    console.screenshot(f"why-{width}-{scheme}")
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+    assert not Axe().run(page, options=RULES).response["violations"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_the_sign_in_page_is_accessible(width: int, scheme: str, opening: Opening, api: httpx.Client) -> None:
+    console = opening(viewport={"width": width, "height": 800}, color_scheme=scheme)
     console.watcher.expect("401")
     page = console.page
     page.goto(f"{console.address}/console/#key=wrong")
     page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-    console.screenshot("sign-in-1280-light")
+    console.screenshot(f"sign-in-{width}-{scheme}")
     assert not Axe().run(page, options=RULES).response["violations"]
