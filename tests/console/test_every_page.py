@@ -1,5 +1,6 @@
 """Every page in both schemes and both widths: accessible, in one column on a phone, and kept as a picture."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -31,7 +32,7 @@ OWNERS = {"insights": "practice"}
 """Whose data a page shows; by default the household's."""
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
 
-DIALOGS = {
+DIALOGS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "redact": ("/thread/{dinner}", lambda page: act_on_first_message(page, "Redact")),
     "differently": ("/thread/{dinner}", lambda page: act_on_first_message(page, "Ask differently")),
     "person": ("/thread/{roof}", lambda page: press(page, "Change Sam Okafor")),
