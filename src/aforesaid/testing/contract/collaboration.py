@@ -1,10 +1,11 @@
-"""Read markers, notifications and assignment: what people need in one conversation, over any store."""
+"""Read markers, notifications, assignment and events: what people need in one conversation, on any store."""
 
 import asyncio
 from datetime import timedelta
 
 import pytest
 
+from aforesaid.analytics.records import EVENTS
 from aforesaid.contracts import ConversationStore
 from aforesaid.errors import AssignmentConflict
 from aforesaid.memory.manager import ConversationManager
@@ -31,8 +32,8 @@ async def say(
 
 
 class CollaborationContract(Contract):
-    """Read markers, notifications and assignment. They need documents with compare-and-swap and
-    `Query.participant`, which every store has.
+    """Read markers, notifications, assignment, and events with their numbers. They need documents with
+    compare-and-swap and `Query.participant`, which every store has.
     """
 
     async def test_a_read_marker_moves_forward_only_and_leaves_the_revision(
@@ -122,3 +123,19 @@ class CollaborationContract(Contract):
         await manager.set_notification_rule(record.id, "none", participant_id=BOB.id)
         await store.delete(record.id)
         assert not (await store.tally()).documents
+
+    async def test_events_are_counted_once_and_end_with_their_conversation(
+        self, store: ConversationStore
+    ) -> None:
+        manager, record = await meeting(store, "m1")
+        await manager.assign(record.id, ANN.id)
+        for status in ("closed", "open", "resolved"):
+            await manager.update_metadata(record.id, status=status)
+        for _ in range(2):
+            counts = (await manager.analytics()).total.counts
+            assert (counts["opened"], counts["messages_in"], counts["assigned"]) == (1, 1, 1)
+            assert (counts["closed"], counts["reopened"]) == (2, 1)
+        assert (await store.tally(record.id)).documents[EVENTS] == 1
+        await store.delete(record.id)
+        assert EVENTS not in (await store.tally()).documents
+        assert (await manager.analytics()).total.counts["closed"] == 2, "numbers outlive the conversation"
