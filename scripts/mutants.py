@@ -157,7 +157,7 @@ MUTATIONS = [
         "self.first <= moment < self.last",
         "unit/search",
     ),
-    Mutation("search/ranking.py", "(frequency + 0.5))", "(messages + 0.5))", "unit/search/test_ranking.py"),
+    Mutation("search/bm25.py", "(frequency + 0.5))", "(messages + 0.5))", "unit/search/test_ranking.py"),
     Mutation(
         "server/auth/authenticator.py",
         "self._clock() >= cached.until",
