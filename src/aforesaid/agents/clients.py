@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from aforesaid._internal.tasks import within
 from aforesaid.agents.views import Specialist
+from aforesaid.contacts.association import Association
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import AforesaidError
 from aforesaid.memory.interface import ManagerProtocol
@@ -32,6 +33,10 @@ async def with_client(
 
     `record` is the conversation, if the caller has just read it.
     """
+    association = manager.association
+    if record is not None and isinstance(association, Association) and association.is_known_empty:
+        client_name = record.client_name if record.client_id else None
+        return _instructed(specialist, client_instructions(client_name, None))
     try:
         instructions = await within(
             manager.unstored.patience, _client_instructions(manager, conversation_id, question, record)
@@ -39,6 +44,10 @@ async def with_client(
     except (AforesaidError, TimeoutError) as error:
         log.warning("the client of a turn could not be read: %s", describe(error))
         return specialist
+    return _instructed(specialist, instructions)
+
+
+def _instructed(specialist: Specialist, instructions: str) -> Specialist:
     if not instructions:
         return specialist
     return replace(specialist, loop=specialist.loop.with_instructions(instructions))

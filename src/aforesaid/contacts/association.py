@@ -82,6 +82,11 @@ class Association:
         self._resources = resources
         self._contacts = Contacts(store, resources=resources, owner=owner)
 
+    @property
+    def is_known_empty(self) -> bool:
+        """Whether this owner is known to have no contacts, so that no text names one."""
+        return self._resources.is_known_empty(self._owner)
+
     async def identify_client(self, text: str, *, by_ear: bool = False) -> ClientMatch | None:
         """Return the client named in a text, candidates if it is ambiguous, or None.
 

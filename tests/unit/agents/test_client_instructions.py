@@ -6,9 +6,11 @@ from benchmarks.clients import contact
 import aforesaid
 from aforesaid.agents import AgenticLoop, Specialist, SupervisorAgent, answer_turn
 from aforesaid.agents.clients import client_instructions
+from aforesaid.contacts.association import Association
 from aforesaid.contacts.identification import identify
 from aforesaid.contacts.name_index import NameIndex
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.contacts import ClientMatch
 from tests.doubles import Scripted
 
 FINCH = "This conversation is about the client Harold Finch."
@@ -76,3 +78,24 @@ async def test_another_owners_contacts_are_not_revealed() -> None:
         supervisor = SupervisorAgent(memory.of("erin"), [specialist(agent)])
         await supervisor.process_query("Call Harold Finch", "s1")
     assert [ask.system for ask in agent.asked] == ["Be brief."]
+
+
+async def test_without_contacts_a_turn_does_not_look_for_names(
+    erin: ConversationManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    identify_client = Association.identify_client
+
+    async def look(self: Association, text: str, *, by_ear: bool = False) -> ClientMatch | None:
+        looked.append(text)
+        return await identify_client(self, text, by_ear=by_ear)
+
+    monkeypatch.setattr(Association, "identify_client", look)
+    supervisor = SupervisorAgent(erin, [specialist(Scripted("One.", "Two.", "Three."))])
+    await supervisor.process_query("Call Harold Finch", "s1")
+    assert looked == ["Call Harold Finch"], "whether there are contacts is not known yet"
+    await supervisor.process_query("Call Jane Smith", "s1")
+    assert looked == ["Call Harold Finch"]
+    await erin.clients.add("Jane Smith")
+    await supervisor.process_query("Call Jane Smith again", "s1")
+    assert looked[1:] == ["Call Jane Smith again"]
