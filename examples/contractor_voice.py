@@ -50,6 +50,8 @@ def specialist(name: str, purpose: str, *tools: Any) -> Specialist:
 
 
 async def main(recordings: Sequence[str]) -> None:
+    if not recordings:
+        raise SystemExit("usage: python examples/contractor_voice.py question.wav …")
     transcriber = transcriber_for(Settings.load().voice)
     if transcriber is None:
         raise SystemExit("set AFORESAID_TRANSCRIBER")

@@ -20,6 +20,15 @@ SOUND = pack_wav(Audio(data=b"\x00\x10\x00\xf0" * 8000))
 
 async def run(program: str, folder: Path, *arguments: str, lines: str = "", **environment: str) -> list[str]:
     """Return the lines that a program prints."""
+    printed, errors, code = await outcome(program, folder, *arguments, lines=lines, **environment)
+    assert code == 0, errors
+    return printed.splitlines()
+
+
+async def outcome(
+    program: str, folder: Path, *arguments: str, lines: str = "", **environment: str
+) -> tuple[str, str, int | None]:
+    """Return what a program prints, its errors, and its exit code."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(ROOT / "examples" / program),
@@ -31,8 +40,7 @@ async def run(program: str, folder: Path, *arguments: str, lines: str = "", **en
         stderr=asyncio.subprocess.PIPE,
     )
     printed, errors = await process.communicate(lines.encode())
-    assert process.returncode == 0, errors.decode()
-    return printed.decode().splitlines()
+    return printed.decode(), errors.decode(), process.returncode
 
 
 def provided(provider: FakeProvider) -> dict[str, str]:
@@ -86,6 +94,11 @@ async def test_the_voice_service_sends_an_invoice_once(tmp_path: Path) -> None:
         log = await contractor.messages(record.id)
         assert [call.name for message in log for call in meaning_of(message).calls] == ["send_invoice"]
         assert log[-1].agent_name == "invoices", "the follow-up reached the agent that answered last"
+
+
+async def test_the_voice_service_without_a_recording_says_how_to_call_it(tmp_path: Path) -> None:
+    _, errors, code = await outcome("contractor_voice.py", tmp_path)
+    assert (code, errors.split(":")[0]) == (1, "usage")
 
 
 async def test_the_household_assistant_finds_what_was_said(tmp_path: Path) -> None:
