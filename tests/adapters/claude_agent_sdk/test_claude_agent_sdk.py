@@ -76,6 +76,22 @@ class TestChecks(AdapterChecks, StateChecks):
     adapter = ClaudeAdapter()
 
 
+async def test_a_redacted_entry_stays_in_the_chain_that_resuming_follows() -> None:
+    adapter = ClaudeAdapter()
+    async with aforesaid.open("memory://") as memory:
+        kim, name = memory.of("kim"), adapter.conversation(SESSION)
+        await adapter.call_tool(kim, SESSION)
+        key: Any = {"project_key": "project", "session_id": SESSION}
+        before = [one["uuid"] for one in await AforesaidSessionStore(kim).load(key)]
+        for entry_ in (await kim.entries(name))[1:]:
+            await kim.redact(name, str(entry_.message.message_id))
+        loaded = await AforesaidSessionStore(kim).load(key)
+    assert [one["uuid"] for one in loaded] == before
+    assert [one["parentUuid"] for one in loaded] == [None, *before[:-1]]
+    assert {one["sessionId"] for one in loaded} == {SESSION}
+    assert "shed" not in str(loaded[1:])
+
+
 async def test_the_published_contracts_hold() -> None:
     async with aforesaid.open("memory://") as memory:
         numbers = iter(range(1000))

@@ -93,6 +93,28 @@ class TestChecks(AdapterChecks, StateChecks):
     adapter = GoogleAdapter()
 
 
+async def test_redacted_events_keep_their_author_and_their_calls() -> None:
+    adapter = GoogleAdapter()
+    async with aforesaid.open("memory://") as memory:
+        kim, name = memory.of("kim"), adapter.conversation("s")
+        await adapter.call_tool(kim, "s")
+        service = AforesaidSessionService(kim)
+        before = await service.get_session(**WHERE, session_id="s")
+        for entry in await kim.entries(name):
+            await kim.redact(name, str(entry.message.message_id))
+        after = await service.get_session(**WHERE, session_id="s")
+    assert before is not None
+    assert after is not None
+    assert [one.author for one in after.events] == [one.author for one in before.events]
+    assert [_calls(one) for one in after.events] == [_calls(one) for one in before.events]
+    assert "shed" not in str(after.events)
+
+
+def _calls(event: Event) -> Any:
+    calls = [(one.id, one.name) for one in event.get_function_calls()]
+    return calls, [(one.id, one.name) for one in event.get_function_responses()]
+
+
 def test_the_interfaces_are_complete() -> None:
     for ours, base in (
         (AforesaidSessionService, BaseSessionService),

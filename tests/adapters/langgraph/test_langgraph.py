@@ -202,6 +202,20 @@ async def test_a_redacted_message_leaves_the_state_of_a_running_process() -> Non
     assert "4711" not in str(result)
 
 
+async def test_redacted_calls_and_results_still_belong_together() -> None:
+    adapter = LangGraphAdapter()
+    async with aforesaid.open("memory://") as memory:
+        kim = memory.of("kim")
+        await adapter.call_tool(kim, "t")
+        for entry in await kim.entries("langgraph/t"):
+            await kim.redact("langgraph/t", str(entry.message.message_id))
+        found = await AforesaidSaver(kim).aget_tuple(config("t"))
+    assert found is not None
+    _, called, result, _ = found.checkpoint["channel_values"]["messages"]
+    assert [call["id"] for call in called.tool_calls] == [result.tool_call_id] == ["call-1"]
+    assert "shed" not in str(found)
+
+
 def test_the_synchronous_face(tmp_path: Path) -> None:
     manager = open_manager(f"sqlite:///{tmp_path / 'memory.db'}", owner="kim")
     graph = graph_of(lambda _: [AIMessage(content="Lima")], AforesaidSaver(manager))

@@ -93,6 +93,21 @@ async def test_random_changes_of_a_context_are_stored_once_and_in_order(seed: in
             assert await AforesaidHistory("s", kim).load() == expected, (seed, step, action)
 
 
+async def test_a_call_is_stored_with_its_result_when_its_tool_has_finished() -> None:
+    function = {"name": "look", "arguments": "{}"}
+    asked = {"role": "user", "content": "What is in the shed?"}
+    called = {"role": "assistant", "tool_calls": [{"id": "c", "function": function, "type": "function"}]}
+    result = {"role": "tool", "content": "IN_PROGRESS", "tool_call_id": "c"}
+    async with aforesaid.open("memory://") as memory:
+        history = AforesaidHistory("s", memory.of("kim"))
+        context = LLMContext([asked, called, result])
+        await history.save(context)
+        assert await AforesaidHistory("s", memory.of("kim")).load() == [asked]
+        result["content"] = "a rake"
+        await history.save(context)
+        assert await AforesaidHistory("s", memory.of("kim")).load() == [asked, called, result]
+
+
 async def test_messages_that_could_not_be_stored_are_stored_by_the_next_save() -> None:
     async with aforesaid.open("memory://") as memory:
         history = AforesaidHistory("s", memory.of("kim"))

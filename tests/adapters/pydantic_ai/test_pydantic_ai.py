@@ -84,6 +84,18 @@ async def test_an_interrupted_save_is_completed_by_the_next_reader(tmp_path: Pat
         assert [one.content for one in await kim.messages("pydantic-ai/c")] == ["Peru?", "Lima."]
 
 
+async def test_a_redacted_entry_stays_in_the_chain() -> None:
+    async with aforesaid.open("memory://") as memory:
+        kim, adapter = memory.of("kim"), PydanticAdapter()
+        await adapter.say(kim, "c", "Peru?", "Lima.")
+        await adapter.say(kim, "c", "Chile?", "Santiago.")
+        answer = (await kim.entries("pydantic-ai/c"))[1].message
+        await kim.redact("pydantic-ai/c", str(answer.message_id))
+        texts = await adapter.history(kim, "c")
+    assert (texts[0], texts[2:]) == ("Peru?", ["Chile?", "Santiago."])
+    assert "Lima" not in texts[1]
+
+
 async def test_a_fork_continues_when_its_first_conversation_was_deleted() -> None:
     async with aforesaid.open("memory://") as memory:
         kim, adapter = memory.of("kim"), PydanticAdapter()

@@ -137,6 +137,14 @@ def test_a_message_id_that_exists_is_refused() -> None:
     assert repository.read_session("s") is None
 
 
+def test_a_session_that_exists_is_not_created_again() -> None:
+    repository = AforesaidSessionRepository(open_manager("memory://", owner="kim"))
+    session = Session(session_id="s", session_type=SessionType.AGENT)
+    repository.create_session(session)
+    with pytest.raises(SessionException, match="already exists"):
+        repository.create_session(session)
+
+
 def test_bytes_come_back_exactly() -> None:
     repository = AforesaidSessionRepository(open_manager("memory://", owner="kim"))
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
