@@ -29,12 +29,13 @@ from aforesaid.cli.runtime import (
 )
 from aforesaid.errors import InvalidInput, StoreUnavailable
 from aforesaid.importers import FORMATS, ImportReport, import_history
+from aforesaid.memory.manager import ConversationManager
 from aforesaid.settings import Settings
 from aforesaid.transfer import CopyReport, ExportReport, count
 from aforesaid.transfer import copy as copy_all
 from aforesaid.transfer import export as export_all
 from aforesaid.transfer import import_ as import_all
-from aforesaid.transfer.folders import Manifest, read_manifest
+from aforesaid.transfer.folders import Manifest, export_owner, import_owner, read_manifest
 from aforesaid.transfer.imports import expected_conversations
 
 
@@ -112,9 +113,7 @@ def export(
 ) -> None:
     """Export conversations as JSON Lines, for backup or import."""
     if folder is not None:
-        with progress_of("exporting"):
-            manifest = run(lambda: _export_folder(url, owner, folder))
-        _print_manifest(manifest)
+        _print_manifest(run(lambda: _export_folder(url, owner, folder)))
         return
 
     async def work() -> ExportReport:
@@ -138,7 +137,13 @@ async def _export_folder(url: str | None, owner: str | None, folder: str) -> Man
     if owner is None:
         raise InvalidInput("--folder needs --owner", field="owner")
     async with memory_at(url) as memory:
-        return await memory.of(owner).export(folder)
+        manager = memory.of(owner)
+        if not isinstance(manager, ConversationManager):  # a server does not say how far it is
+            with progress_of("exporting"):
+                return await manager.export(folder)
+        total = await count(manager, owner=owner)
+        with progress_of("exporting", unit="conversations", total=total) as done:
+            return await export_owner(manager.scope, Path(folder), progress=done)
 
 
 def _print_manifest(manifest: Manifest) -> None:
@@ -265,8 +270,7 @@ def import_(
 
 def _import_export(file: str, url: str | None, owner: str | None, *, as_json: bool) -> None:
     if Path(file).is_dir():
-        with progress_of("importing"):
-            manifest = run(lambda: _import_folder(url, owner, file))
+        manifest = run(lambda: _import_folder(url, owner, file))
         if as_json:
             print_json(manifest)
         else:
@@ -332,9 +336,17 @@ def _print_import(report: ImportReport, *, dry_run: bool) -> None:
 
 
 async def _import_folder(url: str | None, owner: str | None, folder: str) -> Manifest:
-    name = owner or (await asyncio.to_thread(read_manifest, Path(folder))).owner
+    stated = await asyncio.to_thread(read_manifest, Path(folder))
     async with memory_at(url, create=True) as memory:
-        return await memory.of(name).import_(folder)
+        manager = memory.of(owner or stated.owner)
+        if not isinstance(manager, ConversationManager):  # a server does not say how far it is
+            with progress_of("importing"):
+                return await manager.import_(folder)
+        total = stated.counts.get("conversations")
+        with progress_of("importing", unit="conversations", total=total) as done:
+            return await import_owner(
+                manager.scope, Path(folder), progress=lambda report: done(report.conversations)
+            )
 
 
 @asynccontextmanager

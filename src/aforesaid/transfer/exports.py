@@ -71,7 +71,7 @@ async def copy(source: Backend, target: Backend, *, progress: Progress | None = 
     return report.finish()
 
 
-async def count(source: Backend, *, owner: str | None = None) -> int:
+async def count(source: "Backend | Handle", *, owner: str | None = None) -> int:
     """Return the number of conversations to copy, of all owners or of one."""
     found = 0
     async for _, store in _stores(source, owner):
@@ -190,10 +190,12 @@ async def export(
     return await writer.finish(owners)
 
 
-async def export_store(owner: str, store: ConversationStore, file: BinaryIO) -> ExportReport:
+async def export_store(
+    owner: str, store: ConversationStore, file: BinaryIO, *, progress: Callable[[int], None] | None = None
+) -> ExportReport:
     """Export one owner's store under this name."""
     authoritative = await store.authoritative()
-    writer = _Writer(file)
+    writer = _Writer(file, progress)
     await writer.put([header_line(system_clock())])
     return await writer.finish(int(await _export_store(owner, authoritative, writer)))
 

@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -32,6 +32,7 @@ from aforesaid.telemetry import describe, events
 from aforesaid.transfer.archives import OwnerArchives
 from aforesaid.transfer.archives.files import Archive, pack, unpack
 from aforesaid.transfer.archives.moves import finish_interrupted
+from aforesaid.transfer.conversations import Progress
 from aforesaid.transfer.exports import export_store
 from aforesaid.transfer.html_page import page
 from aforesaid.transfer.imports import import_, renamed_ids, verify_one
@@ -78,25 +79,30 @@ class Manifest(Struct, frozen=True, kw_only=True):
 # Export
 
 
-async def export_owner(scope: OwnerScope, folder: Folder) -> Manifest:
-    """Write all data of the owner into a folder that is new or empty."""
+async def export_owner(
+    scope: OwnerScope, folder: Folder, *, progress: Callable[[int], None] | None = None
+) -> Manifest:
+    """Write all data of the owner into a folder that is new or empty.
+
+    `progress` is called with the number of conversations written so far.
+    """
     scope = await scope.authoritative()
     if isinstance(folder, ScratchFolder):
-        manifest = await _fill(scope, folder)
+        manifest = await _fill(scope, folder, progress)
     else:
-        manifest = await _fill_draft(scope, folder)
+        manifest = await _fill_draft(scope, folder, progress)
     await audit_action(scope.store, "export", count=sum(manifest.counts.values()))
     events.conversation_changed("exported", "all data of an owner were exported")
     return manifest
 
 
-async def _fill_draft(scope: OwnerScope, folder: Path) -> Manifest:
+async def _fill_draft(scope: OwnerScope, folder: Path, progress: Callable[[int], None] | None) -> Manifest:
     """Fill a draft folder next to the target and rename it."""
     # File operations run to their end: a thread that outlives a cancellation would write into the removed
     # draft.
     draft = await to_the_end(begin_folder, folder)
     try:
-        manifest = await _fill(scope, draft)
+        manifest = await _fill(scope, draft, progress)
         await to_the_end(finish_folder, draft, folder)
     except BaseException:
         await to_the_end(shutil.rmtree, draft, ignore_errors=True)
@@ -104,11 +110,11 @@ async def _fill_draft(scope: OwnerScope, folder: Path) -> Manifest:
     return manifest
 
 
-async def _fill(scope: OwnerScope, draft: Folder) -> Manifest:
+async def _fill(scope: OwnerScope, draft: Folder, progress: Callable[[int], None] | None) -> Manifest:
     exported_at = scope.store.now()
     if scope.archives is not None:  # or the folder would contain a conversation twice
         await finish_interrupted(scope.store, scope.archives, blobs=scope.blobs)
-    counts = await _write_lines(scope, draft / LINES)
+    counts = await _write_lines(scope, draft / LINES, progress)
     counts["blobs"] = await _write_blobs(scope, draft)
     archives, unreadable = await _write_archives(scope.archives, draft)
     await to_the_end(_write_page, draft, scope.owner, exported_at)
@@ -125,9 +131,11 @@ async def _fill(scope: OwnerScope, draft: Folder) -> Manifest:
     return manifest
 
 
-async def _write_lines(scope: OwnerScope, path: AnyPath) -> dict[str, int]:
+async def _write_lines(
+    scope: OwnerScope, path: AnyPath, progress: Callable[[int], None] | None
+) -> dict[str, int]:
     async with opened(partial(create_file, path)) as file:
-        report = await export_store(scope.owner, scope.store, file)
+        report = await export_store(scope.owner, scope.store, file, progress=progress)
     return {
         "conversations": report.conversations,
         "messages": report.entries,
@@ -193,7 +201,7 @@ def _lines_of(*paths: AnyPath) -> Iterator[bytes]:
 # Import
 
 
-async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
+async def import_owner(scope: OwnerScope, folder: Folder, *, progress: Progress | None = None) -> Manifest:
     """Store a folder's contents for the owner. An altered folder changes nothing.
 
     Conversations and archives changed here are not overwritten; after all others are stored, `Conflict`
@@ -202,7 +210,7 @@ async def import_owner(scope: OwnerScope, folder: Folder) -> Manifest:
     scope = await scope.authoritative()
     manifest = await to_the_end(check_folder, folder)
     _check_destinations(scope, manifest)
-    conflicts = await _read_lines(scope.store, folder)
+    conflicts = await _read_lines(scope.store, folder, progress)
     await _read_blobs(scope, manifest, folder)
     conflicts += await _read_archives(scope, manifest, folder)
     if conflicts:
@@ -224,11 +232,11 @@ def _check_destinations(scope: OwnerScope, manifest: Manifest) -> None:
             )
 
 
-async def _read_lines(store: ConversationStore, folder: Folder) -> list[str]:
+async def _read_lines(store: ConversationStore, folder: Folder, progress: Progress | None) -> list[str]:
     """Import the conversations; return conflict messages."""
     async with opened(lambda: (folder / LINES).open("rb")) as file:
         try:
-            await import_(file, _as_backend(store))
+            await import_(file, _as_backend(store), progress=progress)
         except Conflict as error:
             return [str(error)]
     return []

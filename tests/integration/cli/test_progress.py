@@ -15,6 +15,12 @@ COMMANDS = {
     "copy": (("copy", "sqlite:///aforesaid-demo.db", "sqlite:///copy.db", "--encrypt"), "copying", "1/1"),
     "export": (("export", "--output", "export.jsonl"), "exporting", "1/1"),
     "import": (("import", "export.jsonl", "--url", "sqlite:///imported.db"), "importing", "1/1"),
+    "export of a folder": (("export", "--owner", "erin", "--folder", "erin"), "exporting", "1/1"),
+    "import of a folder": (
+        ("import", "erin", "--owner", "sam", "--url", "sqlite:///sam.db"),
+        "importing",
+        "1/1",
+    ),
     "backup": (("backup", "create", "backup.db"), "backing up", "1/1"),
     "rotate": (("keys", "rotate", "--deep", "--url", SEALED), "rotating keys", "1/1"),
     "loadgen": (
