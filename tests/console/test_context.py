@@ -41,6 +41,7 @@ def test_messages_beyond_the_newest_thousand_are_in_their_places(opening: Openin
     rows = page.locator(".context-row .context-text")
     expect(rows).to_have_count(1100)
     expect(rows.first).to_have_text("line 0")
+    expect(page.locator(".context-row").first).to_contain_text("#1")
     expect(rows.last).to_have_text("line 1099")
     expect(page.get_by_text("Not on this page of the log")).to_have_count(0)
 
