@@ -35,6 +35,8 @@ OF_EARLIER = 1.1
 OF_FACTS = 1.2
 # Facts about people, promises and decisions outweigh whatever was said often.
 OF_PERSONAL = 4.0
+# Numbers, dates and what belongs to somebody.
+OF_PARTICULARS = 2.0
 OF_FILLER = 0.4
 OF_QUESTIONS = 0.5
 LEAST_TERMS = 2
@@ -110,29 +112,47 @@ def _weight(sentence: str, *, by_user: bool) -> float:
         return weight * OF_PERSONAL
     if _FILLER.search(sentence):
         return weight * OF_FILLER
-    has_fact = any(character.isdigit() for character in sentence) or _CAPITALIZED.search(sentence)
-    return weight * OF_FACTS if has_fact else weight
+    if _PARTICULAR.search(sentence):
+        return weight * OF_PARTICULARS
+    return weight * OF_FACTS if _CAPITALIZED.search(sentence) else weight
 
 
 _CAPITALIZED = lazy_pattern(r"\s[A-Z]\w")
 # What will matter on another day: health and food, names, numbers and dates, promises, decisions.
 _PERSONAL = lazy_pattern(
-    r"\b(?:allerg\w*|intoleran\w*|vegan\w*|vegetarian\w*|diabet\w*|asthma\w*|medic(?:ine|ation)\w*|pregnant"
-    r"|(?:can(?:not|'t|’t)|must(?:n't| not)|(?:does|do)(?:n't| not)) (?:eat|drink|take|have)"
+    r"\b(?:allerg\w*|\w*intoleran\w*|vegan\w*|vegetarian\w*|diabet\w*|asthma\w*|medic(?:ine|ation)\w*|pregnant"
+    r"|inhaler|insulin|hives|blood type|gluten|lactose|co?eliac"
+    r"|(?:can(?:not|'t|’t)|must(?:n't| not)|(?:does|do)(?:n't|n’t| not))"
+    r" (?:eat|drink|take|have|stand|tolerate)"
+    r"|(?:not|n't|n’t) (?:allowed|supposed) to"
     r"|birthday|anniversary|born|(?:is|are) (?:called|named)|name is|married"
-    r"|(?:code|password|pin|number|address|account|plate|size|budget|price|deadline|rent) (?:is|was)"
+    r"|(?:code|password|pin|number|address|account|plate|size|budget|price|deadline|rent|phone) (?:is|was)"
     r"|costs?|due|lives? (?:at|in)|moves? (?:in|out|on|to)|appointment"
-    r"|promis\w*|decid\w*|agree[ds]?|chose|choose|settled|we(?:'ll|’ll| will) (?:take|use|go with)"
+    r"|promis\w*|decid\w*|agree[ds]?|chose|choose|picked|settled|we(?:'ll|’ll| will) (?:take|use|go with)"
+    r"|(?:I am|we are|I'm|we're|I’m|we’re) going to"
+    r"|(?:I|we) (?:said|told|assured)\b.*\b(?:would|will|'d|’d|'ll|’ll)"
     r"|I(?:'ll|’ll| will) (?:call|send|bring|pay|pick|come|finish|deliver)"
     r"|unverträglich\w*|geburtstag|heißt|entschieden|verspr\w+|kostet|zusage|termin"  # German
     r"|alérgic\w*|cumpleaños|se llama|decidi\w*|promet\w*|cuesta"  # Spanish
     r"|allergic\w*|compleanno|si chiama|deciso|promess\w*|costa)\b",  # Italian
     re.IGNORECASE,
 )
+# Small talk, requests for the moment, and what is past or vague.
 _FILLER = lazy_pattern(
-    r"\b(?:let(?:'s|’s| us) (?:talk|see|discuss)|talk (?:about|later)|some other time|never mind|just saying"
-    r"|thanks?|thank you|you're welcome|sounds good|let me know|by the way|anyway|mal sehen|danke)\b",
+    r"\b(?:let(?:'s|’s| us) (?:talk|see|discuss|leave)|talk (?:about|later)|some other time|never mind"
+    r"|just saying|thanks?|thank you|you're welcome|sounds (?:good|fine)|let me know|by the way|anyway"
+    r"|mal sehen|danke"
+    r"|good (?:morning|evening|night)|how are you|the other day|not sure|might|raining|weather|traffic)\b"
+    r"|^(?:please )?(?:turn|switch|play|stop|skip|repeat|set|show|tell|read)\b",
     re.IGNORECASE,
+)
+# A digit, and who somebody is: `my boss is`, `Dr. Kovacs is our dentist`.
+_PARTICULAR = lazy_pattern(
+    r"\d"
+    r"|(?i:\b(?:my|our|his|her|their|meine?|unsere?|mi|nuestr[oa]|mi[oa]|nostr[oa]) [\w ]{2,20}?"
+    r" (?:is|are|ist|sind|es|è)\b)"
+    r"|\b(?:is|are|ist|es|è) (?:my|our|his|her|their|meine?|unsere?|mi|il mio|la mia|nuestr[oa]|nostr[oa])\b"
+    r"|\b[A-Z]\w+ (?:has|needs|wears|takes|wants|likes|hates|gets|works)\b"
 )
 
 

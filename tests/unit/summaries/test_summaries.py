@@ -528,54 +528,6 @@ async def test_a_damaged_summary_does_not_keep_anybody_from_answering(erin: Conv
     assert (len(context), context.report.summarized) == (10, 0)
 
 
-PLANTED = (
-    "Ben is allergic to peanuts.",
-    "I can't eat shellfish.",
-    "My sister is called Johanna.",
-    "The gate code is 4471.",
-    "Mum's birthday is on 3 May.",
-    "The plumber's number is 555 0182.",
-    "We decided to paint the hall green.",
-    "I promised to drive Ana to the airport on Friday.",
-    "The rent is due on the 28th.",
-    "Our budget is 12,500 euros.",
-    "I'll send the contract to Mr. Lee tomorrow.",
-    "Grandpa takes heart medication at noon.",
-    "The car's plate number is BX 204 K.",
-    "We agreed on oak for the stairs.",
-    "Tom lives at 9 Mill Lane.",
-    "The dog's vet appointment is on 12 June.",
-    "Ich bin gegen Nüsse allergisch.",
-    "Our wedding anniversary is 7 September.",
-    "The router password is heron-blue.",
-    "The new boiler costs 2,300 euros.",
-)
-
-
-def test_planted_facts_survive_three_hundred_messages() -> None:
-    chatter = (
-        "Let's talk about the garage later.",
-        "The garden looks nice today, doesn't it?",
-        "I went shopping and the shop was full of people.",
-        "We need tiles, grout, etc. for the bathroom at some point.",
-        "The kitchen light is a bit too bright in the evening, e.g. at dinner.",
-        "Thanks, that was helpful.",
-    )
-    texts = []
-    for number in range(300):
-        texts.append(chatter[number % len(chatter)])
-        if number % 15 == 7:
-            texts.append(PLANTED[number // 15])
-    text = extract("", spoken(*texts), max_tokens=300)
-    kept = [fact for fact in PLANTED if fact in text]
-    assert len(kept) >= 19, set(PLANTED) - set(kept)
-    assert "garage later" not in text
-    half = len(texts) // 2
-    earlier = extract("", spoken(*texts[:half]), max_tokens=300)
-    later = extract(earlier, spoken(*texts[half:]), max_tokens=300)
-    assert sum(fact in later for fact in PLANTED) >= 19, "a summary of a summary keeps them"
-
-
 def test_a_sentence_is_not_broken_at_an_abbreviation() -> None:
     text = extract("", spoken("Use a flexible glue, e.g. Kerakoll H40, for the large tiles."), max_tokens=100)
     assert "e.g. Kerakoll H40, for the large tiles." in text
