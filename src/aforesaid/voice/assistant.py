@@ -58,6 +58,8 @@ FILLER = "One moment."
 MOST_NAMES = 100
 # The tag of a question whether a transcript is right.
 ASKS_BACK = "asks_back"
+# The question to the user ends with a mark of its own.
+_MARKS = ".!?…"
 
 
 class SpokenPart(Struct, frozen=True, kw_only=True):
@@ -284,7 +286,7 @@ class VoiceAssistant:
         self, question: Message, transcript: Transcript, session_id: str, device: str | None
     ) -> VoiceReply:
         """Ask whether the words are right. Both are stored, so that the answer "yes" has a meaning."""
-        spoken = f"I'm not sure that I understood. Did you say: {transcript.text.strip()}?"
+        spoken = f"I'm not sure that I understood. Did you say: {transcript.text.strip().rstrip(_MARKS)}?"
         look_up = partial(self._look_up, session_id, device)
         async with running_turn(self.manager, session_id, look_up) as (conversation_id, *_):
             asking = Message(role="assistant", content=spoken, tags=(ASKS_BACK,))

@@ -208,7 +208,7 @@ async def test_what_is_not_understood_leaves_nothing(
 async def test_below_the_confidence_floor_the_assistant_asks_back(erin: ConversationManager) -> None:
     agent = Scripted("Calling Sanders.")
     supervisor = SupervisorAgent(erin, [Specialist(loop=AgenticLoop(agent))])
-    unsure = VoiceAssistant(supervisor, Sure("call Sanders", 0.39))
+    unsure = VoiceAssistant(supervisor, Sure("call Sanders?", 0.39))
     reply = await unsure.handle_voice_input(SOUND, "s1")
     assert reply.asks_back
     assert reply.stored
@@ -219,7 +219,7 @@ async def test_below_the_confidence_floor_the_assistant_asks_back(erin: Conversa
     sure = VoiceAssistant(supervisor, Sure("yes", 0.9))
     assert (await sure.handle_voice_input(SOUND, "s1")).text == "Calling Sanders."
     seen = [message.content for message in agent.asked[0].messages]
-    assert seen == ["call Sanders", reply.spoken, "yes"]
+    assert seen == ["call Sanders?", reply.spoken, "yes"]
 
 
 class Speaking(Scripted):
