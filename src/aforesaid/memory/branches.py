@@ -114,6 +114,8 @@ class Branches:
             async with moving(store.inner):  # no part of a lineage moves while a branch is made of it
                 branch = await self._forked(conversation_id, at, subject, request_id)
             if branch is not None:
+                sources = dict.fromkeys([conversation_id, *(one.conversation_id for one in branch.lineage)])
+                await self._summaries.inherit(branch.id, sources)
                 events.conversation_changed("conversation_branched", "a conversation was branched", branch.id)
                 return branch
         raise StoreUnavailable(f"conversation {conversation_id} changes too fast to be branched")
@@ -208,6 +210,8 @@ class Branches:
         new, known, left_out = await self._new(here.id, found)
         if new and how == "adopt" and (ahead := await difference(store, here, there)):
             await self._check_adoptable(here, there, ahead)
+        if how == "summary":
+            new = await self._not_summarized(here, there, found, new)
         messages = await self._messages(how, here, there, new, summary)
         if messages:
             await self._copy_images(new, here.id)
@@ -286,16 +290,25 @@ class Branches:
     ) -> list[Message]:
         from aforesaid.memory.merging import summary_id
 
-        message_id = summary_id(there.id, new)
-        if await self._store.entry(here.id, message_id) is not None:
-            return []
         text = given
         if text is None:
             messages = [entry.message for entry in new]
             text = await self._summaries.summarizer().summarize("", messages, max_tokens=SUMMARY_TOKENS)
         heading = f"Summary of {len(new):,} messages of the branch {shown(there.subject or there.id)}:"
         words = f"{heading}\n{text}"
+        message_id = summary_id(there.id, max(entry.sequence for entry in new))
         return [_marked(Message(role="system", content=words, message_id=message_id), there.id)]
+
+    async def _not_summarized(
+        self, here: Conversation, there: Conversation, found: Sequence[Entry], new: Sequence[Entry]
+    ) -> list[Entry]:
+        """Return the new messages that no earlier summary stands for. One stands for all up to a sequence."""
+        from aforesaid.memory.merging import summary_id
+
+        for sequence in sorted((entry.sequence for entry in found), reverse=True):
+            if await self._store.entry(here.id, summary_id(there.id, sequence)) is not None:
+                return [entry for entry in new if entry.sequence > sequence]
+        return list(new)
 
     # Links between related conversations
 

@@ -1,7 +1,6 @@
 """What two conversations of a family have alone, and where messages of one stand in the other."""
 
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 
@@ -70,10 +69,9 @@ async def _beyond(
         before = older[0].position
 
 
-def summary_id(branch_id: str, new: Sequence[Entry]) -> str:
-    """Return the id of the message that sums these up, so that a repeated merge stores it once."""
-    digest = sha256(",".join(str(entry.sequence) for entry in new).encode()).hexdigest()[:16]
-    return f"merge/{branch_id}/{digest}"
+def summary_id(branch_id: str, sequence: int) -> str:
+    """Return the id of the message that sums up a branch up to this sequence. The next one begins there."""
+    return f"merge/{branch_id}/{sequence}"
 
 
 def placed_between(new: Sequence[Entry], there: Sequence[Entry]) -> list[Message]:

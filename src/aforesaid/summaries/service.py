@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid._internal.tasks import LoopWatch, ended, start_background
 from aforesaid.contracts import ConversationStore, Document, Entry, Summarizer, fingerprint, unreadable_reason
+from aforesaid.contracts.listing import all_documents
 from aforesaid.dialects import cut_at_interruption
 from aforesaid.errors import (
     AforesaidError,
@@ -218,6 +220,40 @@ class Summaries:
     ) -> tuple[Summary | None, int]:
         document = await self.store.get_document(KIND, summarizer.name, conversation_id=conversation_id)
         return (None, 0) if document is None else (decode_summary(document), document.version)
+
+    async def inherit(self, branch_id: str, ancestors: Iterable[str]) -> None:
+        """Copy the summaries that are valid for a new branch, so that its context is that of its parent.
+
+        `ancestors` begins with the nearest one, whose summaries reach farthest. The summaries of the first
+        one that has valid ones are taken.
+        """
+        try:
+            for ancestor in ancestors:
+                with suppress(ConversationNotFound):  # expired, or removed meanwhile
+                    found = [one async for one in all_documents(self.store, KIND, conversation_id=ancestor)]
+                    if any([await self._copied(one, ancestor, branch_id) for one in found]):
+                        return
+        except StoreError as error:
+            # The branch is complete. Its next context starts a summary.
+            log.warning("the branch %s has no summary yet: %s", branch_id, describe(error))
+
+    async def _copied(self, document: Document, ancestor: str, branch_id: str) -> bool:
+        try:
+            summary = decode_summary(document)
+        except StoreDamaged as error:
+            log.warning("the branch %s gets no summary of %s: %s", branch_id, ancestor, describe(error))
+            return False
+        if not await self._is_valid(branch_id, summary):
+            return False
+        with suppress(DocumentConflict):  # the branch has made one of its own
+            await self.store.put_document(
+                KIND, summary.by, document.data, conversation_id=branch_id, expected_version=0
+            )
+        # A redaction in the meantime removed the ancestor's summary, but not this one.
+        now = await self.store.get_document(KIND, document.key, conversation_id=ancestor)
+        if now is None or now.data != document.data:
+            await self.store.delete_document(KIND, summary.by, conversation_id=branch_id)
+        return True
 
     async def _extend(self, conversation_id: str, until: int) -> Summary | None:
         """Extend the stored summary step by step to cover `until` messages and some more."""

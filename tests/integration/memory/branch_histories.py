@@ -6,6 +6,7 @@ read the same in both: its length, its last messages, its pages and single messa
 
 import asyncio
 import random
+import re
 from datetime import timedelta
 from itertools import count
 from typing import NamedTuple
@@ -15,15 +16,19 @@ from aforesaid.contracts import Entry
 from aforesaid.errors import ConversationNotFound, MergeConflict
 from aforesaid.layers.branched import stored_itself
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.model.contexts import Context
 from aforesaid.model.conversations import Query
 from aforesaid.model.messages import Message
 from aforesaid.testing.contract.base import FixedClock
+from aforesaid.windows import WindowPolicy
 
 STEPS = 40
+# Smaller than most logs, so that summaries are needed.
+WINDOW = WindowPolicy(max_messages=4)
 REDACTED = "gone"
 NAMES = [
     *["append", "fork"] * 3,
-    *["merge"] * 2,
+    *["merge", "summarize"] * 2,
     *["redact", "delete", "rewrite", "expire", "erase", "begin"],
 ]
 
@@ -133,13 +138,22 @@ class History:
             at, shared = None, log
         branch = await self.manager.fork(one, at=at)
         if at is None:
-            before, after = [await self.manager.load_context(each) for each in (one, branch.id)]
+            before, after = [await self._context(each) for each in (one, branch.id)]
             assert [each.to_dict() for each in before.messages] == [each.to_dict() for each in after.messages]
             assert before.report.tokens == after.report.tokens
         self.model.logs[branch.id] = list(shared)
         self.model.family[branch.id] = self.model.family[one]
         self.model.ttl[branch.id] = self.model.ttl[one]
         self.model.touch(branch.id, self.now)
+
+    async def _context(self, one: str) -> Context:
+        return await self.manager.load_context(one, policy=WINDOW)
+
+    async def summarize(self, one: str) -> None:
+        """Summarize what the window leaves out. The summary quotes, so it shows whose words it has."""
+        summary = await self.manager.summarize(one, policy=WINDOW)
+        said = {said.words for said in self.model.logs[one]}
+        assert summary is None or set(re.findall(r"words\d+x", summary.text)) <= said
 
     async def redact(self, one: str) -> None:
         if not self.model.logs[one]:

@@ -40,6 +40,7 @@ async def test_branches_read_like_copies(
         "retention": aforesaid.Retention(sweep_every=None),
         "ttl": None,
         "clock": clock,
+        "models": aforesaid.Models(summarizer="extract"),
     }
     assert settings.default is not None
     histories = MORE if settings.default.max_examples > 100 else HISTORIES.get(store, 2)

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partialmethod
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,7 @@ from aforesaid.layers.branched import stored_itself
 from aforesaid.memory.manager import ConversationManager
 from aforesaid.model.messages import Message
 from aforesaid.testing.contract.base import FixedClock
+from aforesaid.windows import WindowPolicy
 
 CALL = [{"type": "tool_use", "id": "t1", "name": "weather", "input": {}}]
 RESULT = [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]
@@ -182,6 +185,103 @@ class TestWhatIsShared:
         assert [passage.text for passage in found.passages].count("leeks and potatoes") == 1
 
 
+class TestSummaries:
+    """A branch begins with the summary of what it continues."""
+
+    @pytest.fixture
+    async def manager(self) -> AsyncIterator[ConversationManager]:
+        models = aforesaid.Models(summarizer="extract", embedder=None)
+        async with aforesaid.open("memory://", models=models) as memory:
+            manager = memory.of("erin").with_policy(WindowPolicy(max_messages=4))
+            for number in range(20):
+                question = user(f"How much rhubarb do we need for {number} guests?", f"q{number}")
+                await manager.append("dinner", [question, assistant(f"{number} pounds.", f"a{number}")])
+            assert await manager.summarize("dinner")
+            yield manager
+
+    async def test_the_context_of_a_new_branch_is_that_of_its_parent(
+        self, manager: ConversationManager
+    ) -> None:
+        first = await manager.fork("dinner")
+        second = await manager.fork(first.id)
+        contexts = [await manager.load_context(each) for each in ("dinner", first.id, second.id)]
+        assert "rhubarb" in str(contexts[0].messages[0].content)
+        assert contexts[0].messages == contexts[1].messages == contexts[2].messages
+        assert contexts[0].report.tokens == contexts[1].report.tokens == contexts[2].report.tokens
+
+    async def test_a_summary_of_later_messages_is_not_that_of_a_branch(
+        self, manager: ConversationManager
+    ) -> None:
+        branch = await manager.fork("dinner", at="a2")
+        assert await manager.summary(branch.id) is None
+
+    async def test_a_branch_of_a_branch_takes_the_summary_of_the_root(
+        self, manager: ConversationManager
+    ) -> None:
+        first = await manager.fork("dinner")
+        await manager.append(first.id, [user(f"More for {number}?") for number in range(40)])
+        assert (await manager.summarize(first.id)) != await manager.summary("dinner")
+        second = await manager.fork(first.id, at="a19")
+        assert await manager.summary(second.id) == await manager.summary("dinner")
+
+    async def test_a_redaction_removes_the_summaries_of_all_branches(
+        self, manager: ConversationManager
+    ) -> None:
+        branch = await manager.fork("dinner")
+        await manager.redact("dinner", "q0")
+        assert await manager.summary("dinner") is None
+        assert await manager.summary(branch.id) is None
+
+    async def test_a_redaction_while_a_branch_is_made_leaves_no_summary(
+        self, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store = manager.store
+        put = store.put_document
+
+        async def redacted_before(*args: Any, **fields: Any) -> Any:
+            monkeypatch.undo()
+            await manager.redact("dinner", "q0")
+            return await put(*args, **fields)
+
+        monkeypatch.setattr(store, "put_document", redacted_before)
+        branch = await manager.fork("dinner")
+        assert await manager.summary(branch.id) is None
+
+
+class TestPages:
+    async def test_a_page_of_a_branch_reads_that_page(
+        self, manager: ConversationManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = [f"q{number}" for number in range(3, 903)]
+        await manager.append("dinner", [user(each, each) for each in expected[:600]])
+        first = await manager.fork("dinner")
+        await manager.append(first.id, [user(each, each) for each in expected[600:]])
+        second = await manager.fork(first.id)
+        read = 0
+        inner = type(stored_itself(manager.store))
+        page, tail = inner.page, inner.tail
+
+        async def counted(method: Any, *args: Any, **fields: Any) -> Any:
+            nonlocal read
+            found = await method(*args, **fields)
+            read += len(found)
+            return found
+
+        monkeypatch.setattr(inner, "page", partialmethod(lambda *a, **f: counted(page, *a, **f)))
+        monkeypatch.setattr(inner, "tail", partialmethod(lambda *a, **f: counted(tail, *a, **f)))
+        found = await manager.messages(second.id, 10, 599)
+        assert [one.message_id for one in found] == expected[595:605]
+        assert read < 20
+
+    async def test_a_late_message_moves_no_page_of_a_branch(self, manager: ConversationManager) -> None:
+        await manager.append("dinner", [user(f"w{number}") for number in range(90)])
+        branch = await manager.fork("dinner")
+        before = await words(manager, branch.id)
+        await manager.append("dinner", [user("late", timestamp=manager.now() - timedelta(hours=1))])
+        pages = [await manager.messages(branch.id, 7, offset) for offset in range(0, len(before), 7)]
+        assert [one.content for each in pages for one in each] == before
+
+
 class TestMerging:
     async def test_merging_in_both_directions_repeats_nothing(self, manager: ConversationManager) -> None:
         branch = await manager.fork("dinner")
@@ -213,6 +313,16 @@ class TestMerging:
                 await manager.merge("dinner", branch.id, how="summary", summary="leek pie")
             ).added == added
         assert "leek pie" in str((await words(manager, "dinner"))[-1])
+
+    async def test_the_next_summary_begins_where_the_last_one_ended(
+        self, manager: ConversationManager
+    ) -> None:
+        branch = await manager.fork("dinner", subject="pie")
+        for number in (1, 2):
+            await manager.append(branch.id, [user(f"x{number}"), assistant(f"y{number}"), assistant("z")])
+            merged = await manager.merge("dinner", branch.id, how="summary", summary="more")
+            assert merged.added == 1
+            assert str((await words(manager, "dinner"))[-1]).startswith("Summary of 3 messages")
 
     async def test_adopting_needs_a_conversation_that_did_not_go_on(
         self, manager: ConversationManager

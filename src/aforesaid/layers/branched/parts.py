@@ -5,6 +5,7 @@ prefix is valid as long as the lineage is the same.
 """
 
 import logging
+from asyncio import gather
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -123,8 +124,8 @@ class Prefix:
             return list(cached.entries[:limit])
         if cached is not None and len(cached.front) >= limit:
             return list(cached.front[:limit])
-        if await self._is_consecutive():
-            farthest = self._parts[-1]
+        farthest = self._parts[-1]
+        if await self._is_beginning(farthest):
             entries = await self._page(farthest, limit=limit, offset=0)
             if len(entries) == limit and len(entries) < farthest.messages:
                 if cached is not None:
@@ -137,7 +138,19 @@ class Prefix:
         """Return messages in reading order, counted from the oldest."""
         if offset == 0 and limit <= LEAST_READ:
             return await self.front(limit)
-        return (await self.whole())[offset : offset + limit]
+        cached = self._cache.get(self._store.owner, self._branch_id, self._lineage)
+        if cached is not None and cached.is_whole:
+            return list(cached.entries[offset : offset + limit])
+        parts = [part for part in reversed(self._parts) if part.messages]
+        if not await self._are_consecutive(parts):
+            return (await self.whole())[offset : offset + limit]
+        found: list[Entry] = []
+        for part in parts:
+            wanted = min(limit - len(found), part.messages - offset)
+            if wanted > 0:
+                found += await self._page(part, limit=wanted, offset=offset)
+            offset = max(0, offset - part.messages)
+        return found
 
     async def whole(self) -> list[Entry]:
         """Return all messages."""
@@ -154,13 +167,21 @@ class Prefix:
                 return ancestor, found
         return None
 
-    async def _is_consecutive(self) -> bool:
-        """Return whether the farthest part is a plain beginning of its log: no late message within it."""
-        farthest = self._parts[-1]
-        if not farthest.messages:
+    async def _is_beginning(self, part: Ancestor) -> bool:
+        """Return whether the part is a plain beginning of its log: no late message within it."""
+        if not part.messages:
             return False
-        last = await self._raw_page(farthest, limit=1, offset=farthest.messages - 1)
-        return bool(last) and last[0].position == (farthest.micros, farthest.place)
+        last = await self._raw_page(part, limit=1, offset=part.messages - 1)
+        return bool(last) and last[0].position == (part.micros, part.place)
+
+    async def _are_consecutive(self, parts: Sequence[Ancestor]) -> bool:
+        """Return whether each part is a plain beginning of its log, and later than all of the one before."""
+        firsts = (self._raw_page(part, limit=1, offset=0) for part in parts[1:])
+        beginnings, starts = await gather(gather(*map(self._is_beginning, parts)), gather(*firsts))
+        ends = (Position(part.micros, part.place) for part in parts)
+        return all(beginnings) and all(
+            bool(first) and first[0].position > end for first, end in zip(starts, ends, strict=False)
+        )
 
     async def _page(self, ancestor: Ancestor, *, limit: int, offset: int) -> list[Entry]:
         return [self._own(one) for one in await self._raw_page(ancestor, limit=limit, offset=offset)]
