@@ -275,11 +275,25 @@ class TestPages:
 
     async def test_a_late_message_moves_no_page_of_a_branch(self, manager: ConversationManager) -> None:
         await manager.append("dinner", [user(f"w{number}") for number in range(90)])
+        expected = await words(manager, "dinner")
         branch = await manager.fork("dinner")
-        before = await words(manager, branch.id)
-        await manager.append("dinner", [user("late", timestamp=manager.now() - timedelta(hours=1))])
-        pages = [await manager.messages(branch.id, 7, offset) for offset in range(0, len(before), 7)]
-        assert [one.content for each in pages for one in each] == before
+        await manager.append("dinner", [user("late", timestamp=manager.now() - timedelta(seconds=90))])
+        assert await self.paged(manager, branch.id) == expected
+
+    async def test_a_message_between_those_of_an_ancestor_is_on_its_page(
+        self, manager: ConversationManager, clock: FixedClock
+    ) -> None:
+        first = await manager.fork("dinner")
+        await manager.append(first.id, [user("between", timestamp=clock() - timedelta(seconds=90))])
+        await manager.append(first.id, [user(f"w{number}") for number in range(90)])
+        expected = await words(manager, first.id)
+        second = await manager.fork(first.id)
+        assert expected[2] == "between"
+        assert await self.paged(manager, second.id) == expected
+
+    async def paged(self, manager: ConversationManager, conversation_id: str) -> list[object]:
+        pages = [await manager.entries(conversation_id, 3, offset) for offset in range(0, 102, 3)]
+        return [one.message.content for each in pages for one in each]
 
 
 class TestMerging:
