@@ -124,15 +124,10 @@ class Prefix:
             return list(cached.entries[:limit])
         if cached is not None and len(cached.front) >= limit:
             return list(cached.front[:limit])
-        farthest = self._parts[-1]
-        if await self._is_beginning(farthest):
-            entries = await self._page(farthest, limit=limit, offset=0)
-            if len(entries) == limit and len(entries) < farthest.messages:
-                if cached is not None:
-                    prefix = cached._replace(front=tuple(entries))
-                    self._cache.put(self._store.owner, self._branch_id, prefix)
-                return entries
-        return (await self.whole())[:limit]
+        entries = await self._numbered(limit, 0)
+        if cached is not None:
+            self._cache.put(self._store.owner, self._branch_id, cached._replace(front=tuple(entries)))
+        return entries
 
     async def page(self, limit: int, offset: int) -> list[Entry]:
         """Return messages in reading order, counted from the oldest."""
@@ -141,6 +136,10 @@ class Prefix:
         cached = self._cache.get(self._store.owner, self._branch_id, self._lineage)
         if cached is not None and cached.is_whole:
             return list(cached.entries[offset : offset + limit])
+        return await self._numbered(limit, offset)
+
+    async def _numbered(self, limit: int, offset: int) -> list[Entry]:
+        """Read messages by number: only these, unless messages arrived late."""
         parts = [part for part in reversed(self._parts) if part.messages]
         if not await self._are_consecutive(parts):
             return (await self.whole())[offset : offset + limit]
