@@ -1,36 +1,43 @@
-"""How often stores find the same: `python -m benchmarks.search_agreement [--data DIR] [--words] [URL ...]`.
+"""How often stores find the same: `python -m benchmarks.search_agreement [--sizes 100 300] [--words]`.
 
-The first store is the one in memory, which scores every message that has a word of the question. Beside it
-stand SQLite and every URL that is given. The same histories go into each, made up ones of several sizes
-(as in `search_speed`) and the labelled sets where they are, and the same questions are asked.
+The first store is the one in memory, which scores every message that contains a word of the question. Beside
+it are SQLite, Redis and PostgreSQL. The same history goes into each, made up as in `search_speed`, and the
+same questions are asked. `make eval` does the same with the labelled sets as one history.
 """
 
 import argparse
 import asyncio
+import random
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from tests.servers.postgres import Databases
+from tests.servers.redis import running
 
 import aforesaid
+from aforesaid.contracts import Embedder
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.model.ids import new_id
-from aforesaid.search.encoders import encoder_named
 from aforesaid.search.searcher import Findings
-from benchmarks.search_eval.labelled import Person, read_sets
+from benchmarks.postgres import server
+from benchmarks.search_eval.labelled import LabelledSet
 from benchmarks.search_speed import RandomVectors, Speech, fill
 
-RESULTS = 5
-QUESTIONS = 100
-SIZES = (10, 30, 100, 300, 1_000)
+RESULTS = 10
+QUESTIONS = 250
+SIZES = (100, 300)
 """Conversations of a hundred messages."""
+STORES = ("SQLite", "Redis", "PostgreSQL")
+"""Compared with the store in memory."""
+ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Agreement(Struct, kw_only=True):
-    """What two stores have in common, summed over questions."""
+    """What a store has in common with the one in memory, summed over questions."""
 
     asked: int = 0
     first: int = 0
@@ -42,54 +49,70 @@ class Agreement(Struct, kw_only=True):
         self.asked += 1
         self.first += ours[:1] == theirs[:1]
         self.all_in_order += ours == theirs
-        self.shared += len(set(ours) & set(theirs)) / max(len(ours), len(theirs), 1)
+        longest = max(len(ours), len(theirs))
+        self.shared += len(set(ours) & set(theirs)) / longest if longest else 1.0
 
-    def shown(self) -> str:
-        of = max(self.asked, 1)
-        return (
-            f"{self.asked} questions: the first {self.first / of:.0%}, "
-            f"all five in order {self.all_in_order / of:.0%}, of five in common {self.shared / of:.0%}"
-        )
+    def shares(self) -> dict[str, float]:
+        """Return the shares of questions with the same first result, with the same ten, and of the ten."""
+        asked = max(self.asked, 1)
+        return {
+            "asked": self.asked,
+            "first": self.first / asked,
+            "all_in_order": self.all_in_order / asked,
+            "shared": self.shared / asked,
+        }
 
 
 def places(found: Findings) -> list[tuple[object, ...]]:
-    return [(one.said_at, one.speaker, one.text) for one in found.passages]
+    """Return the messages of the results; ids of conversations differ between stores."""
+    return [(one.said_at, one.speaker, one.text, one.sequence) for one in found.passages]
 
 
 @asynccontextmanager
-async def memories(urls: Sequence[str], embedder: object) -> AsyncIterator[dict[str, aforesaid.Memory]]:
+async def memories(embedder: Embedder | None) -> AsyncIterator[dict[str, aforesaid.Memory]]:
+    """An empty memory on every store, with servers of their own."""
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        named = {"memory": "memory://", "sqlite": f"sqlite:///{Path(folder) / 'agree.db'}?synchronous=normal"}
-        named |= {url.partition(":")[0]: url for url in urls}
+        port = stack.enter_context(running())
+        postgres = stack.enter_context(server(None))
+        urls = {
+            "memory": "memory://",
+            "SQLite": f"sqlite:///{Path(folder) / 'agree.db'}?synchronous=normal",
+            "Redis": f"redis://127.0.0.1:{port}/0?timeout=120",
+            "PostgreSQL": Databases(postgres).new(),
+        }
         yield {
             name: await stack.enter_async_context(
                 aforesaid.open(
                     url,
                     ttl=None,
                     retention=aforesaid.Retention(sweep_every=None),
-                    models=aforesaid.Models(embedder=embedder),  # type: ignore[arg-type]
+                    layers=aforesaid.Layers(resilience="off"),
+                    models=aforesaid.Models(embedder=embedder),
+                    clock=lambda: ASKED_AT,
                 )
             )
-            for name, url in named.items()
+            for name, url in urls.items()
         }
 
 
-async def compare(managers: dict[str, ConversationManager], questions: Sequence[str], title: str) -> None:
-    first, *others = managers
-    sums = {name: Agreement() for name in others}
+async def compared(
+    managers: Mapping[str, ConversationManager], questions: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Return what each store has in common with the one in memory."""
+    sums = {name: Agreement() for name in STORES}
     for question in questions:
         found = {name: await one.search(question, RESULTS, timezone=UTC) for name, one in managers.items()}
         for name, agreement in sums.items():
-            agreement.note(found[first], found[name])
-    for name, agreement in sums.items():
-        print(f"{title}, {name}: {agreement.shown()}", flush=True)
+            agreement.note(found["memory"], found[name])
+    return {name: agreement.shares() for name, agreement in sums.items()}
 
 
-async def made_up(urls: Sequence[str], conversations: int, *, by_words: bool) -> None:
+async def made_up(conversations: int, questions: int, *, by_words: bool) -> dict[str, dict[str, float]]:
+    """Compare the stores on a history of made-up sentences."""
     embedder = None if by_words else RandomVectors()
-    async with memories(urls, embedder) as opened:
-        managers = {name: memory.of(f"agree-{new_id()}") for name, memory in opened.items()}
+    async with memories(embedder) as opened:
+        managers = {name: memory.of("erin") for name, memory in opened.items()}
         for manager in managers.values():
             if embedder is not None:
                 embedder.begin()
@@ -97,34 +120,49 @@ async def made_up(urls: Sequence[str], conversations: int, *, by_words: bool) ->
         if embedder is not None:
             embedder.filling = False
         speech = Speech(9)
-        questions = [speech.question() for _ in range(QUESTIONS)]
-        await compare(managers, questions, f"made up, {conversations * 100:,} messages")
+        return await compared(managers, [speech.question() for _ in range(questions)])
 
 
-async def labelled(urls: Sequence[str], title: str, person: Person, *, by_words: bool) -> None:
-    async with memories(urls, None if by_words else encoder_named("installed")) as opened:
-        managers = {name: memory.of(f"agree-{new_id()}") for name, memory in opened.items()}
+async def pooled(
+    sets: Sequence[LabelledSet], embedder: Embedder | None, questions: int = QUESTIONS
+) -> dict[str, dict[str, float]]:
+    """Compare the stores on all sets as the history of one owner, with some of their questions."""
+    people = [person for one in sets for person in one.people]
+    sessions = [messages for person in people for messages in person.sessions]
+    asked = [question.text for person in people for question in person.questions]
+    chosen = random.Random(1).sample(asked, min(questions, len(asked)))
+    async with memories(embedder) as opened:
+        managers = {name: memory.of("erin") for name, memory in opened.items()}
         for name, manager in managers.items():
-            for number, messages in enumerate(person.sessions):
+            for number, messages in enumerate(sessions):
                 conversation = await manager.get_or_create_conversation(f"session {number}")
                 await manager.append(conversation.id, messages)
             if (indexer := opened[name].search_resources.indexer) is not None:
                 await indexer.wait_until_idle()
-        await compare(managers, [one.text for one in person.questions], f"{title}, {person.name}")
+        return await compared(managers, chosen)
+
+
+def rows(title: str, found: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Return the rows of a table, one for each store."""
+    return [
+        [title, name, f"{one['first']:.1%}", f"{one['all_in_order']:.1%}", f"{one['shared']:.1%}"]
+        for name, one in found.items()
+    ]
+
+
+HEAD = ["history", "store", "the same first result", "the same ten in the same order", "of the ten in common"]
 
 
 async def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("urls", nargs="*", help="more stores")
-    given.add_argument("--data", type=Path, help="where the labelled sets are")
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--words", action="store_true", help="by words alone")
+    given.add_argument("--questions", type=int, default=QUESTIONS)
     given.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     options = given.parse_args()
-    for one in read_sets(options.data) if options.data else ():
-        for person in one.people:
-            await labelled(options.urls, one.name, person, by_words=options.words)
     for size in options.sizes:
-        await made_up(options.urls, size, by_words=options.words)
+        found = await made_up(size, options.questions, by_words=options.words)
+        for row in rows(f"{size * 100:,} messages", found):
+            print(" | ".join(row), flush=True)
 
 
 if __name__ == "__main__":
