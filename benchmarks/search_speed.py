@@ -34,6 +34,7 @@ from aforesaid.search.encoders import UniversalEncoder
 from aforesaid.search.indexing import Indexer
 from benchmarks.measuring import p50
 
+OWNER = "erin"
 QUESTIONS = 200
 WARM = 20
 """Questions that are not counted."""
@@ -131,6 +132,17 @@ class Taken:
         self.clock.append(perf_counter() - clock)
         self.processor.append(process_time() - processor)
 
+    def figures(self) -> dict[str, float]:
+        """Return the least, the median and the p95 of both, in seconds."""
+        clock, processor = sorted(self.clock[WARM:]), sorted(self.processor[WARM:])
+        return {
+            "least": clock[0],
+            "p50": p50(clock),
+            "p95": clock[int(len(clock) * 0.95)],
+            "processor": p50(processor),
+            "processor_p95": processor[int(len(processor) * 0.95)],
+        }
+
     def shown(self, name: str) -> str:
         clock, processor = (self._shown(seconds[WARM:]) for seconds in (self.clock, self.processor))
         return f"{name:24} clock: {clock}   processor: {processor}"
@@ -140,11 +152,13 @@ class Taken:
         return f"least {min(seconds) * 1e3:6.1f} p50 {p50(seconds) * 1e3:6.1f} p95 {p95 * 1e3:6.1f} ms"
 
 
-async def ask(managers: Mapping[str, ConversationManager], speech: Speech) -> dict[str, Taken]:
+async def ask(
+    managers: Mapping[str, ConversationManager], speech: Speech, questions: int = QUESTIONS
+) -> dict[str, Taken]:
     """The same questions to each, in turn, and a floor before every one."""
     taken = {name: Taken() for name in ("floor", *managers)}
     floor = numpy.random.default_rng(2).normal(size=(20_000, 512)).astype(numpy.float32)
-    for number in range(QUESTIONS + WARM):
+    for number in range(questions + WARM):
         question = speech.question()
         for name in sorted(managers, reverse=number % 2 == 1):
             async with taken["floor"].one():
@@ -152,6 +166,30 @@ async def ask(managers: Mapping[str, ConversationManager], speech: Speech) -> di
             async with taken[name].one():
                 await managers[name].search(question, 5)
     return taken
+
+
+@asynccontextmanager
+async def opened(path: Path, embedder: Embedder | None) -> AsyncIterator[aforesaid.Memory]:
+    """A memory on this file that does nothing by itself."""
+    async with aforesaid.open(
+        f"sqlite:///{path}?synchronous=normal",
+        ttl=None,
+        retention=aforesaid.Retention(sweep_every=None),
+        models=aforesaid.Models(embedder=embedder),
+    ) as memory:
+        yield memory
+
+
+async def measure(path: Path, conversations: int, messages: int, questions: int) -> dict[str, Any]:
+    """Fill this file with one owner's history and ask it, hybrid and warm, five passages each."""
+    embedder = RandomVectors()
+    async with opened(path, embedder) as memory:
+        manager = memory.of(OWNER)
+        await fill(manager, Speech(), conversations=conversations, messages=messages, embedder=embedder)
+        embedder.filling = False
+        taken = await ask({OWNER: manager}, Speech(), questions)
+    figures = {"messages": conversations * messages, "questions": questions, **taken[OWNER].figures()}
+    return {**figures, "floor": taken["floor"].figures()}
 
 
 async def main() -> None:
@@ -171,18 +209,11 @@ async def main() -> None:
         for name, others in files.items():
             path = folder / f"{name}.db"
             is_new = not path.exists()
-            url = f"sqlite:///{path}?synchronous=normal"
-            opened = aforesaid.open(
-                url,
-                ttl=None,
-                retention=aforesaid.Retention(sweep_every=None),
-                models=aforesaid.Models(embedder=embedder),
-            )
-            memory = await stack.enter_async_context(opened)
-            for owner, speech in zip(("erin", *range(others)), map(Speech, range(others + 1)), strict=True):
+            memory = await stack.enter_async_context(opened(path, embedder))
+            for owner, speech in zip((OWNER, *range(others)), map(Speech, range(others + 1)), strict=True):
                 if is_new:
                     await fill(memory.of(str(owner)), speech, **size, embedder=embedder)
-            managers[name] = memory.of("erin")
+            managers[name] = memory.of(OWNER)
         if embedder is not None:
             embedder.filling = False
         for name, taken in (await ask(managers, Speech())).items():
