@@ -77,6 +77,7 @@ def aims(results: dict[str, Results]) -> str:
         *_cold(results),
         *_windows(results),
         *_branches(results),
+        *_search(results),
     ]
     return table(["aim", "wanted", "measured", "met"], [_row(one) for one in found])
 
@@ -90,6 +91,44 @@ def _branches(results: dict[str, Results]) -> Iterator[Aim]:
         if ratios:
             worst = max(ratios)
             yield Aim(what=what, wanted=f"{most} ×", found=f"{worst:.2f} ×", met=worst <= most)
+
+
+# Messages of one owner, and the most that the p95 of a question may take.
+SEARCH_AIMS = {100_000: 0.02, 1_000_000: 0.06}
+FIRST_QUESTION = 0.3
+SEARCH_WRITES = 1.05
+FINDS_NOTHING = 0.95
+
+
+def _search(results: dict[str, Results]) -> Iterator[Aim]:
+    found = results.get("search")
+    if not found:
+        return
+    for one in found["speed"]:
+        if most := SEARCH_AIMS.get(one["messages"]):
+            what = f"W12: p95 of a question among {one['messages']:,} messages"
+            yield Aim(what=what, wanted=span(most), found=span(one["p95"]), met=one["p95"] <= most)
+    for one in found["first"]:
+        for kind, state in (("loaded", "the encoder is loaded"), ("asking", "the encoder is not loaded")):
+            seconds = one[kind]["first"]
+            what = f"W12: the first question of a process, {state}, {one['messages']:,} messages"
+            yield Aim(
+                what=what, wanted=span(FIRST_QUESTION), found=span(seconds), met=seconds <= FIRST_QUESTION
+            )
+    ratio = found["writes"]["full"]["p50"]
+    yield Aim(
+        what="W12: a turn with its search index, relative to one without",
+        wanted=times(SEARCH_WRITES),
+        found=times(ratio),
+        met=ratio <= SEARCH_WRITES,
+    )
+    for one in found["nothing"]:
+        yield Aim(
+            what=f"W12: other people's questions that find nothing in everyday histories, {one['name']}",
+            wanted=f"{FINDS_NOTHING:.0%}",
+            found=f"{one['nothing']:.1%}",
+            met=one["nothing"] >= FINDS_NOTHING,
+        )
 
 
 def _row(aim: Aim) -> list[str]:

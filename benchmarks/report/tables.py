@@ -334,6 +334,99 @@ def branches(results: Results) -> str:
     return "\n\n".join(["### W11: branches and participants", table(head, rows)])
 
 
+def searching(results: Results) -> str:
+    """W12."""
+    return "\n\n".join(
+        [
+            "### W12: search by words and meaning",
+            _asked(results["speed"]),
+            _first_questions(results["first"]),
+            _search_writes(results["writes"]),
+            _agreement(results["agreement"]),
+            _nothing(results["nothing"]),
+        ]
+    )
+
+
+def _asked(found: list[Results]) -> str:
+    head = [
+        "one owner, five passages, warm",
+        "least",
+        "p50",
+        "p95",
+        "processor, p50",
+        "p95",
+        "floor: p50",
+        "p95",
+    ]
+    rows = [
+        [
+            f"{one['messages']:,} messages",
+            *(span(one[name]) for name in ("least", "p50", "p95", "processor", "processor_p95")),
+            *(span(one["floor"][name]) for name in ("p50", "p95")),
+        ]
+        for one in found
+    ]
+    about = "The floor is a product of 20,000 vectors with one, taken before every question."
+    return f"{table(head, rows)}\n\n{about}"
+
+
+def _first_questions(found: list[Results]) -> str:
+    head = ["the first question of a process, median", "the encoder is loaded", "it is not", "the second"]
+    rows = [
+        [
+            f"{one['messages']:,} messages",
+            span(one["loaded"]["first"]),
+            span(one["asking"]["first"]),
+            span(one["loaded"]["second"]),
+        ]
+        for one in found
+    ]
+    return table(head, rows)
+
+
+def _search_writes(found: Results) -> str:
+    head = ["a turn with its index, relative to one without", "p50", "mean", "processor"]
+    rows = [
+        [f"`synchronous={name}`", *(times(one[part]) for part in ("p50", "mean", "processor"))]
+        for name, one in found.items()
+    ]
+    return table(head, rows)
+
+
+def _agreement(found: list[Results]) -> str:
+    head = ["relative to the store in memory", "", "the same first result", "the same ten in the same order"]
+    rows = [
+        [
+            f"{many(one['messages'])} messages, {'words' if one['by_words'] else 'hybrid'}",
+            store,
+            *(f"{shares[name]:.1%}" for name in ("first", "all_in_order", "shared")),
+        ]
+        for one in found
+        for store, shares in one["stores"].items()
+    ]
+    return table([*head, "of the ten in common"], rows)
+
+
+def _nothing(found: list[Results]) -> str:
+    head = [
+        "short everyday histories",
+        "other people's questions that find nothing",
+        "recall@10 without a floor",
+        "with the floor",
+    ]
+    rows = [
+        [
+            one["name"],
+            f"{one['nothing']:.1%} of {one['foreign']}",
+            f"{one['recall']:.3f}",
+            f"{one['recall_above']:.3f}",
+        ]
+        for one in found
+    ]
+    return table(head, rows)
+
+
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "growth": growth,
     "together": together,
@@ -344,4 +437,5 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "serving": serving,
     "costs": costs,
     "branches": branches,
+    "search": searching,
 }

@@ -1,4 +1,4 @@
-"""The work that memories are measured by: W1 to W11. Each module runs some of it and gives plain JSON.
+"""The work that memories are measured by: W1 to W12. Each module runs some of it and gives plain JSON.
 
 Below: `benchmarks.peers`, which drives the others, and the benchmarks of our own parts. Above:
 `python -m benchmarks`.
@@ -31,6 +31,7 @@ def workloads() -> tuple[Workload, ...]:
         costs,
         growing,
         killing,
+        searching,
         serving,
         sharing,
         together,
@@ -47,6 +48,7 @@ def workloads() -> tuple[Workload, ...]:
         Workload(names=("W9",), file="serving", run=serving.run),
         Workload(names=("W10",), file="costs", run=costs.run),
         Workload(names=("W11",), file="branches", run=branching.run),
+        Workload(names=("W12",), file="search", run=searching.run),
     )
 
 

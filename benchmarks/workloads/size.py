@@ -18,6 +18,13 @@ class Size(Struct, frozen=True, kw_only=True):
     filling: float = 8.0
     """For peers, which are filled for so long and no longer."""
     questions: int = 100
+    searched: tuple[int, ...] = (1_000, 10_000)
+    """Conversations of a hundred messages of one owner, for search by words and meaning."""
+    agreement: tuple[int, ...] = (100, 300)
+    """The same for the comparison of stores."""
+    first_questions: int = 7
+    """Processes that ask their first question."""
+    write_rounds: int = 20
     histories: int = 100
     serving: float = 2.0
     serving_rounds: int = 4
@@ -37,6 +44,10 @@ QUICK = Size(
     conversations=100,
     filling=1.0,
     questions=20,
+    searched=(10,),
+    agreement=(3,),
+    first_questions=1,
+    write_rounds=2,
     histories=5,
     serving=0.3,
     serving_rounds=2,
