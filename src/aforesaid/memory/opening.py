@@ -14,7 +14,16 @@ from msgspec.structs import replace
 from aforesaid._internal.arguments import validated
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import AsyncWithOnly, ended, start_background
-from aforesaid.contracts import JOURNAL, Auditing, Backend, CopyHolder, TokenCounter, Wrapper, capability
+from aforesaid.contracts import (
+    JOURNAL,
+    Auditing,
+    Backend,
+    CopyHolder,
+    Embedder,
+    TokenCounter,
+    Wrapper,
+    capability,
+)
 from aforesaid.contracts.listing import check_complete
 from aforesaid.errors import (
     AforesaidError,
@@ -315,7 +324,7 @@ class Memory(AsyncWithOnly):
         return layer
 
     async def start(self) -> Self:
-        """Open the store, finish interrupted erasures, and start background tasks: sweep, token counter.
+        """Open the store, finish interrupted erasures, and start background tasks: sweep, loading.
 
         Only the first two are awaited.
         """
@@ -330,6 +339,9 @@ class Memory(AsyncWithOnly):
             yield "aforesaid-sweep", sweep_forever(self, every=self._retention.sweep_every)
         if self._models.preload and not is_ready(self._counter):
             yield "aforesaid-warm", _load_counter(self._counter)
+        embedder = self.search_resources.embedder
+        if self._models.preload and embedder is not None:
+            yield "aforesaid-load-encoder", _load_encoder(embedder)
 
     async def _finish_erasures(self) -> None:
         try:
@@ -386,6 +398,16 @@ async def _load_counter(counter: TokenCounter) -> None:
         await ready(counter)
     except AforesaidError as error:
         log.warning("messages will not be counted: %s", error)
+
+
+async def _load_encoder(embedder: Embedder) -> None:
+    """Load an encoder in advance, so that the first question does not wait for it."""
+    from aforesaid.search.vectors import encode_text
+
+    try:
+        await encode_text(embedder, "hello")
+    except AforesaidError as error:
+        log.warning("messages will be searched by words only: %s", describe(error))
 
 
 @validated

@@ -93,8 +93,9 @@ class Models(CheckedFields, frozen=True, kw_only=True):
     - `detector`: finds preferences and facts in users' messages and stores them as notes, in the background.
       "rules" knows sentences in six languages; `notes.detectors.AgentDetector` asks a model. None uses the
       setting `detect_notes`, which is off by default.
-    - `preload`: load the tokenizer when the memory is opened. By default it is loaded in the background after
-      the first message, which does not wait for it.
+    - `preload`: load the tokenizer and the encoder in the background when the memory is opened. By default
+      they are loaded in the background after the first message, which does not wait for them; a question that
+      comes earlier waits for the encoder, about a second.
     """
 
     tokenizer: str | TokenCounter | None = None
