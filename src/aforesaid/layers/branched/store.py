@@ -146,16 +146,16 @@ class BranchedStore(StoreWrapper):
     async def _released(
         self, conversation_id: str, expected: int | None, remove: Callable[[int | None], Awaitable[T]]
     ) -> T:
-        """Move what branches need of a conversation, and remove it at the revision that it had before.
+        """Move what branches need of a conversation, and remove it at the expected revision, or at the one that
+        it had before.
 
         A fork changes the revision after it has stored the branch, so no branch is missed.
         """
         for _ in range(REMOVALS):
-            record = await self._ancestors.get(conversation_id)
-            revision = None if record is None else record.revision
+            record = await self._ancestors.get(conversation_id) if expected is None else None
             await self.families.release(conversation_id, expected_revision=expected)
             try:
-                return await remove(expected if revision is None else revision)
+                return await remove(expected if record is None else record.revision)
             except RevisionConflict:
                 if expected is not None:
                     raise
