@@ -212,8 +212,8 @@ def _plain_part(part: Document) -> Document:
 
 
 def _openrouter(documents: list[Document]) -> list[Document]:
-    own = map(openai_chat.with_own_parts, documents)
-    return _each(own, _with_words, _with_function_calls, _with_valid_details)
+    convert = _kinds("text", "image_url", "input_audio", "file", own=("video_url",))
+    return _each(documents, _with_words, _with_function_calls, _with_parts(convert), _with_valid_details)
 
 
 def _with_valid_details(document: Document) -> Document:

@@ -95,7 +95,7 @@ def write(messages: Sequence[Message]) -> Request:
     for message in messages:
         if is_native(message, NAME):
             if message.content is not None and message.content != []:
-                documents.append(verbatim(message))
+                documents.append(_with_accepted_files(verbatim(message)))
         else:
             documents.extend(_convert(message))
     return Request(messages=_without_dangling_reasoning(_with_matching_outputs(documents)))
@@ -106,6 +106,29 @@ def result(*, call_id: str, name: str, text: str, is_error: bool) -> Message:
     output = with_error_prefix(text, is_error=is_error)
     item = {"type": "function_call_output", "call_id": call_id, "output": output}
     return Message(role="tool", dialect=NAME, extra=item)
+
+
+def _with_accepted_files(item: Item) -> Item:
+    """Return the item with recordings and films described as text: the provider refuses them as files."""
+    refused = {
+        field: [_accepted(block) for block in item[field]]
+        for field in ("content", "output")
+        if isinstance(item.get(field), list) and any(map(_is_refused_file, item[field]))
+    }
+    return {**item, **refused} if refused else item
+
+
+def _is_refused_file(block: Any) -> bool:
+    match block:
+        case {"type": "input_file", "file_data": str(url)}:
+            return url.startswith(("data:audio/", "data:video/"))
+    return False
+
+
+def _accepted(block: Any) -> Any:
+    if not _is_refused_file(block):
+        return block
+    return {"type": "input_text", "text": f"[{block.get('filename') or 'recording'}]"}
 
 
 def _is_from_model(item: Item) -> bool:
@@ -130,7 +153,7 @@ def _with_matching_outputs(documents: list[Item]) -> list[Item]:
 
 def _matching(item: Item, calls: Mapping[str | None, Item]) -> Item:
     call = calls.get(item.get("call_id")) if item.get("type") == "function_call_output" else None
-    if call is None:
+    if call is None or call["type"] == "tool_search_call":  # whose result may also be a function's
         return item
     if call["type"] == "custom_tool_call":
         return {**item, "type": "custom_tool_call_output"}

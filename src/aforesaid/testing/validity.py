@@ -54,8 +54,9 @@ _REQUEST_RULES: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     "anthropic": anthropic.choice_problems,
     "gemini": gemini.request_problems,
     "bedrock": bedrock.request_problems,
+    "mistral": chat_variants.mistral_choice_problems,
     **dict.fromkeys(
-        ("openai_chat", "openai_responses", "mistral", "vllm", "azure", "openrouter"),
+        ("openai_chat", "openai_responses", "vllm", "azure", "openrouter"),
         openai_chat.choice_problems,
     ),
 }
@@ -75,7 +76,15 @@ def problems(request: Request | Mapping[str, Any] | Sequence[Any], dialect: str)
         found += anthropic.request_problems(messages, system)
     if isinstance(request, Mapping):
         found += _REQUEST_RULES.get(dialect, _no_problems)(request)
+    if dialect == "openai_responses" and _continues(request):
+        return [*found, *openai_responses.problems(messages, continues=True)]
     return [*found, *_RULES[dialect](messages)]
+
+
+def _continues(request: Request | Mapping[str, Any] | Sequence[Any]) -> bool:
+    """Return whether the provider stores what came before the items of this request."""
+    fields = ("previous_response_id", "conversation")
+    return isinstance(request, Mapping) and any(request.get(field) for field in fields)
 
 
 def _parts(request: Request | Mapping[str, Any] | Sequence[Any]) -> tuple[Sequence[Any], Any]:

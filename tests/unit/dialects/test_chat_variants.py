@@ -31,6 +31,7 @@ NINE = "a1b2c3d4e"
 ASKED = calls({"function": {"name": "look", "arguments": {"at": "sky"}}}, content="")
 FOUND = {"role": "tool", "tool_name": "look", "content": "blue"}
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
+VIDEO = {"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}
 DETAILS = [{"type": "reasoning.encrypted", "data": "c2ln"}]
 
 REFUSED: dict[str, list[tuple[list[Any], str]]] = {
@@ -112,15 +113,13 @@ ACCEPTED: dict[str, list[list[Any]]] = {
     ],
     "vllm": [
         [HI, calls(call(), reasoning="so"), result()],
-        [
-            {
-                "role": "user",
-                "content": [{"type": "video_url", "video_url": {"url": "https://example.com/a.mp4"}}],
-            }
-        ],
+        [{"role": "user", "content": [VIDEO]}],
     ],
     "azure": [[{"role": "developer", "content": "a"}, {**HI, "name": "kim"}, calls(call()), result()]],
-    "openrouter": [[HI, calls(call(), reasoning="so", reasoning_details=DETAILS), result()]],
+    "openrouter": [
+        [HI, calls(call(), reasoning="so", reasoning_details=DETAILS), result()],
+        [{"role": "user", "content": [VIDEO]}],
+    ],
 }
 
 
@@ -134,6 +133,11 @@ def test_the_rules_find_what_the_server_refuses_and_accept_the_rest(dialect: str
         assert any(words in problem for problem in problems(messages, dialect)), (words, messages)
     for messages in ACCEPTED[dialect]:
         assert problems(messages, dialect) == []
+
+
+def test_mistral_accepts_an_answer_with_calls_and_an_empty_list() -> None:
+    assert problems([HI, calls(call(NINE), content=[]), result(NINE)], "mistral") == []
+    assert problems([HI, {"role": "assistant", "content": []}, HI], "mistral") != []
 
 
 @pytest.mark.parametrize("dialect", VARIANTS)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from aforesaid.dialects import read, write
 from aforesaid.testing.validity import problems
 
 ASKED: list[Any] = [{"role": "user", "content": "Is it raining?"}]
@@ -38,6 +39,16 @@ def bedrock(choice: Any, *, tools: Any = (SPEC,)) -> dict[str, Any]:
     return {"messages": BLOCKS, "toolConfig": {"tools": list(tools), "toolChoice": choice}}
 
 
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "yes"}
+ADDED = {"type": "additional_tools", "role": "developer", "tools": [ITEM]}
+
+
+def recorded(kind: str) -> dict[str, Any]:
+    """Return an item with a file of this type."""
+    block = {"type": "input_file", "filename": "rain", "file_data": f"data:{kind};base64,UklGRg=="}
+    return {"role": "user", "content": [block]}
+
+
 ENABLED = {"type": "enabled", "budget_tokens": 1024}
 
 # A refused request, and the words that say why.
@@ -69,6 +80,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "openai_responses",
         {"input": ASKED, "tools": [ITEM], "tool_choice": {"type": "function", "name": "snow"}},
         "not among",
+    ),
+    "responses: a recording as a file": ("openai_responses", {"input": [recorded("audio/mpeg")]}, "refused"),
+    "responses: an output without a call": ("openai_responses", {"input": [OUTPUT]}, "before any such"),
+    "responses: an output twice": (
+        "openai_responses",
+        {"input": [OUTPUT, OUTPUT], "previous_response_id": "resp_1"},
+        "a second time",
     ),
     "gemini: names in mode AUTO": ("gemini", gemini(calling("AUTO", "rain")), "another mode"),
     "gemini: undeclared": ("gemini", gemini(calling("ANY", "snow")), "not declared"),
@@ -129,6 +147,20 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
         "openai_responses",
         {"input": ASKED, "tools": [ITEM], "tool_choice": {"type": "function", "name": "rain"}},
     ),
+    "responses: an output of the response before": (
+        "openai_responses",
+        {"input": [OUTPUT], "previous_response_id": "resp_1"},
+    ),
+    "responses: an output in a conversation": (
+        "openai_responses",
+        {"input": [OUTPUT], "conversation": "conv_1"},
+    ),
+    "responses: tools in the input": (
+        "openai_responses",
+        {"input": [*ASKED, ADDED], "tool_choice": {"type": "function", "name": "rain"}},
+    ),
+    "responses: a file": ("openai_responses", {"input": [recorded("application/pdf")]}),
+    "mistral: any": ("mistral", {"messages": ASKED, "tools": [CHAT], "tool_choice": "any"}),
     "gemini: a tool": ("gemini", gemini(calling("ANY", "rain"))),
     "gemini: any case": ("gemini", gemini(calling("any", "rain"))),
     "gemini: one part without a list": (
@@ -162,3 +194,11 @@ def test_a_request_that_the_provider_refuses_is_found(name: str) -> None:
 def test_a_request_that_the_provider_accepts_passes(name: str) -> None:
     dialect, request = ACCEPTED[name]
     assert problems(request, dialect) == []
+
+
+def test_a_recording_stored_as_a_file_is_described_in_the_request() -> None:
+    log = read([recorded("audio/mpeg"), recorded("application/pdf")], dialect="openai_responses")
+    request = write(log, "openai_responses")
+    assert problems(request, "openai_responses") == []
+    assert request.messages[0]["content"] == [{"type": "input_text", "text": "[rain]"}]
+    assert request.messages[1] == recorded("application/pdf")

@@ -60,6 +60,11 @@ class TestResponses:
         output = item(type="tool_search_output", call_id=call_id, execution=execution, tools=[])
         assert sent(user("hello"), call, output)[1:] == [call.extra, output.extra]
 
+    def test_a_tool_search_that_is_answered_as_a_function_keeps_its_words(self) -> None:
+        call = item(type="tool_search_call", call_id="call_1", execution="client", arguments={})
+        output = item(type="function_call_output", call_id="call_1", output="one tool")
+        assert sent(user("hello"), call, output)[1:] == [call.extra, output.extra]
+
     def test_an_approval_stays_with_its_request(self) -> None:
         asked = item(type="mcp_approval_request", id="mcpr_1", name="f", arguments="{}", server_label="s")
         given = item(type="mcp_approval_response", approval_request_id="mcpr_1", approve=True)

@@ -81,7 +81,8 @@ def _mistral_order(messages: Messages) -> Iterator[str]:
 
 def _mistral_content(message: dict[str, Any], role: str, place: str) -> Iterator[str]:
     content = message.get("content")
-    if content is None or content == "":
+    # An answer with calls may have an empty list of chunks.
+    if content is None or content == "" or (role == "assistant" and content == []):
         if role == "assistant" and not message.get("tool_calls"):
             yield f"{place} has neither content nor calls"
         if role in ("system", "user", "tool") and content is None:
@@ -94,6 +95,11 @@ def _mistral_content(message: dict[str, Any], role: str, place: str) -> Iterator
             yield f"{place} has thinking that is not a list"
         if block.get("type") == "input_audio" and not isinstance(block.get("input_audio"), str):
             yield f"{place} has audio that is not base64 text"
+
+
+def mistral_choice_problems(request: Mapping[str, Any]) -> Iterator[str]:
+    # "any" is the mode of its API, "required" that of OpenAI's.
+    yield from openai_chat.choice_problems(request, modes=(*openai_chat.MODES, "any"))
 
 
 def _mistral_id(call_id: Any, place: str) -> Iterator[str]:
@@ -198,8 +204,11 @@ def azure_problems(messages: Messages) -> Iterator[str]:
                 yield f"message {at} has a call with the field {sorted(unknown)[0]!r}"
 
 
+_OPENROUTER_KINDS = {**openai_chat.KINDS, "user": (*openai_chat.KINDS["user"], "video_url")}
+
+
 def openrouter_problems(messages: Messages) -> Iterator[str]:
-    yield from openai_chat.problems(messages)
+    yield from openai_chat.problems(messages, kinds=_OPENROUTER_KINDS)
     yield from _function_only(messages)
     for at, message in enumerate(messages):
         place = f"message {at}"

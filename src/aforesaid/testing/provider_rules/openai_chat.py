@@ -1,7 +1,7 @@
 """Rules of OpenAI's Chat Completions API."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from aforesaid.testing.provider_rules.common import (
@@ -47,20 +47,32 @@ def problems(messages: Messages, *, kinds: Mapping[str, Sequence[str]] = KINDS) 
     yield from thread_problems(messages)
 
 
-def choice_problems(request: Mapping[str, Any]) -> Iterator[str]:
+MODES = ("none", "auto", "required")
+
+
+def choice_problems(request: Mapping[str, Any], *, modes: Collection[str] = MODES) -> Iterator[str]:
     """Check the choice of tools; the interfaces of OpenAI share its rules."""
-    choice = request.get("tool_choice")
+    choice, tools = request.get("tool_choice"), _tools_of(request)
     # tool_choice is only allowed when tools are specified.
-    if choice is not None and not request.get("tools"):
+    if choice is not None and not tools:
         yield "a tool is chosen, but there are no tools"
     elif isinstance(choice, Mapping) and choice.get("type") == "function":
         # The chosen function is one of the tools.
         name = choice.get("function", choice).get("name")
-        if name not in names_of_tools(request["tools"]):
+        if name not in names_of_tools(tools):
             yield f"the chosen tool {name!r} is not among the tools"
-    # The modes are none, auto and required.
-    elif isinstance(choice, str) and choice not in ("none", "auto", "required"):
+    elif isinstance(choice, str) and choice not in modes:
         yield f"the tool choice {choice!r} is unknown"
+
+
+def _tools_of(request: Mapping[str, Any]) -> list[Any]:
+    """Return the tools of a request, and those that items of its input add."""
+    added = [item.get("tools") for item in blocks_in(request.get("input")) if _adds_tools(item)]
+    return [tool for tools in (request.get("tools"), *added) for tool in tools or ()]
+
+
+def _adds_tools(item: Mapping[str, Any]) -> bool:
+    return item.get("type") == "additional_tools"
 
 
 def _content_problems(

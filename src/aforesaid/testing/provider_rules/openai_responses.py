@@ -35,9 +35,11 @@ _OUTPUTS = {
     "program": "program_output",
 }
 _MAX_CALL_ID_LENGTH = 64
+_NO_FILES = ("data:audio/", "data:video/")
 
 
-def problems(items: Messages) -> Iterator[str]:
+def problems(items: Messages, *, continues: bool = False) -> Iterator[str]:
+    """`continues`: the provider has earlier items, of `previous_response_id` or `conversation`."""
     for at, item in enumerate(items):
         yield from _item_problems(item, f"item {at}")
     calls = [(at, item) for at, item in enumerate(items) if str(item.get("type")) in _OUTPUTS]
@@ -46,7 +48,7 @@ def problems(items: Messages) -> Iterator[str]:
         [Call(_call_id(item), f"item {at}") for at, item in calls if not _is_hosted(item)],
         max_length=_MAX_CALL_ID_LENGTH,
     )
-    yield from _pairing_problems(items)
+    yield from _pairing_problems(items, continues=continues)
     yield from _reasoning_problems(items)
 
 
@@ -100,6 +102,9 @@ def _part_problems(content: Any, place: str) -> Iterator[str]:
         has_image = isinstance(block.get("image_url"), str) or isinstance(block.get("file_id"), str)
         if block.get("type") == "input_image" and not has_image:
             yield f"{place} has an image without image_url or file_id"
+        # "unsupported MIME type 'audio/mpeg'"
+        if block.get("type") == "input_file" and str(block.get("file_data")).startswith(_NO_FILES):
+            yield f"{place} has a file of a type that is refused: {block['file_data']:.20}"
 
 
 def _call_problems(item: dict[str, Any], place: str) -> Iterator[str]:
@@ -127,7 +132,7 @@ def _is_hosted(item: dict[str, Any]) -> bool:
     )
 
 
-def _pairing_problems(items: Messages) -> Iterator[str]:
+def _pairing_problems(items: Messages, *, continues: bool) -> Iterator[str]:
     open_calls: dict[str, Any] = {}
     answered: set[str] = set()
     for at, item in enumerate(items):
@@ -139,6 +144,9 @@ def _pairing_problems(items: Messages) -> Iterator[str]:
         elif item.get("type") in _OUTPUTS.values():
             # No tool call found for a function call output: the call comes first.
             if call_id not in open_calls:
+                if continues and call_id not in answered:
+                    answered.add(call_id)
+                    continue
                 how = "a second time" if call_id in answered else "before any such call"
                 yield f"item {at} answers {call_id!r} {how}"
             # Each type of call has its own type of output.
