@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # AES-256.
 KEY_BYTES = 32
 NONCE_BYTES = 12
+# The kind and the name of the document that holds an owner's wrapped data keys.
+KEYS_KIND, KEYS_NAME = "keys", "data"
 VARIABLE = "AFORESAID_MASTER_KEY"
 FILE_VARIABLE = "AFORESAID_MASTER_KEY_FILE"
 

@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from aforesaid.audit import AuditTrail, Checked, check_trail, read_trail
 from aforesaid.audit.chain import Line
+from aforesaid.cli.lists import ID, Row, print_list
 from aforesaid.cli.runtime import JsonOption, OwnerOption, console, counted, print_json, readable, run
 from aforesaid.errors import InvalidSetting
 from aforesaid.layers.options import audit_key_in
@@ -49,13 +49,7 @@ def show(
     if as_json:
         print_json(lines)
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("at", "actor", "from", "action", "owner", "conversation", "count", "outcome"):
-        table.add_column(column, justify="right" if column == "count" else "left", overflow="fold")
-    for line in lines:
-        style = "" if line.outcome == "done" else "yellow"
-        table.add_row(*_cells(line), style=style)
-    console().print(table)
+    print_list(console(), (("at", 19), ("action", 14), ("conversation", ID)), map(_row, lines))
 
 
 @audit.command()
@@ -144,9 +138,12 @@ def _parse_known(known: str | None) -> tuple[int, str] | None:
     return int(number), digest
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def _row(line: Line) -> Row:
     at: datetime = line.at
-    texts = (line.actor, line.source, line.action, line.owner, line.conversation)
-    shown = [escape(readable(text)) for text in texts]
+    source = line.source and f"from {line.source}"
     outcome = f"{line.outcome} {line.error}".strip()
-    return (at.isoformat(timespec="seconds"), *shown, str(line.count), outcome)
+    owner = line.owner and f"owner {line.owner}"
+    facts = (line.actor, source, owner, f"count {line.count}", outcome)
+    # The seconds count here: the events of one minute have an order.
+    values = (f"{at.astimezone():%Y-%m-%d %H:%M:%S}", line.action, line.conversation)
+    return Row(values, facts, style="" if line.outcome == "done" else "yellow")

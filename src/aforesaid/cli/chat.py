@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from aforesaid.cli.conversations import print_context
-from aforesaid.cli.notes import notes_table
+from aforesaid.cli.notes import print_notes
 from aforesaid.cli.runtime import DEFAULT_OWNER, UrlOption, console, memory_at, readable, run
 from aforesaid.errors import AforesaidError, InvalidInput
 from aforesaid.memory.interface import ManagerProtocol
@@ -205,7 +205,10 @@ class _ChatSession:
 
     async def _notes(self, words: str) -> None:
         found = await self._manager.recall(words, 50) if words else await self._manager.notes()
-        self._out.print(notes_table(found) if found else "[dim]No notes.[/]")
+        if found:
+            print_notes(self._out, found)
+        else:
+            self._out.print("[dim]No notes.[/]")
 
     async def _remember(self, words: str) -> None:
         note = await self._manager.remember(words)

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import ID, Row, print_list
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
@@ -60,7 +60,7 @@ def list_(
     if as_json:
         print_json([contact.to_dict() for contact in found])
     elif found:
-        console().print(_table(found))
+        print_list(console(), (("client", ID), ("name", 0)), map(_row, found))
     else:
         console().print("[dim]No contacts.[/]")
 
@@ -316,11 +316,6 @@ def _show(contact: Contact, *, as_json: bool) -> None:
             console().print(f"[dim]{field:>10}[/]  {escape(readable(shown))}", soft_wrap=True)
 
 
-def _table(contacts: list[Contact]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("client", "name", "nicknames", "company", "email", "phone"):
-        table.add_column(column, overflow="fold")
-    for one in contacts:
-        texts = (one.name, ", ".join(one.nicknames), one.company or "", one.email or "", one.phone or "")
-        table.add_row(one.id, *(escape(readable(text)) for text in texts))
-    return table
+def _row(contact: Contact) -> Row:
+    nicknames = ", ".join(contact.nicknames)
+    return Row((contact.id, contact.name), (nicknames, contact.company, contact.email, contact.phone))

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from aforesaid.cli.lists import print_conversations
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
@@ -17,7 +18,6 @@ from aforesaid.cli.runtime import (
     managers,
     memory_at,
     message_line,
-    print_conversations,
     print_json,
     readable,
     run,

@@ -13,6 +13,7 @@ from msgspec import Struct
 from rich.markup import escape
 from rich.table import Table
 
+from aforesaid.cli.lists import Row, print_list
 from aforesaid.cli.runtime import (
     ConfigOption,
     JsonOption,
@@ -24,6 +25,7 @@ from aforesaid.cli.runtime import (
     store_url,
 )
 from aforesaid.contracts import Backend, FileBacked, Migratable, ServerBacked, capability
+from aforesaid.encryption import KEYS_KIND, KEYS_NAME
 from aforesaid.errors import AforesaidError, StoreUnavailable
 from aforesaid.layers.build import resilience_in, spool_folder
 from aforesaid.layers.resilient import Resilience
@@ -192,13 +194,14 @@ async def _future_times(backend: Backend, now: datetime) -> Finding:
 
 async def _encryption(backend: Backend, settings: Settings) -> list[Finding]:
     """Check that the master key decrypts the owners' data keys, and that sampled logs are as written."""
-    from aforesaid.layers.encrypted import encrypted
     from aforesaid.layers.options import encryption_in
 
     try:
         encryption = await asyncio.to_thread(encryption_in, settings.protection)
         if encryption is None:
             return [await _without_master_key(backend)]
+        from aforesaid.layers.encrypted import encrypted
+
         if encryption.keyring is not None:
             await encryption.keyring.open()
         try:
@@ -260,11 +263,9 @@ def _encryption_problem(found: str) -> Finding:
 
 
 async def _without_master_key(backend: Backend) -> Finding:
-    from aforesaid.layers.encrypted.keyring import KIND
-
     sampled = 0
     async for owner in backend.owners():
-        if await backend.of(owner).get_document(KIND, "data") is not None:
+        if await backend.of(owner).get_document(KEYS_KIND, KEYS_NAME) is not None:
             return _encryption_problem("the store is encrypted, but no master key is set")
         sampled += 1
         if sampled == OWNERS_SAMPLED:
@@ -432,16 +433,15 @@ def config(file: ConfigOption = None, as_json: JsonOption = False) -> None:
             ]
         )
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("setting", "value", "from", "variable"):
-        table.add_column(column, overflow="fold")
-    for one, value in settings:
-        style = "" if one.source == "default" else "bold"
-        shown = str(value).lower() if isinstance(value, bool) else str(value)
-        table.add_row(
-            one.name, escape(readable(shown)), escape(one.source), ENVIRONMENT[one.name], style=style
-        )
-    console().print(table)
+    print_list(console(), (("setting", 28), ("value", 0)), [_row(*each) for each in settings])
+
+
+def _row(setting: Setting, value: object) -> Row:
+    shown = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    variable = ENVIRONMENT[setting.name]
+    if setting.source == "default":
+        return Row((setting.name, shown), (variable, "default"))
+    return Row((setting.name, shown), (variable, f"set by {setting.source}"), style="bold")
 
 
 def _masked(setting: Setting) -> object:

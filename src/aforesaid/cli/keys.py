@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import TIME, Row, print_list
 from aforesaid.cli.retention import FolderOption
 from aforesaid.cli.runtime import (
     JsonOption,
@@ -254,14 +254,17 @@ def list_(url: UrlOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json([_key_document(key) | {"holds": holds} for key, holds in found])
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("id", "name", "scope", "owners", "created", "expires", ""):
-        table.add_column(column, overflow="fold")
-    for key, holds in found:
-        state = "revoked" if key.revoked_at else "" if holds else "expired"
-        row = (key.name, key.scope, ", ".join(key.owners), _minute(key.created_at), _minute(key.expires_at))
-        table.add_row(key.id, *map(escape, row), state, style="" if holds else "dim")
-    console().print(table)
+    if not found:
+        console().print("[dim]No API keys.[/]")
+        return
+    columns = (("key", 12), ("scope", 10), ("created", TIME), ("expires", TIME))
+    print_list(console(), columns, [_row(key, holds=holds) for key, holds in found])
+
+
+def _row(key: "ApiKey", *, holds: bool) -> Row:
+    state = "revoked" if key.revoked_at else None if holds else "expired"
+    values = (key.id, key.scope, _minute(key.created_at), _minute(key.expires_at))
+    return Row(values, (state, key.name, f"for {', '.join(key.owners)}"), style="" if holds else "dim")
 
 
 @keys.command()

@@ -3,9 +3,10 @@
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import ID, TIME, Row, print_list
 from aforesaid.cli.retention import forget_after_preview
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
@@ -164,32 +165,23 @@ def _show(found: list[Note], *, as_json: bool, empty: str, sources: bool = False
     if as_json:
         print_json(found)
     elif found:
-        console().print(notes_table(found, sources=sources))
+        print_notes(console(), found, sources=sources)
     else:
         console().print(f"[dim]{empty}[/]")
 
 
-def notes_table(found: list[Note], *, sources: bool = False) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("note", "about", "tags", "noted", "until", "id", *(["from"] if sources else [])):
-        table.add_column(column, overflow="fold")
-    for note in found:
-        style = "dim" if note.replaced_by else ""
-        about = "" if note.text.startswith(note.subject) else note.subject
-        table.add_row(
-            escape(readable(note.text)),
-            escape(readable(about)),
-            escape(readable(", ".join(note.tags))),
-            when(note.remembered_at),
-            when(note.expires_at),
-            note.id,
-            *([_source_text(note)] if sources else []),
-            style=style,
-        )
-    return table
+def print_notes(out: Console, found: list[Note], *, sources: bool = False) -> None:
+    columns = (("note", ID), ("noted", TIME), ("until", TIME))
+    print_list(out, columns, [_row(note, sources=sources) for note in found])
 
 
-def _source_text(note: Note) -> str:
-    if note.source is None:
-        return ""
-    return escape(readable("/".join(filter(None, (note.source.conversation_id, note.source.message_id)))))
+def _row(note: Note, *, sources: bool) -> Row:
+    facts = [note.text]
+    if not note.text.startswith(note.subject):
+        facts.append(f"about {note.subject}")
+    facts += [f"#{tag}" for tag in note.tags]
+    if sources and note.source is not None:
+        source = (note.source.conversation_id, note.source.message_id)
+        facts.append(f"from {'/'.join(filter(None, source))}")
+    values = (note.id, when(note.remembered_at), when(note.expires_at))
+    return Row(values, facts, style="dim" if note.replaced_by else "")

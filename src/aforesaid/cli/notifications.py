@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import ID, TIME, Row, print_list
 from aforesaid.cli.participants import ConversationArgument, ParticipantArgument
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
@@ -17,6 +17,7 @@ from aforesaid.cli.runtime import (
     print_json,
     readable,
     run,
+    when,
 )
 from aforesaid.model.notifications import Notification, NotificationRule
 
@@ -52,11 +53,17 @@ def list_notifications(
     if as_json:
         print_json([one.to_dict() for one in found])
         return
-    table = Table("conversation", "message", "from", "mentioned")
-    for one in found:
-        cells = (one.conversation_id, one.message_id or "", one.author or "", "yes" if one.mentioned else "")
-        table.add_row(*(escape(readable(cell)) for cell in cells))
-    console().print(table if found else "No notifications.")
+    if not found:
+        console().print("[dim]No notifications.[/]")
+        return
+    rows = [
+        Row(
+            (one.conversation_id, one.message_id or ""),
+            (one.author and f"from {one.author}", "mentioned" if one.mentioned else None),
+        )
+        for one in found
+    ]
+    print_list(console(), (("conversation", ID), ("message", ID)), rows)
 
 
 @notifications.command("rule")
@@ -100,11 +107,11 @@ def list_webhooks(
     if as_json:
         print_json([_without_secret(one) for one in found])
         return
-    table = Table("participant", "address", "created")
-    for one in found:
-        cells = (one.participant_id, one.url, f"{one.created_at:%Y-%m-%d}")
-        table.add_row(*(escape(readable(cell)) for cell in cells))
-    console().print(table if found else "No webhooks.")
+    if not found:
+        console().print("[dim]No webhooks.[/]")
+        return
+    rows = [Row((when(one.created_at), one.participant_id, one.url)) for one in found]
+    print_list(console(), (("created", TIME), ("participant", 20), ("address", 0)), rows)
 
 
 @webhooks.command("set")

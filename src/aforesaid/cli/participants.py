@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import ID, Row, print_list
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
@@ -59,14 +59,17 @@ def list_participants(
         print_json([one.to_dict() for one in found])
         return
     read = {marker.participant_id: marker for marker in markers}
-    table = Table("id", "name", "kind", "role", "sees", "read up to")
-    for one in found:
-        seen = "everything" if one.visible_from is None else "from joining"
-        marker = read.get(one.id)
-        upto = "" if marker is None else marker.message_id
-        cells = (one.id, one.name or "", one.kind, one.role, seen, upto)
-        table.add_row(*(escape(readable(cell)) for cell in cells))
-    console().print(table if found else "No participants.")
+    if not found:
+        console().print("[dim]No participants.[/]")
+        return
+    rows = [_row(one, read.get(one.id)) for one in found]
+    print_list(console(), (("participant", ID), ("read up to", ID)), rows)
+
+
+def _row(one: Participant, marker: ReadMarker | None) -> Row:
+    seen = "sees everything" if one.visible_from is None else "sees messages from joining"
+    read = "" if marker is None else marker.message_id
+    return Row((one.id, read), (one.name, one.kind, one.role, seen))
 
 
 @participants.command("set")

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from msgspec import UNSET
 from rich.markup import escape
-from rich.table import Table
 
+from aforesaid.cli.lists import ID, TIME, Row, print_conversations, print_list
 from aforesaid.cli.runtime import (
     JsonOption,
     OwnerOption,
@@ -23,7 +23,6 @@ from aforesaid.cli.runtime import (
     find_conversation,
     managers,
     memory_at,
-    print_conversations,
     print_json,
     readable,
     run,
@@ -163,14 +162,13 @@ def archives(
     if not found:
         console().print("[dim]No archives.[/]")
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("conversation", "owner", "messages", "last", "archived", "sealed"):
-        table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
-    for name, one in found:
-        sealed = "yes" if one.sealed else "no"
-        cells = (one.conversation_id, escape(readable(name)), f"{one.messages:,}")
-        table.add_row(*cells, when(one.last_activity), when(one.archived_at), sealed)
-    console().print(table)
+    columns = (("conversation", ID), ("last message", TIME), ("archived", TIME))
+    print_list(console(), columns, [_archive_row(name, one) for name, one in found])
+
+
+def _archive_row(owner: str, one: Archive) -> Row:
+    facts = (owner, counted(one.messages, "message"), "encrypted" if one.sealed else "not encrypted")
+    return Row((one.conversation_id, when(one.last_activity), when(one.archived_at)), facts)
 
 
 # `aforesaid retention`, `purge`, `redact` and `erase`: retention rules and permanent removal.
@@ -320,20 +318,19 @@ async def _find_expiring(url: str | None, owner: str | None, within: float) -> E
 
 def _print_expiring(expiring: Expirations, *, as_json: bool) -> None:
     if as_json:
-        rows: list[dict[str, Any]] = [{"owner": owner, "expiring": one} for owner, one in expiring]
-        print_json(rows)
+        print_json([{"owner": owner, "expiring": one} for owner, one in expiring])
         return
     if not expiring:
         console().print("[dim]Nothing to purge.[/]")
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("conversation", "owner", "messages", "expires", "why"):
-        table.add_column(column, justify="right" if column == "messages" else "left", overflow="fold")
-    for owner, one in expiring:
-        moment = when(one.expires_at)
-        cells = (one.conversation_id, escape(readable(owner)), f"{one.messages:,}", moment)
-        table.add_row(*cells, escape(readable(one.why)))
-    console().print(table)
+    rows = [
+        Row(
+            (one.conversation_id, when(one.expires_at)),
+            (owner, counted(one.messages, "message"), one.why),
+        )
+        for owner, one in expiring
+    ]
+    print_list(console(), (("conversation", ID), ("expires", TIME)), rows)
     console().print(f"[dim]{counted(len(expiring), 'conversation')} would go[/]")
 
 

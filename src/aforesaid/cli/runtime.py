@@ -19,7 +19,6 @@ import typer
 from msgspec import UNSET, structs
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -82,21 +81,6 @@ def counted(number: int, noun: str) -> str:
 def when(moment: datetime | None) -> str:
     """Return a time as every command prints it, in the time zone of this machine: 2026-03-01 09:30."""
     return "never" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M}"
-
-
-def print_conversations(out: Console, rows: list[tuple[str, Conversation]]) -> None:
-    """Print two lines for each conversation: the whole id and its times, then what it is.
-
-    The first line has 72 characters, so it fits every terminal; the second is wrapped.
-    """
-    out.print(f"[dim]{'conversation':36}  {'last message':16}  {'expires':16}[/]")
-    for owner, record in rows:
-        times = f"{when(record.last_activity):16}  {when(record.expires_at):16}"
-        out.print(f"{record.id:36}  {times}", soft_wrap=True)
-        facts = [record.name, owner, record.channel, record.status]
-        facts += [counted(record.message_count, "message"), record.subject]
-        text = " · ".join(readable(fact) for fact in facts if fact)
-        out.print(Padding(f"[dim]{escape(text)}[/]", (0, 0, 0, 2)))
 
 
 def message_line(message: Message) -> Text:

@@ -32,7 +32,6 @@ from aforesaid.search.analysis import terms_of
 from aforesaid.search.indexing import Indexer, remove_vectors
 from aforesaid.search.passages import Line, Passage, explain_score, spans_of
 from aforesaid.search.queries import first_moment, last_moment, local_zone
-from aforesaid.search.searcher import WITHOUT_VECTORS
 
 Found = list[tuple[str, Passage]]
 
@@ -148,6 +147,9 @@ def _highlighted(text: str, terms: list[str]) -> Text:
 # Indexes
 
 
+NO_ENCODER = "no vectors: pip install 'aforesaid[semantic]' adds search by meaning"
+
+
 class Result(Struct, kw_only=True):
     """Counts of indexed messages and removed vectors."""
 
@@ -188,7 +190,7 @@ def reindex(
     if result.words:
         console().print(f"{counted(result.words, 'message')} added to the lexical index")
     if result.model is None:
-        console().print(f"[dim]{WITHOUT_VECTORS}[/]")
+        console().print(escape(NO_ENCODER), style="dim")
         return
     where = counted(result.conversations, "conversation")
     console().print(f"{counted(result.messages, 'message')} in {where}, by {result.model}")

@@ -9,12 +9,15 @@ from aforesaid.settings import ENVIRONMENT
 
 # An address as drivers print it: ('127.0.0.1', 6379).
 _ADDRESS = re.compile(r"\('([^']+)', (\d+)(?:, \d+, \d+)?\)")
+# An option of the library after a variable: ", or `archives` of `Retention`".
+_IN_PYTHON = re.compile(r", or `\w+` of `\w+`")
 _SETTINGS = {variable: name for name, variable in ENVIRONMENT.items()}
 
 
 def for_operator(error: AforesaidError, typed: Sequence[str] | None = None) -> str:
     """Return the error's message as the command line prints it. `typed` is the command line."""
-    text = _ADDRESS.sub(r"\1:\2", _with_plain_value(str(error), getattr(error, "value", None)))
+    text = _IN_PYTHON.sub("", _with_plain_value(str(error), getattr(error, "value", None)))
+    text = _ADDRESS.sub(r"\1:\2", text)
     if isinstance(error, ConversationNotFound):
         text += "; `aforesaid conversations` lists them"
     flag = _flag(text.partition(" ")[0], sys.argv[1:] if typed is None else typed)

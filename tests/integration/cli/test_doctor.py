@@ -3,6 +3,8 @@
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,18 @@ async def test_a_look_makes_no_file(tmp_path: Path) -> None:
     findings = await checkup(f"sqlite:///{tmp_path}/memory.db", Settings())
     assert of(findings, "store").found.endswith("the first turn creates it")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_without_encryption_needs_no_ciphers(run: Run, tmp_path: Path) -> None:
+    run("demo")
+    script = (
+        "import sys; sys.modules['cryptography'] = None; from aforesaid.cli.app import app; app(['doctor'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
+    assert "off for this store" in done.stdout
 
 
 def test_a_wrong_master_key_is_a_problem(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import pytest
 
 import aforesaid
 from aforesaid.cli.doctor import Finding, checkup
-from aforesaid.encryption import MasterKeys, WrappedKey, generate_master_key
+from aforesaid.encryption import KEYS_KIND, MasterKeys, WrappedKey, generate_master_key
 from aforesaid.errors import KeyUnavailable
 from aforesaid.layers.encrypted import Encryption, encrypted
-from aforesaid.layers.encrypted.keyring import KIND, SAMPLE
+from aforesaid.layers.encrypted.keyring import SAMPLE
 from aforesaid.layers.resilient import ResilientBackend
 from aforesaid.memory.opening import Memory
 from aforesaid.model.conversations import started
@@ -72,9 +72,9 @@ async def test_one_owner_whose_key_is_damaged_blocks_no_other_owner(altered: int
     await backend.open()
     for owner in owners:
         await backend.of(owner).create(started(new_id(), now=inner.of(owner).now()))
-    stolen = await inner.of(owners[altered - 1]).get_document(KIND, "data")
+    stolen = await inner.of(owners[altered - 1]).get_document(KEYS_KIND, "data")
     assert stolen is not None
-    await inner.of(owners[altered]).put_document(KIND, "data", stolen.data)
+    await inner.of(owners[altered]).put_document(KEYS_KIND, "data", stolen.data)
     again = encrypted(inner, Encryption(master=RIGHT))
     await again.open()
     found = await again.check_master_key(all_of_them=True)
@@ -145,7 +145,7 @@ async def test_no_data_is_sealed_by_a_wrong_key(tmp_path: Path) -> None:
     store, memory = await started_in_an_outage(tmp_path)
     with pytest.raises(KeyUnavailable):
         await talked(memory, "zoe")
-    assert await store.inner.of("zoe").get_document(KIND, "data") is None
+    assert await store.inner.of("zoe").get_document(KEYS_KIND, "data") is None
     await memory.close()
 
 

@@ -24,12 +24,13 @@ from aforesaid.contracts import (
     Tally,
     capability,
 )
+from aforesaid.encryption import KEYS_KIND
 from aforesaid.errors import KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.base import BackendWrapper, StoreWrapper
 from aforesaid.layers.encrypted import seals
 from aforesaid.layers.encrypted.base import Encryption, SharedState
 from aforesaid.layers.encrypted.documents import SealedConversations, SealedDocuments
-from aforesaid.layers.encrypted.keyring import KIND, Keyring, MasterKeyCheck, check_master_key
+from aforesaid.layers.encrypted.keyring import Keyring, MasterKeyCheck, check_master_key
 from aforesaid.layers.encrypted.log_reads import violations_logged
 from aforesaid.layers.encrypted.log_writes import SealedLogs
 from aforesaid.layers.encrypted.records import (
@@ -134,7 +135,7 @@ class EncryptedStore(SealedLogs, SealedConversations, SealedDocuments):
         return open_lineage(record, await self._keys(), self._owner).lineage
 
     async def _snapshot_documents(self, found: Sequence[Document], listing: Listing) -> list[Document]:
-        if listing.kind == KIND:
+        if listing.kind == KEYS_KIND:
             return []
         opened = await self._open_documents(found)
         if len(opened) == len(found):
@@ -187,7 +188,7 @@ def _opened(message: Message, keys: DataKeys, log_id: LogId) -> Message:
 def _with_keys_apart(tally: Tally) -> Tally:
     """Count key documents as keys instead of documents."""
     documents = dict(tally.documents)
-    return replace(tally, keys=documents.pop(KIND, 0), documents=documents)
+    return replace(tally, keys=documents.pop(KEYS_KIND, 0), documents=documents)
 
 
 # How long opening a store may take longer to check the master key.
@@ -267,7 +268,7 @@ class EncryptedBackend(BackendWrapper):
         return EncryptedStore(self.shared, parse_name(owner, field="owner"), inner)
 
     def owners(self, *, ignored_kinds: Collection[str] = ()) -> AsyncIterator[str]:
-        return self.inner.owners(ignored_kinds={*ignored_kinds, KIND})
+        return self.inner.owners(ignored_kinds={*ignored_kinds, KEYS_KIND})
 
     async def scrub(self, owner: str | None) -> tuple[str, ...]:
         """Have the store scrub its files, and a keyring of its own too; returns what remains in either. See

@@ -15,10 +15,10 @@ from aforesaid.contracts import (
     check_restorable_documents,
     parse_place,
 )
+from aforesaid.encryption import KEYS_KIND
 from aforesaid.errors import InvalidInput, KeyUnavailable, StoreDamaged
 from aforesaid.layers.encrypted import records, seals
 from aforesaid.layers.encrypted.base import EncryptedStoreBase
-from aforesaid.layers.encrypted.keyring import KIND
 from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count
 from aforesaid.model.lineages import first_sequence
@@ -148,7 +148,7 @@ class SealedDocuments(EncryptedStoreBase):
     async def get_document(
         self, kind: str, key: str, *, conversation_id: str | None = None
     ) -> Document | None:
-        if kind == KIND:
+        if kind == KEYS_KIND:
             return None
         found = await self.inner.get_document(kind, key, conversation_id=conversation_id)
         if found is None:
@@ -161,7 +161,7 @@ class SealedDocuments(EncryptedStoreBase):
     async def documents(
         self, kind: str, *, conversation_id: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[Document]:
-        if kind == KIND:
+        if kind == KEYS_KIND:
             return []
         check_count(limit, field="limit", least=0)
         opened: list[Document] = []
@@ -188,7 +188,7 @@ class SealedDocuments(EncryptedStoreBase):
 
     async def document_kinds(self, *, conversation_id: str | None = None) -> list[str]:
         kinds = await self.inner.document_kinds(conversation_id=conversation_id)
-        return [kind for kind in kinds if kind != KIND]
+        return [kind for kind in kinds if kind != KEYS_KIND]
 
     async def delete_document(
         self,
@@ -232,5 +232,7 @@ class SealedDocuments(EncryptedStoreBase):
 
 
 def _check_kind(kind: str) -> None:
-    if kind == KIND:
-        raise InvalidInput(f"documents of the kind {KIND!r} hold keys and are not for callers", field="kind")
+    if kind == KEYS_KIND:
+        raise InvalidInput(
+            f"documents of the kind {KEYS_KIND!r} hold keys and are not for callers", field="kind"
+        )

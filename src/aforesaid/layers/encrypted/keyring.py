@@ -23,13 +23,9 @@ from msgspec import Struct
 from aforesaid._internal.bounded import BoundedDict
 from aforesaid._internal.tasks import PerLoop
 from aforesaid.contracts import Document
-from aforesaid.encryption import KeyProvider, WrappedKey, master_key_errors
+from aforesaid.encryption import KEYS_KIND, KEYS_NAME, KeyProvider, WrappedKey, master_key_errors
 from aforesaid.errors import DocumentConflict, KeyUnavailable, StoreDamaged, StoreUnavailable
 from aforesaid.layers.encrypted.seals import DataKey, DataKeys
-
-# The kind of the documents that hold data keys: this layer's own.
-KIND = "keys"
-_NAME = "data"
 
 # Seconds that open keys are held before the document is looked at again: another process may have changed
 # it.
@@ -135,7 +131,7 @@ class Keyring:
     async def refresh(self, owner: str) -> OpenKeys | None:
         """Read the document and cache its keys; return the cached keys while the store is unavailable."""
         try:
-            document = await self._store_of(owner).get_document(KIND, _NAME)
+            document = await self._store_of(owner).get_document(KEYS_KIND, KEYS_NAME)
         except StoreUnavailable:
             if owner in self._cache:
                 return self._cache[owner]
@@ -150,11 +146,11 @@ class Keyring:
 
     async def has(self, owner: str) -> bool:
         """Return whether this owner has keys."""
-        return await self._store_of(owner).get_document(KIND, _NAME) is not None
+        return await self._store_of(owner).get_document(KEYS_KIND, KEYS_NAME) is not None
 
     async def verify(self, owner: str, store: KeyStore) -> bool:
         """Unwrap the owner's keys in this store; return False when there are none. Raise `KeyUnavailable`."""
-        document = await store.get_document(KIND, _NAME)
+        document = await store.get_document(KEYS_KIND, KEYS_NAME)
         if document is None:
             return False
         await self._opened(owner, document)
@@ -163,7 +159,7 @@ class Keyring:
     async def drop(self, owner: str) -> bool:
         """Delete the owner's keys permanently: data sealed with them can never be read again."""
         self._cache.pop(owner, None)
-        return await self._store_of(owner).delete_document(KIND, _NAME)
+        return await self._store_of(owner).delete_document(KEYS_KIND, KEYS_NAME)
 
     def evict(self, owner: str) -> None:
         """Remove the owner's keys from the cache; the document stays."""
@@ -199,7 +195,7 @@ class Keyring:
         store = self._store_of(owner)
         data = await self._wrapped(owner, keys, made_at or store.now())
         try:
-            await store.put_document(KIND, _NAME, data, expected_version=open_keys.document.version)
+            await store.put_document(KEYS_KIND, KEYS_NAME, data, expected_version=open_keys.document.version)
         except DocumentConflict:
             await self.refresh(owner)  # another process changed them at the same time: its keys are valid too
             return False
@@ -212,7 +208,7 @@ class Keyring:
         store = self._store_of(owner)
         data = await self._wrapped(owner, [DataKey.generate()], store.now())
         try:
-            await store.put_document(KIND, _NAME, data, expected_version=0)
+            await store.put_document(KEYS_KIND, KEYS_NAME, data, expected_version=0)
         except DocumentConflict:
             return  # another process was first: its key is the owner's
 

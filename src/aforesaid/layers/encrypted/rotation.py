@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from aforesaid.contracts import Document, Entry, Sealable
 from aforesaid.contracts.listing import all_records, document_pages, every_record
+from aforesaid.encryption import KEYS_KIND
 from aforesaid.errors import Conflict, ConversationNotFound, StoreDamaged
 from aforesaid.layers.branched import settle
 from aforesaid.layers.encrypted import EncryptedBackend, EncryptedStore, records, resealed, seals
 from aforesaid.layers.encrypted.heads import key_id_of_head, open_head, seal_head
-from aforesaid.layers.encrypted.keyring import KIND
 from aforesaid.layers.encrypted.seals import DataKeys, InvalidSeal, LogId
 from aforesaid.model.conversations import Changes, Conversation, Query
 
@@ -209,7 +209,7 @@ class _Resealing:
 
     async def _documents(self, conversation_id: str | None) -> None:
         for kind in await self._store.document_kinds(conversation_id=conversation_id):
-            if kind != KIND:
+            if kind != KEYS_KIND:
                 await self._documents_of(kind, conversation_id)
 
     async def _documents_of(self, kind: str, conversation_id: str | None) -> None:
