@@ -280,7 +280,7 @@ class ContextLoader:
         size = max(
             1, (request.policy.max_messages or self.config.context_window_size or USUAL_SIZE) // REDUCTION
         )
-        why = f"the store is slow: the window was reduced to {size} messages"
+        why = f"the store is slow: the window was reduced to {size} message{'' if size == 1 else 's'}"
         log.warning("context: %s", why)
         policy = replace(request.policy, max_messages=size, notes_tokens=0, summary_tokens=0)
         context = await bounded(deadline / 2, self._load_with_retry(replace(request, policy=policy)))

@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".venv" / "bin"
 """The project's environment. The browser lives in another one, without the server."""
 
+# A busy machine must not reduce the windows of contexts.
+PLAIN = {"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "CONVERSATION_CONTEXT_DEADLINE": "0"}
+
 _ADDRESS = re.compile(r"on (http://[\d.:]+)")
 
 
@@ -45,7 +48,7 @@ class Served:
     def start(self) -> "Served":
         """Start, or start again on the same port."""
         arguments = ["--url", self.store, "--port", str(self._port), "--log-level", "error"]
-        environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1", **self._settings}
+        environment = {**os.environ, **PLAIN, **self._settings}
         with (self.folder / "stderr.log").open("a") as errors:
             self._process = subprocess.Popen(
                 [*self._command, *arguments],

@@ -76,3 +76,29 @@ def test_a_summary_has_its_part_of_the_bar_and_its_row(opening: Opening, startin
     expect(summary).to_contain_text("boiler")
     expect(summary).to_contain_text("stable")
     expect(page.locator(".token-bar .legend")).to_contain_text("Summary")
+
+
+def test_rows_show_calls_and_results_and_have_the_colours_of_the_token_bar(
+    opening: Opening, api: httpx.Client
+) -> None:
+    function = {"name": "forecast", "arguments": '{"place": "Oslo"}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    one = turn(
+        api,
+        "one",
+        say("user", "Will it rain?"),
+        say("assistant", "Let me look.", tool_calls=[call]),
+        say("tool", "Sun until four", tool_call_id="c1"),
+        say("assistant", "No."),
+    )
+    assert api.post("/v1/notes", json={"text": "I live in Oslo"}).is_success
+    page = opening(f"/context/{one}").page
+    rows = page.locator(".context-row")
+    expect(rows.locator(".context-text").nth(2)).to_have_text(
+        'Let me look.\nCalls forecast { "place": "Oslo" }'
+    )
+    expect(rows.locator(".context-text").nth(3)).to_have_text("Tool result Sun until four")
+    stripe = "row => getComputedStyle(row).borderInlineStartColor"
+    fill = "one => getComputedStyle(one).backgroundColor"
+    for kind, row in (("notes", rows.first), ("history", rows.nth(1)), ("history", rows.nth(2))):
+        assert row.evaluate(stripe) == page.locator(f".legend .kind-{kind}").evaluate(fill), kind

@@ -85,9 +85,16 @@ async def test_a_store_that_hangs_does_not_hang_the_agent(monkeypatch: pytest.Mo
 
 
 @pytest.mark.requirement("004-055")
-@pytest.mark.parametrize("policy", [None, WindowPolicy(max_tokens=1000)])
+@pytest.mark.parametrize(
+    ("policy", "size", "spoken"),
+    [
+        (None, 5, "5 messages"),
+        (WindowPolicy(max_tokens=1000), 5, "5 messages"),
+        (WindowPolicy(max_messages=6), 1, "1 message"),
+    ],
+)
 async def test_a_slow_store_reduces_the_window(
-    monkeypatch: pytest.MonkeyPatch, policy: WindowPolicy | None
+    monkeypatch: pytest.MonkeyPatch, policy: WindowPolicy | None, size: int, spoken: str
 ) -> None:
     waits: list[float | None] = []
 
@@ -104,8 +111,8 @@ async def test_a_slow_store_reduces_the_window(
     for number in range(30):
         await erin.add_message("kitchen", "user", str(number))
     context = await erin.load_context("kitchen", policy=policy)
-    assert [message["content"] for message in context] == [str(number) for number in range(25, 30)]
-    assert context.report.warnings == ("the store is slow: the window was reduced to 5 messages",)
+    assert [message["content"] for message in context] == [str(number) for number in range(30 - size, 30)]
+    assert context.report.warnings == (f"the store is slow: the window was reduced to {spoken}",)
     assert waits == [2, 2], "both attempts share the deadline"
     assert len(await erin.load_context("kitchen")) == 20, "the next load is not reduced"
 

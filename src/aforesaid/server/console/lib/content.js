@@ -21,12 +21,33 @@ export function partsOf(message) {
  */
 export function previewOf(message) {
   const parts = partsOf(message);
+  const line = lineOf(parts);
+  return line || (parts[0] ? titleOf(parts[0]) : "");
+}
+
+/**
+ * The words of a message in one line, then its calls and results, each shortened.
+ * @param {Message} message
+ */
+export function outlineOf(message) {
+  const parts = partsOf(message);
+  const others = parts.filter((part) => part.kind !== "text").map((part) => `${titleOf(part)} ${part.kind === "image" ? "" : shortened(part.text)}`.trim());
+  return [lineOf(parts), ...others].filter(Boolean).join("\n");
+}
+
+/** @param {Part[]} parts */
+function lineOf(parts) {
   const words = parts.filter((part) => part.kind === "text").map((part) => part.text).join(" ");
-  const line = words.replace(/\s*\n\s*(?:[-*•]|\d+[.)]) +/g, " · ").replace(/\*\*|^#+ +/gm, "").replace(/\s+/g, " ").replace(/: · /g, ": ");
-  if (line.trim()) return line.length > 240 ? `${line.slice(0, 240)}…` : line;
-  const first = parts[0];
-  if (!first) return "";
-  return { call: `Calls ${first.name}`, result: "Tool result", image: "Picture", thinking: "Thinking" }[/** @type {string} */ (first.kind)] ?? "";
+  return shortened(words.replace(/\s*\n\s*(?:[-*•]|\d+[.)]) +/g, " · ").replace(/\*\*|^#+ +/gm, "").replace(/\s+/g, " ").replace(/: · /g, ": "));
+}
+
+/** @param {Part} part */
+const titleOf = (part) => ({ call: `Calls ${part.name}`, result: part.failed ? "Tool failed" : "Tool result", image: "Picture", thinking: "Thinking" }[/** @type {string} */ (part.kind)] ?? "");
+
+/** @param {string} text */
+function shortened(text) {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length > 240 ? `${line.slice(0, 240)}…` : line;
 }
 
 /**

@@ -1,6 +1,6 @@
 // A context in one list, in log order: kept messages, omitted ones with the reason, notes, summary, tokens.
 import { html, useState } from "../lib/html.js";
-import { partsOf, pretty, previewOf } from "../lib/content.js";
+import { outlineOf, partsOf, pretty } from "../lib/content.js";
 import { number, plural } from "../lib/format.js";
 import { inOrder } from "../lib/positions.js";
 import { toast } from "./dialog.js";
@@ -40,7 +40,7 @@ export function ContextView({ report, messages, entries, request }) {
 /** @param {{ row: any, whole: boolean, isStable: boolean }} props */
 function Row({ row, whole, isStable }) {
   const { message } = row;
-  const text = message ? (whole || row.kind === "made" ? fullText(message) : previewOf(message)) : "";
+  const text = message ? (whole || row.isMade ? fullText(message) : outlineOf(message)) : "";
   return html`<li class=${`context-row ${row.why ? "omitted" : ""} ${row.kind ?? ""} ${isStable ? "stable" : ""}`}>
     <span class="context-mark"><${Icon} name=${row.why ? "close" : "check"} /><span class="visually-hidden">${row.why ? "Left out" : "Sent"}</span></span>
     <div><div class="message-head"><span class="speaker">${row.title}</span>${row.sequence != null && html`<span>#${row.sequence}</span>`}
@@ -80,7 +80,7 @@ function rowsOf(report, messages, entries) {
   const sent = messages.map((message, index) => {
     const entry = byId.get(message.message_id);
     const made = message.tags?.includes("notes") ? "Notes" : message.tags?.includes("summary") ? "Summary" : "";
-    return { key: `s${index}`, index, message, entry, sequence: entry?.sequence ?? null, kind: made ? "made" : message.role, title: made || speakerOf(message, message.role), tokens: 0 };
+    return { key: `s${index}`, index, message, entry, sequence: entry?.sequence ?? null, isMade: Boolean(made), kind: made ? `made ${made.toLowerCase()}` : message.role, title: made || speakerOf(message, message.role), tokens: 0 };
   });
   const omitted = (report.left_out ?? []).map((/** @type {any} */ each) => {
     const entry = bySequence.get(each.sequence);
