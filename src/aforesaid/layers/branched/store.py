@@ -146,8 +146,8 @@ class BranchedStore(StoreWrapper):
     async def _released(
         self, conversation_id: str, expected: int | None, remove: Callable[[int | None], Awaitable[T]]
     ) -> T:
-        """Move what branches need of a conversation, and remove it at the expected revision, or else at the one
-        that it had before.
+        """Move what branches need of a conversation, and remove it at the expected revision, or else at the
+        one that it had before.
 
         A fork changes the revision after it has stored the branch, so no branch is missed.
         """
