@@ -15,7 +15,7 @@ from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import TokenCounter
 from aforesaid.errors import AforesaidError, InvalidInput, MissingExtra, shown
 from aforesaid.tokens.exact import COUNTING_EXACTLY, ENCODINGS, EncodingName, ExactCounter
-from aforesaid.tokens.families import GENERAL, NAMES, Family, family_of, joined_digits
+from aforesaid.tokens.families import GENERAL, NAMES, Family, family_of, joined_digits, words_in_capitals
 
 # Estimate tokens for models without a public tokenizer, such as Claude 3 and later, and Gemini.
 #
@@ -54,11 +54,12 @@ class MarginCounter:
     def measure(self, text: str) -> float:
         """Return the estimate without rounding."""
         family, total = self.family, self._base.count_text(text)
-        digits = family.digit * joined_digits(text) if family.digit else 0.0
+        added = family.digit * joined_digits(text) if family.digit else 0.0
+        added += family.capitals * words_in_capitals(text) if family.capitals else 0.0
         if text.isascii():
-            return total * family.latin + digits
+            return total * family.latin + added
         others = min(total, self._base.count_text("".join(re.findall(_OTHER_SCRIPTS, text))))
-        return (total - others) * family.latin + others * family.other + digits
+        return (total - others) * family.latin + others * family.other + added
 
 
 class Estimator:

@@ -23,6 +23,8 @@ class Family(Struct, frozen=True, kw_only=True):
     """Factor for all other scripts."""
     digit: float = 0.0
     """Added for each digit that `o200k_base` joins with others to one token."""
+    capitals: float = 0.75
+    """Added for each word of a text in capitals."""
     message: int = 3
     """Added to each message, with its role."""
     call: int = 28
@@ -43,20 +45,42 @@ _FAMILIES = (
     ),
     (
         lazy_pattern(r"gemini-[12]"),
-        Family(name="gemini2", latin=1.14, other=1.2, digit=1.0, message=1, call=4, system=1, signature=0.2),
+        Family(
+            name="gemini2",
+            latin=1.14,
+            other=1.2,
+            digit=1.0,
+            capitals=0.0,
+            message=1,
+            call=4,
+            system=1,
+            signature=0.2,
+        ),
     ),
     (
         lazy_pattern(r"gemini"),
-        Family(name="gemini3", latin=1.14, other=1.2, digit=1.0, message=1, call=4, system=1, signature=0.21),
+        Family(
+            name="gemini3",
+            latin=1.14,
+            other=1.2,
+            digit=1.0,
+            capitals=0.0,
+            message=1,
+            call=4,
+            system=1,
+            signature=0.21,
+        ),
     ),
     (
         lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova"),
-        Family(name="nova", latin=1.25, other=1.5, digit=1.0, message=2, call=12),
+        Family(name="nova", latin=1.25, other=1.5, digit=1.0, capitals=0.1, message=2, call=12),
     ),
 )
 NAMES = {family.name: family for _, family in _FAMILIES}
 
 _DIGITS = r"[0-9]+"
+_CAPITALS = r"[A-Z]{2,}"
+_IN_CAPITALS = rf"{_CAPITALS}(?:[^A-Za-z0-9]{{1,3}}{_CAPITALS})+"
 # `o200k_base` joins as many digits to one token.
 _JOINED = 3
 
@@ -65,6 +89,11 @@ def family_of(model: str) -> Family:
     """Return the family of a model. A name may include its provider, as in `google/gemini-3-pro`."""
     name = model.strip().lower().rpartition("/")[2]
     return next((family for pattern, family in _FAMILIES if pattern.match(name)), GENERAL)
+
+
+def words_in_capitals(text: str) -> int:
+    """Return the number of words in capitals that stand next to each other, unlike an abbreviation."""
+    return sum(len(re.findall(_CAPITALS, run)) for run in re.findall(_IN_CAPITALS, text))
 
 
 def joined_digits(text: str) -> int:

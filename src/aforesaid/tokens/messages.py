@@ -29,7 +29,8 @@ from aforesaid.tokens.families import Family
 # - a tool call or result costs `PER_CALL` plus name, arguments or content, including its id;
 # - an image costs `PER_IMAGE` (the largest for Claude; OpenAI's cost less), or `PER_SMALL_IMAGE` with
 #   low detail; a document, audio or video costs `PER_MEDIA`;
-# - thinking costs its text; encrypted thinking costs a token per four characters.
+# - thinking costs its text; encrypted thinking costs a token per four characters, and that of OpenAI, whose
+#   summary the model does not receive, one per five characters beyond its frame.
 
 
 PER_MESSAGE = 3
@@ -41,6 +42,9 @@ PER_IMAGE = 1600
 PER_SMALL_IMAGE = 85
 PER_MEDIA = 3000
 SEALED_CHARACTERS = 4
+# OpenAI's encrypted thinking: characters without any thought, and per token (5.9 to 28 were recorded).
+SEALED_FRAME = 700
+SEALED_CHARACTERS_OF_OPENAI = 5
 
 _TEXT_BLOCKS = frozenset(("text", "input_text", "output_text", "refusal"))
 _IMAGE_BLOCKS = frozenset(("image", "image_url", "input_image", "computer_screenshot"))
@@ -49,7 +53,7 @@ _THINKING_BLOCKS = frozenset(("thinking", "redacted_thinking", "reasoning"))
 _THINKING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 _CALL_BLOCKS = ("tool_use", "tool_result")
 _THINKING_TEXT_KEYS = frozenset(("thinking", "reasoning", "reasoningText", "summary", "content", "text"))
-_SEALED_THINKING_KEYS = frozenset(("data", "encrypted_content", "redactedContent"))
+_SEALED_THINKING_KEYS = frozenset(("data", "redactedContent"))
 
 
 def count_message(counter: TokenCounter, message: Message, meaning: Meaning) -> int:
@@ -205,6 +209,8 @@ def _count_thinking(counter: TokenCounter, thinking: Any) -> int:
             return counter.count_text(thinking)
         case list() | tuple():
             return sum(_count_thinking(counter, part) for part in thinking)
+        case {"encrypted_content": str(sealed)} if sealed:
+            return max(0, -(-(len(sealed) - SEALED_FRAME) // SEALED_CHARACTERS_OF_OPENAI))
         case Mapping():
             words = sum(_count_thinking(counter, thinking.get(key)) for key in _THINKING_TEXT_KEYS)
             return words + sum(_count_sealed(thinking.get(key)) for key in _SEALED_THINKING_KEYS)

@@ -41,20 +41,23 @@ class Overhead(Struct, frozen=True, kw_only=True):
 OVERHEADS = (
     (lazy_pattern(r"gpt-oss"), Overhead(request=68, tools=24)),
     (lazy_pattern(r"(ft:)?(gpt-5|gpt-[6-9]).* chat$"), Overhead(request=3, tools=83, per_tool=3)),
-    (lazy_pattern(r"(ft:)?(gpt-[5-9]|o[134]\b)"), Overhead(request=3, tools=6, per_tool=3, per_reference=16)),
+    (lazy_pattern(r"(ft:)?(gpt-[5-9]|o[134]\b)"), Overhead(request=3, tools=8, per_tool=3, per_reference=16)),
     (
         lazy_pattern(r"(ft:)?(gpt-|chatgpt-)"),
         Overhead(request=3, tools=6, per_tool=2, per_field=1, per_reference=16, forced=10),
     ),
     (
         lazy_pattern(r"([a-z]+\.)*claude-(3|haiku-3|(sonnet|opus)-4-(0|2025))"),
-        Overhead(request=4, tools=400, per_tool=20, forced=80),
+        Overhead(request=4, tools=400, per_tool=20, per_reference=16, forced=80),
     ),
     (
         lazy_pattern(r"([a-z]+\.)*claude-(opus-4-[7-9]|(opus|sonnet|haiku)-[5-9])"),
-        Overhead(request=8, tools=496, per_tool=45, forced=120),
+        Overhead(request=8, tools=496, per_tool=45, per_reference=16, forced=120),
     ),
-    (lazy_pattern(r"([a-z]+\.)*claude"), Overhead(request=4, tools=496, per_tool=45, forced=120)),
+    (
+        lazy_pattern(r"([a-z]+\.)*claude"),
+        Overhead(request=4, tools=496, per_tool=45, per_reference=16, forced=120),
+    ),
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova-2"), Overhead(request=48, tools=860)),
     (lazy_pattern(r"([a-z]+\.)*(amazon\.)?nova"), Overhead(tools=860)),
     (lazy_pattern(r"gemini-(1|2\.0)"), Overhead(tools=8)),

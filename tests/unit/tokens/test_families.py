@@ -1,5 +1,6 @@
 """Estimates differ by family of models, and count everything that a request contains."""
 
+import math
 from typing import Any
 
 import pytest
@@ -201,3 +202,26 @@ def test_descriptions_of_referenced_types_and_their_references_are_counted() -> 
     inlined = {"functionDeclarations": [{"name": "make", "parametersJsonSchema": plain}]}
     given, without = (count_tools(GEMINI, [each], model="gemini-2.5-flash") for each in (tool, inlined))
     assert given > without, "Gemini counts references and what they refer to"
+
+
+def test_a_text_in_capitals_costs_more_and_an_abbreviation_does_not() -> None:
+    claude = counter_for("claude-sonnet-4-5")
+    base = counter_for("gpt-4o")
+    capitals = "ANSWER WITH ONE NUMBER"
+    assert claude.count_text(capitals) == math.ceil(1.2 * base.count_text(capitals) + 0.75 * 4)
+    abbreviated = "The JSON of the API"
+    assert claude.count_text(abbreviated) == math.ceil(1.2 * base.count_text(abbreviated))
+
+
+@pytest.mark.parametrize("model", ["claude-3-5-sonnet-latest", "claude-sonnet-4-5", "claude-opus-5"])
+def test_each_reference_in_a_schema_for_claude_costs_more(model: str) -> None:
+    field: dict[str, Any] = {"$ref": "#/$defs/place"}
+    place = {"type": "string"}
+    referring = {"type": "object", "properties": {"at": field}, "$defs": {"place": place}}
+    plain = {"type": "object", "properties": {"at": place}}
+    counter = counter_for(model)
+    costs = [
+        count_tools(counter, [{"name": "look", "input_schema": schema}], model=model)
+        for schema in (referring, plain)
+    ]
+    assert costs[0] - costs[1] == 16

@@ -150,12 +150,20 @@ def test_sealed_thinking_costs_a_token_for_four_characters() -> None:
     assert beside_text(content=[{"type": "redacted_thinking", "data": "x" * 402}]) == 101
 
 
-def test_an_item_of_thinking_costs_its_summary_and_what_is_sealed() -> None:
+@pytest.mark.parametrize(("sealed", "tokens"), [("x" * 1100, 80), ("x" * 700, 0), ("x", 0)])
+def test_an_item_of_sealed_thinking_costs_what_is_beyond_its_frame(sealed: str, tokens: int) -> None:
     summary = [{"type": "summary_text", "text": "It may rain."}]
-    item = {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "x" * 400}
+    item = {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": sealed}
     message = Message(role="assistant", extra=item)
     fixed = count_meaning(COUNTER, "assistant", Meaning())
-    assert count_message(COUNTER, message, Meaning(thinking=True)) == fixed + cost("It may rain.") + 100
+    assert count_message(COUNTER, message, Meaning(thinking=True)) == fixed + tokens
+
+
+def test_an_item_of_thinking_that_is_not_sealed_costs_its_summary() -> None:
+    summary = [{"type": "summary_text", "text": "It may rain."}]
+    message = Message(role="assistant", extra={"type": "reasoning", "id": "rs_1", "summary": summary})
+    fixed = count_meaning(COUNTER, "assistant", Meaning())
+    assert count_message(COUNTER, message, Meaning(thinking=True)) == fixed + cost("It may rain.")
 
 
 def test_an_item_that_is_a_call_is_counted_once() -> None:
