@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import tracemalloc
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -14,6 +15,9 @@ from aforesaid.memory.chats import ChatHistory
 from aforesaid.memory.sliding import ConversationMemoryManager
 from aforesaid.model.messages import Message
 from aforesaid.settings import SlidingWindowConfig
+from aforesaid.testing import FixedClock
+from aforesaid.tokens import counter_for
+from aforesaid.tokens.messages import count_plain_text
 from aforesaid.windows.sliding import ConversationWindow, SlidingLimits
 from tests.processes.forking import failure_of
 
@@ -36,6 +40,52 @@ def calls_per_message(messages: int) -> float:
         sys.setprofile(None)
     assert len(window) == 20
     return count / messages
+
+
+def calls_to_count(text: str) -> int:
+    """Return the calls, of Python and of C, that count the tokens of a message."""
+    counter = counter_for("gpt-4")
+    count_plain_text(counter, "user", "The tables are loaded.")
+    count = 0
+
+    def counting(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counting)
+    try:
+        count_plain_text(counter, "user", text)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.requirement("002-019")
+def test_tokens_of_a_message_are_counted_in_a_few_calls_whatever_its_length() -> None:
+    """A tenth of a millisecond is time for thousands of calls; the loop over the text runs in C."""
+    short, long = (calls_to_count("Turn on the lights in the kitchen. " * times) for times in (1, 30))
+    assert 0 < max(short, long) <= 200
+
+
+@pytest.mark.requirement("001-010")
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///{}/memory.db", "file:{}/memory.json"])
+async def test_an_open_memory_removes_expired_conversations_without_being_asked(
+    url: str, tmp_path: Path
+) -> None:
+    clock = FixedClock()
+    retention = aforesaid.Retention(sweep_every=timedelta(milliseconds=1))
+    async with aforesaid.open(url.format(tmp_path), clock=clock, retention=retention) as memory:
+        erin = memory.of("erin")
+        old = await erin.add_message("kitchen", "user", "long ago")
+        clock.advance(timedelta(days=20))
+        young = await erin.add_message("hall", "user", "lately")
+        clock.advance(timedelta(days=11))
+        async with asyncio.timeout(120):
+            while await erin.store.expired(by=clock(), limit=10):  # noqa: ASYNC110  a sweep sets no event
+                await asyncio.sleep(0)
+        # What expires later is still there, so the sweep removed one of the two.
+        left = await erin.store.expired(by=clock() + timedelta(days=365), limit=10)
+        assert [one.id for one in left] == [young.id] != [old.id]
 
 
 @pytest.mark.requirement("002-022")

@@ -12,7 +12,7 @@ import pytest
 
 import aforesaid
 from aforesaid.agents.configured import agent_for
-from aforesaid.errors import AforesaidError, ConversationNotFound, InvalidInput, InvalidSetting
+from aforesaid.errors import AforesaidError, ConversationNotFound, InvalidInput, InvalidSetting, NothingToSend
 from aforesaid.settings import AgentConfig
 
 
@@ -83,6 +83,17 @@ async def test_a_typo_in_a_dialect() -> None:
         with pytest.raises(InvalidInput) as caught:
             await turn.request("antropic")  # type: ignore[call-overload]
     one_line(caught.value, "dialect must be one of plain, anthropic, openai_chat", "'antropic'")
+
+
+async def test_a_request_before_the_question() -> None:
+    async with aforesaid.open() as memory, memory.of("erin").turn("kitchen") as turn:
+        with pytest.raises(NothingToSend) as caught:
+            await turn.request("anthropic")
+        one_line(caught.value, "there is nothing to send", "`turn.user(…)`")
+        turn.user("   ")
+        with pytest.raises(NothingToSend) as caught:
+            await turn.request("anthropic")
+        assert "turn.user" not in str(caught.value)
 
 
 def test_a_missing_await() -> None:

@@ -19,6 +19,7 @@ from aforesaid.errors import (
     DocumentConflict,
     InvalidInput,
     MessageConflict,
+    NothingToSend,
     StoreUnavailable,
     shown,
 )
@@ -323,17 +324,22 @@ class TurnInProgress(AsyncWithOnly, TurnDraft):
 
         Raise `NothingToSend` while there is no user message.
         """
-        return await self._manager.load_request(
-            self._conversation_id,
-            dialect,
-            agent_name,
-            policy=policy or self._policy,
-            pending=self._messages,
-            model=model,
-            system=system,
-            tools=tools,
-            tool_choice=tool_choice,
-        )
+        try:
+            return await self._manager.load_request(
+                self._conversation_id,
+                dialect,
+                agent_name,
+                policy=policy or self._policy,
+                pending=self._messages,
+                model=model,
+                system=system,
+                tools=tools,
+                tool_choice=tool_choice,
+            )
+        except NothingToSend as error:
+            if self._messages:
+                raise
+            raise NothingToSend(f"{error.reason}; add the question first, with `turn.user(…)`") from None
 
     async def __aenter__(self) -> Self:
         return self
