@@ -1,7 +1,7 @@
 """How well and how fast clients are identified: `python -m benchmarks.clients`.
 
-The sentences and contacts are our own (`tests/data/clients`). They fall into a development half, which the
-rules were tuned on, and a held-out half, which they were not, by a hash of the sentence.
+The sentences and contacts are our own (`tests/acceptance/clients`). They fall into a development half, which
+the rules were tuned on, and a held-out half, which they were not, by a hash of the sentence.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from aforesaid.model.clock import system_clock
 from aforesaid.model.contacts import ClientMatch, Contact
 from aforesaid.model.ids import new_id
 
-DATA = Path(__file__).parent.parent / "tests" / "data" / "clients"
+DATA = Path(__file__).parent.parent / "tests" / "acceptance" / "clients"
 
 
 class Tally(Struct, kw_only=True):
