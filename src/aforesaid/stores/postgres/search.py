@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from heapq import nlargest
 from itertools import accumulate
 from math import isfinite, log
 from struct import unpack
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from psycopg.rows import tuple_row
 
 from aforesaid.contracts import Match, Matches, Position, VectorMatch
@@ -16,7 +18,7 @@ from aforesaid.errors import InvalidInput, shown
 from aforesaid.model.clock import to_micros
 from aforesaid.model.messages import Message
 from aforesaid.search.analysis import LONGEST_TERM
-from aforesaid.search.bm25 import LENGTH, SATURATION
+from aforesaid.search.bm25 import LENGTH, SATURATION, Scorer
 from aforesaid.search.vectors import KIND_PREFIX, Block
 from aforesaid.stores.postgres import rows
 from aforesaid.stores.postgres.connections import SQL, Connection, execute_for
@@ -30,6 +32,9 @@ from aforesaid.stores.postgres.terms import Indexed, index_values, indexed, term
 COMMON = 10_000
 # The largest factor of a term's weight in a score of `aforesaid.matching_messages`.
 MAX_FACTOR = SATURATION + 1
+# The server's score counts a term at most four times, which matters in long messages. So many more matches
+# are read, and the best of them are chosen by their exact scores.
+SPARE = 300
 
 
 def at_moment(message: Message, now: datetime) -> Message:
@@ -143,23 +148,26 @@ class SearchIndex:
             parameters |= {"saturation": SATURATION, "length": LENGTH}
             term_plan = plan(wanted, frequencies, messages)
             found = await self._found(connection, parameters, term_plan, limit)
-        return Matches(found=found, frequencies=tuple(frequencies), messages=messages, terms=total)
+        numbers = Matches(found=(), frequencies=tuple(frequencies), messages=messages, terms=total)
+        best = nlargest(limit, found, key=Scorer(numbers, len(wanted)))
+        return replace(numbers, found=tuple(best))
 
     async def _found(
         self, connection: Connection, parameters: dict[str, Any], term_plan: Plan, limit: int
-    ) -> tuple[Match, ...]:
-        """Return the best matches. Few terms select candidates; common terms do so only if their messages
-        may win."""
+    ) -> list[Match]:
+        """Return the best matches, and some more. Few terms select candidates; common terms do so only if
+        their messages may win."""
         number, needed = 0, term_plan.first_try(limit) if limit else 0
         found: list[rows.Row] = []
         while number < needed:
             number = needed
             values = {"any": term_plan.terms[:number], "terms": term_plan.terms, "weights": term_plan.weights}
-            found = await _fetch(connection, "matching_messages", parameters | values | {"limit": limit})
-            needed = term_plan.needed(found[-1][5] if len(found) == limit else 0.0)
+            values["limit"] = limit + SPARE
+            found = await _fetch(connection, "matching_messages", parameters | values)
+            needed = term_plan.needed(found[limit - 1][5] if len(found) >= limit else 0.0)
         place = {term: number for number, term in enumerate(term_plan.terms)}
         places = [place.get(term) for term in parameters["terms"]]
-        return tuple(_match(row, places) for row in found)
+        return [_match(row, places) for row in found]
 
     async def _catch_up(self) -> None:
         """Index the waiting messages."""
