@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from aforesaid.analytics import By
 from aforesaid.analytics.measures import DISTRIBUTIONS, Distribution, Unit
 from aforesaid.analytics.reports import Analytics, Numbers
+from aforesaid.cli.lists import Row, numbers_table, print_list
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
@@ -74,14 +74,17 @@ def _write_csv(found: Analytics, path: Path) -> None:
 
 def _print_period(found: Analytics) -> None:
     console().print(f"{found.first_day} to {found.last_day}, days in UTC")
-    numbers = Table("count", "value")
+    if not any(found.total.counts.values()):
+        console().print("[dim]No conversations in this period.[/]")
+        return
+    numbers = numbers_table("count", "value")
     for name, value in found.total.counts.items():
         if value:
             numbers.add_row(_words(name), f"{value:,}")
     for name, share in found.total.shares.items():
         numbers.add_row(f"{_words(name)} share", f"{share:.1%}")
     console().print(numbers)
-    times = Table("distribution", "values", "p50", "p75", "p90", "p95", "p99")
+    times = numbers_table("distribution", "values", "p50", "p75", "p90", "p95", "p99")
     by_tool = {f"tool time: {tool}": one for tool, one in found.total.tool_times.items()}
     for name, one in (found.total.distributions | by_tool).items():
         cells = [_shown(one.unit, value) for value in (one.p50, one.p75, one.p90, one.p95, one.p99)]
@@ -91,38 +94,38 @@ def _print_period(found: Analytics) -> None:
 
 
 def _print_groups(found: Analytics) -> None:
-    table = Table(
-        str(found.by),
-        "opened",
-        "closed",
-        "reopened",
-        "in",
-        "out",
-        "automated",
-        "first response",
-        "reply time",
-    )
-    for numbers in found.groups:
-        counts = numbers.counts
-        out = counts["messages_out_assistant"] + counts["messages_out_person"]
-        share = numbers.shares.get("automation")
-        table.add_row(
-            escape(readable(numbers.value or "none")),
-            *(f"{counts[name]:,}" for name in ("opened", "closed", "reopened", "messages_in")),
-            f"{out:,}",
-            "" if share is None else f"{share:.0%}",
-            _median(numbers, "first_response"),
-            _median(numbers, "reply_time"),
-        )
-    console().print(table if found.groups else "No conversations in this period.")
-    if found.groups:
-        console().print("Times are p50 / p95.")
+    if not found.groups:
+        console().print("[dim]No conversations in this period.[/]")
+        return
+    rows = [_group(numbers) for numbers in found.groups]
+    columns = [
+        (str(found.by), max(map(len, (str(found.by), *(row.values[0] for row in rows))))),
+        *((name, 8) for name in _COUNTED),
+    ]
+    print_list(console(), columns, rows)
+    console().print("[dim]Times are medians; --json has all percentiles.[/]")
 
 
-def _median(numbers: Numbers, name: str) -> str:
+_COUNTED = ("opened", "closed", "in", "out")
+
+
+def _group(numbers: Numbers) -> Row:
+    counts = numbers.counts
+    out = counts["messages_out_assistant"] + counts["messages_out_person"]
+    shown = (counts["opened"], counts["closed"], counts["messages_in"], out)
+    share = numbers.shares.get("automation")
+    facts = [
+        f"{counts['reopened']:,} reopened" if counts["reopened"] else None,
+        None if share is None else f"{share:.0%} automated",
+        _median(numbers, "first_response"),
+        _median(numbers, "reply_time"),
+    ]
+    return Row((numbers.value or "none", *(f"{count:,}" for count in shown)), facts)
+
+
+def _median(numbers: Numbers, name: str) -> str | None:
     found: Distribution | None = numbers.distributions.get(name)
-    unit = DISTRIBUTIONS[name]
-    return "" if found is None else f"{_shown(unit, found.p50)} / {_shown(unit, found.p95)}"
+    return None if found is None else f"{_words(name)} {_shown(DISTRIBUTIONS[name], found.p50)}"
 
 
 def _words(name: str) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.rule import Rule
-from rich.table import Table
 
+from aforesaid.cli.lists import numbers_table
 from aforesaid.cli.load import Grown, Load, check_near, generate
 from aforesaid.cli.runtime import (
     JsonOption,
@@ -225,7 +225,7 @@ async def _generate(url: str, load: Load, progress: Callable[[int], None]) -> Gr
 
 
 def _show(grown: Grown) -> None:
-    table = Table("messages", "turns/s", "p50 ms", "p99 ms", "bytes/message")
+    table = numbers_table("messages", "turns/s", "p50 ms", "p99 ms", "bytes/message")
     for step in grown.steps:
         # The size of the store behind a server is unknown, and shown as 0.
         size = sum(step.bytes.values()) / step.messages

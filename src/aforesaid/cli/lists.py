@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
+from rich.table import Table
 
 from aforesaid.cli.runtime import counted, readable, when
 from aforesaid.model.conversations import Conversation
@@ -37,6 +38,15 @@ def print_list(out: Console, columns: Sequence[tuple[str, int]], rows: Iterable[
 
 def _line(values: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(f"{value:{width}}" for value, width in zip(values, widths, strict=True)).rstrip()
+
+
+def numbers_table(first: str, *columns: str) -> Table:
+    """Return a table with a column of names, then columns of numbers."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    table.add_column(escape(first), overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def print_conversations(out: Console, rows: list[tuple[str, Conversation]]) -> None:

@@ -4,16 +4,17 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from aforesaid.analytics import By
 from aforesaid.analytics.topics import Topic, Topics
+from aforesaid.cli.lists import Row, numbers_table, print_list
 from aforesaid.cli.runtime import (
     DEFAULT_OWNER,
     DefaultedOwnerOption,
     JsonOption,
     UrlOption,
     console,
+    counted,
     memory_at,
     print_json,
     readable,
@@ -62,22 +63,23 @@ def report_topics(
 
 def _print_report(found: Topics) -> None:
     more = " (the latest ones)" if found.left_out else ""
-    console().print(f"{found.first_day} to {found.last_day}: {found.conversations:,} conversations{more}")
-    table = Table("topic", "conversations", "share")
+    period = f"{found.first_day} to {found.last_day}"
+    console().print(f"{period}: {counted(found.conversations, 'conversation')}{more}")
+    table = numbers_table("topic", "conversations", "share")
     for one in found.topics:
         table.add_row(escape(readable(one.name)), f"{one.conversations:,}", f"{one.share:.0%}")
     table.add_row("none of these", f"{found.other:,}", "")
     console().print(table)
-    terms = Table("new", "conversations", "before")
+    terms = numbers_table("new", "conversations", "before")
     for term in found.new_terms:
         terms.add_row(escape(readable(term.term)), f"{term.conversations:,}", f"{term.before:,}")
     console().print(terms if found.new_terms else "No term is more frequent than before.")
     asked = found.repeats
-    console().print(f"{asked.repeated:,} of {asked.questions:,} questions were asked again within 7 days.")
+    console().print(f"{asked.repeated:,} of {counted(asked.questions, 'question')} asked again within 7 days")
 
 
 def _print_repeats(found: Topics, by: By) -> None:
-    table = Table(by, "questions", "asked again", "share")
+    table = numbers_table(by, "questions", "asked again", "share")
     for one in found.repeats.by.get(by, ()):
         name = escape(readable(one.value or "none"))
         table.add_row(name, f"{one.questions:,}", f"{one.repeated:,}", f"{one.share:.0%}")
@@ -98,10 +100,10 @@ def list_topics(
     if as_json:
         print_json([one.to_dict() for one in found])
         return
-    table = Table("topic", "examples")
-    for one in found:
-        table.add_row(escape(readable(one.name)), escape(readable("; ".join(one.examples))))
-    console().print(table if found else "No topics are named.")
+    if found:
+        print_list(console(), (("topic", 0),), [Row((one.name,), one.examples) for one in found])
+    else:
+        console().print("[dim]No topics are named.[/]")
 
 
 @topics.command("set")

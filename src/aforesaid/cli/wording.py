@@ -9,8 +9,8 @@ from aforesaid.settings import ENVIRONMENT
 
 # An address as drivers print it: ('127.0.0.1', 6379).
 _ADDRESS = re.compile(r"\('([^']+)', (\d+)(?:, \d+, \d+)?\)")
-# An option of the library after a variable: ", or `archives` of `Retention`".
-_IN_PYTHON = re.compile(r", or `\w+` of `\w+`")
+# An option of the library: ", or `archives` of `Retention`", ". To …, set `start_unreached` of `Network`".
+_IN_PYTHON = re.compile(r"(, or|\. To [\w ]+, set) `\w+` of `\w+`")
 _SETTINGS = {variable: name for name, variable in ENVIRONMENT.items()}
 
 

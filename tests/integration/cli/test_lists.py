@@ -108,3 +108,22 @@ def test_a_reindex_without_an_encoder_names_the_extra(run: Run, monkeypatch: pyt
     run("demo")
     monkeypatch.setenv("CONVERSATION_ENCODER", "off")
     assert "pip install 'aforesaid[semantic]'" in run("reindex").stdout
+
+
+def test_numbers_fit_a_terminal(furnished: Run) -> None:
+    furnished("topics", "set", "doors", "--example", "The back door is open", "--owner", "erin")
+    for command in ("analytics", "analytics --by day", "topics report", "topics list"):
+        lines = furnished(*command.split(), "--owner", "erin").stdout.splitlines()
+        assert lines
+        assert [line for line in lines if len(line) > WIDTH or "│" in line] == []
+    assert "doors" in furnished("topics", "list", "--owner", "erin").stdout
+
+
+def test_an_owner_without_data_has_no_numbers(furnished: Run) -> None:
+    assert "No conversations in this period." in furnished("analytics", "--owner", "zoe").stdout
+
+
+def test_a_server_that_was_never_reached_is_reported_without_python(run: Run) -> None:
+    shown = run("conversations", "--url", "http://127.0.0.1:1", code=4).output
+    assert "was never reached from this machine" in shown
+    assert "`" not in shown
