@@ -144,6 +144,21 @@ class TestWhatIsShared:
         assert await words(manager, "dinner") == ["q1", "a1", "late", "q2", "a2"]
         assert await words(manager, branch.id) == ["q1", "a1", "q2", "a2"]
 
+    async def test_a_late_message_is_not_in_a_branch_by_its_id_either(
+        self, manager: ConversationManager, clock: FixedClock
+    ) -> None:
+        branch = await manager.fork("dinner")
+        parent = await manager.append(
+            "dinner", [user("late", "l", timestamp=clock() - timedelta(seconds=90))]
+        )
+        assert await manager.store.entry(branch.id, "l") is None
+        with pytest.raises(MessageNotFound):
+            await manager.redact(branch.id, "l")
+        compared = await manager.compare(branch.id, parent.conversation.id)
+        assert [each.content for each in compared.only_there] == ["late"]
+        again = await manager.append(branch.id, [user("another", "l")])
+        assert len(again.new) == 1
+
     async def test_a_retry_of_a_shared_message_stores_nothing(self, manager: ConversationManager) -> None:
         branch = await manager.fork("dinner")
         again = await manager.append(branch.id, [user("q1", "q1")])
@@ -384,6 +399,17 @@ class TestRemoval:
         raw = stored_itself(manager.store)
         own = [len(await raw.page(one.id, limit=100)) for one in branches]
         assert own == [2, 2, 0]
+
+    async def test_a_late_message_stays_out_of_a_branch_that_takes_over(
+        self, manager: ConversationManager, clock: FixedClock
+    ) -> None:
+        first, second = await manager.fork("dinner"), await manager.fork("dinner", at="a1")
+        before = [await words(manager, one.id) for one in (first, second)]
+        await manager.append("dinner", [user("late", timestamp=clock() - timedelta(seconds=90))])
+        await manager.delete_conversation("dinner")
+        assert [await words(manager, one.id) for one in (first, second)] == before
+        records = [await manager.get_conversation(one.id) for one in (first, second)]
+        assert [one.message_count for one in records] == [4, 2]
 
     async def test_links_end_with_a_conversation(self, manager: ConversationManager) -> None:
         await manager.append("order", [user("a table")])
