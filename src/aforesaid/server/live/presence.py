@@ -2,7 +2,8 @@
 
 A registry knows the clients of its process at once. Where processes share a store (`Watchable`), it writes
 each of its clients as a document with a lease, and reads those of the other processes every second. A client
-whose process ends disappears with its lease. Typing ends by itself. Nothing of this changes a revision.
+whose process ends disappears with its lease. Typing ends by itself. On every store a document records when a
+participant was last here. Nothing of this changes a revision.
 """
 
 import asyncio
@@ -84,6 +85,10 @@ class Shared(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return other is not None and _state(self) == _state(other)
 
 
+def _states(clients: dict[str, Shared]) -> dict[str, tuple[object, ...]]:
+    return {key: _state(one) for key, one in clients.items()}
+
+
 def _state(one: Shared) -> tuple[object, ...]:
     return one.name, one.participant, one.away, one.typing, one.read, one.answering
 
@@ -96,6 +101,8 @@ class _Client:
         self.typing_until = 0.0
         self.read: str | None = None
         self.written: Shared | None = None
+        self.left_as: Shared | None = None
+        """How a participant who has left is listed."""
 
 
 class _WatchedConversation:
@@ -104,8 +111,9 @@ class _WatchedConversation:
     def __init__(self, conversation_id: str, manager: ConversationManager) -> None:
         self.conversation_id = conversation_id
         self._manager = manager
-        # Where processes share the store; None elsewhere.
-        self.store = _shared_store(manager.store)
+        self.store = _whole(manager.store)
+        self._is_shared = _is_shared(self.store)
+        self._read_at: datetime | None = None
         # The stored questions that this process answers, as announced.
         self.answering: tuple[str, ...] = ()
         self.clients: dict[Member, _Client] = {}
@@ -117,6 +125,18 @@ class _WatchedConversation:
         for member in tuple(self.clients):
             if member is not exclude:
                 member.notify(frame)
+
+    def leave(self, member: Member) -> bool:
+        """Remove a client; return whether there was one. A participant stays listed with the time."""
+        client = self.clients.pop(member, None)
+        if client is None:
+            return False
+        shown, now = member.self_shown, self.store.now()
+        if shown is not None and shown.participant is not None:
+            left = Shared(name=shown.name, participant=shown.participant, seen_at=now, until=now)
+            client.left_as = self.gone[shown.participant] = left
+        self.left.append(client)
+        return True
 
     def announce(self) -> None:
         """Send the state to all clients of this process that asked for presence."""
@@ -172,22 +192,34 @@ class _WatchedConversation:
 
     async def share(self) -> None:
         """Write the clients of this process, read those of the others, and announce what has changed."""
-        store = self.store
-        if store is None or all(member.self_shown is None for member in self.clients):
+        if all(member.self_shown is None for member in self.clients):
             return
-        now = store.now()
-        await self._write(store, now)
-        found = await store.documents(KIND, conversation_id=self.conversation_id, limit=MOST_CLIENTS)
-        own = {client.key for client in self.clients.values()} | {client.key for client in self.left}
+        now = self.store.now()
+        await self.write(now)
+        if not self._is_shared and self._read_at is not None and self._read_at > now - RENEW:
+            return  # nobody else writes; erasures do
+        found = await self.store.documents(KIND, conversation_id=self.conversation_id, limit=MOST_CLIENTS)
+        own = {client.key for client in (*self.clients.values(), *self.left)}
         read = {one.key: shared for one in found if one.key not in own and (shared := _shared(one))}
         others = {key: one for key, one in read.items() if one.until > now}
-        gone = _last_seen(one for one in read.values() if one.until <= now)
-        await self._remove_old(store, read, now)
-        self._compare(others, gone)
+        gone = [one for one in read.values() if one.until <= now]
+        await self._remove_old(read, now)
+        # Somebody may have left while this was read.
+        gone += [client.left_as for client in self.left if client.left_as is not None]
+        self._compare(others, _last_seen(gone))
+        self._read_at = now
 
-    async def _write(self, store: ConversationStore, now: datetime) -> None:
+    async def write(self, now: datetime) -> None:
+        """Write what other processes and later visitors need of the clients of this process."""
+        if self._is_shared:
+            await self._write_clients(now)
+        for client in tuple(self.left):
+            await self._write_left(client)
+            self.left.remove(client)
+
+    async def _write_clients(self, now: datetime) -> None:
         moment = time.monotonic()
-        for member, client in self.clients.items():
+        for member, client in tuple(self.clients.items()):  # others join meanwhile
             shown = member.self_shown
             if shown is None:
                 continue
@@ -202,32 +234,28 @@ class _WatchedConversation:
                 until=now + LEASE,
             )
             if not shared.same_state(client.written) or client.written.seen_at <= now - RENEW:  # type: ignore[union-attr]
-                await _put(store, self.conversation_id, client.key, shared)
+                await self._put(client.key, shared)
                 client.written = shared
-        left, self.left = self.left, []
-        for client in left:
-            await self._leave(store, client, now)
 
-    async def _leave(self, store: ConversationStore, client: _Client, now: datetime) -> None:
-        """Remove a client that left. A participant stays listed with the time."""
-        if client.written is None:
-            return
-        await store.delete_document(KIND, client.key, conversation_id=self.conversation_id)
-        if client.written.participant is not None:
-            ended = msgspec.structs.replace(
-                client.written, typing=False, answering=(), seen_at=now, until=now
-            )
-            key = f"seen/{client.written.participant}"
-            await _put(store, self.conversation_id, key, ended)
+    async def _write_left(self, client: _Client) -> None:
+        if client.written is not None:
+            await self.store.delete_document(KIND, client.key, conversation_id=self.conversation_id)
+        if client.left_as is not None:
+            await self._put(f"seen/{client.left_as.participant}", client.left_as)
 
-    async def _remove_old(self, store: ConversationStore, read: dict[str, Shared], now: datetime) -> None:
+    async def _put(self, key: str, shared: Shared) -> None:
+        data = msgspec.json.encode(shared)
+        await self.store.put_document(KIND, key, data, conversation_id=self.conversation_id)
+
+    async def _remove_old(self, read: dict[str, Shared], now: datetime) -> None:
         for key, one in read.items():
             age = now - one.until
             if age > REMEMBERED or (age > LEASE and one.participant is None):
-                await store.delete_document(KIND, key, conversation_id=self.conversation_id)
+                await self.store.delete_document(KIND, key, conversation_id=self.conversation_id)
 
     def _compare(self, others: dict[str, Shared], gone: dict[str, Shared]) -> None:
-        before, self.others, self.gone = self.others, others, gone
+        before, self.others = self.others, others
+        changed, self.gone = self.gone != gone, gone
         for key in before.keys() | others.keys():
             was, is_now = before.get(key), others.get(key)
             typed, types = was is not None and was.typing, is_now is not None and is_now.typing
@@ -236,7 +264,7 @@ class _WatchedConversation:
                 self.notify(self.typing_notice(name, active=types))
             if is_now is not None and is_now.read and (was is None or was.read != is_now.read):
                 self.notify(self.read_notice(is_now.participant or "", is_now.read))
-        if {k: _state(one) for k, one in before.items()} != {k: _state(one) for k, one in others.items()}:
+        if changed or _states(before) != _states(others):
             self.announce()
 
 
@@ -259,15 +287,11 @@ class Presences:
 
     def leave(self, owner: str, conversation_id: str, member: Member) -> None:
         watched = self._watched.get((owner, conversation_id))
-        client = None if watched is None else watched.clients.pop(member, None)
-        if watched is None or client is None:
+        if watched is None or not watched.leave(member):
             return
-        shared = watched.store is not None
-        if shared:
-            watched.left.append(client)
         if not watched.clients:
             del self._watched[owner, conversation_id]
-            self._leaving += [watched] if shared else []
+            self._leaving.append(watched)
 
     def announce(self, owner: str, conversation_id: str) -> None:
         watched = self._watched.get((owner, conversation_id))
@@ -280,7 +304,7 @@ class Presences:
         shown = [] if watched is None else [member.self_shown for member in watched.clients]
         if any(one is not None and one.participant == participant and not one.away for one in shown):
             return True
-        if _shared_store(store) is None:
+        if not _is_shared(_whole(store)):
             return False
         now = store.now()
         found = await store.documents(KIND, conversation_id=conversation_id, limit=MOST_CLIENTS)
@@ -338,20 +362,20 @@ class Presences:
             try:
                 if watched.clients:
                     await watched.share()
-                elif watched.store is not None:
-                    await watched._write(watched.store, watched.store.now())
+                else:
+                    await watched.write(watched.store.now())
             except AforesaidError as error:
                 log.debug("presence is not shared now: %s", describe(error))
 
 
-def _shared_store(store: ConversationStore) -> ConversationStore | None:
-    """Return the owner's store if other processes may use it."""
-    whole = store.inner if isinstance(store, ParticipantStore) else store
-    return whole if capability(whole, Watchable) is not None else None
+def _whole(store: ConversationStore) -> ConversationStore:
+    """Return the owner's store: a participant's view has no access to these documents."""
+    return store.inner if isinstance(store, ParticipantStore) else store
 
 
-async def _put(store: ConversationStore, conversation_id: str, key: str, shared: Shared) -> None:
-    await store.put_document(KIND, key, msgspec.json.encode(shared), conversation_id=conversation_id)
+def _is_shared(store: ConversationStore) -> bool:
+    """Return whether other processes may use the store."""
+    return capability(store, Watchable) is not None
 
 
 def _shared(document: Document) -> Shared | None:

@@ -12,7 +12,7 @@ from aforesaid.agents.turn_order import running_questions
 from aforesaid.errors import AgentError
 from aforesaid.model.ids import new_id
 from aforesaid.server.live import presence
-from tests.builders import url_for
+from tests.builders import STORES, url_for
 from tests.integration.server.live.parts import Client, HubSetup, open_hub
 
 
@@ -104,32 +104,93 @@ async def test_a_client_whose_process_ended_disappears_with_its_lease(
     bob.leave()
 
 
-async def test_a_participant_is_listed_with_the_time_of_their_last_visit(
+async def test_a_read_marker_reaches_the_other_process(
     two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = two
-    shared = (await one.erin.get_or_create_conversation("s")).id
-    for participant in ("ann", "bob"):
-        await one.erin.set_participant(shared, participant)
-    await one.erin.add_message(shared, "user", "hello", author="ann", message_id="m1")
+    shared = await meeting(one)
     for hub in two:
-        manager = hub.erin
-        monkeypatch.setattr(
-            hub.live.services, "manager", lambda _, owner, who, manager=manager: manager.as_participant(who)
-        )
+        as_participants(hub, monkeypatch)
     ann = await joined(one, shared, "Ann", participant="ann")
     bob = await joined(other, shared, "Bob", participant="bob")
     await bob.send("read", message_id="m1")
     await exchange(two)
     read = await ann.until("read")
     assert (read["participant_id"], read["message_id"]) == ("bob", "m1")
-    bob.leave()
-    await exchange(two)
-    people = (await present(ann, "Ann"))["people"]
-    (gone,) = [one for one in people if one["state"] == "offline"]
-    assert gone["participant_id"] == "bob"
-    assert gone["last_seen"] is not None
     ann.leave()
+    bob.leave()
+
+
+async def meeting(hub: HubSetup) -> str:
+    """Return a conversation of Ann and Bob."""
+    shared = (await hub.erin.get_or_create_conversation("s")).id
+    for participant in ("ann", "bob"):
+        await hub.erin.set_participant(shared, participant)
+    await hub.erin.add_message(shared, "user", "hello", author="ann", message_id="m1")
+    return shared
+
+
+def as_participants(hub: HubSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = hub.erin
+    monkeypatch.setattr(hub.live.services, "manager", lambda _, owner, who: manager.as_participant(who))
+
+
+@pytest.mark.parametrize("store", STORES)
+async def test_a_participant_is_listed_with_the_time_of_their_last_visit(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, owner = url_for(store, tmp_path, request), f"owner-{new_id()}"
+    async with AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(open_hub(url, owner=owner))
+        shared = await meeting(hub)
+        as_participants(hub, monkeypatch)
+        ann = await joined(hub, shared, "Ann", participant="ann")
+        bob = await joined(hub, shared, "Bob", participant="bob")
+        bob.leave()
+        last_seen = (await offline(ann, "bob"))["last_seen"]
+        assert last_seen is not None
+        await hub.live.presences.share()
+        ann.leave()
+        await hub.live.presences.share()
+        # Another visit, when nobody was here any more.
+        ann = await joined(hub, shared, "Ann", participant="ann")
+        await hub.live.presences.share()
+        assert (await offline(ann, "bob"))["last_seen"] == last_seen
+        await hub.erin.erase_participant("bob")
+        assert not await hub.erin.store.documents(presence.KIND, conversation_id=shared, after="seen/b")
+        ann.leave()
+
+
+async def offline(client: Client, participant: str) -> dict[str, Any]:
+    """Wait for the frame that lists this participant as offline."""
+    while True:
+        for one in (await client.until("presence"))["people"]:
+            if one["participant_id"] == participant and one["state"] == "offline":
+                found: dict[str, Any] = one
+                return found
+
+
+async def test_a_client_that_joins_while_others_are_written_is_written_too(
+    two: tuple[HubSetup, HubSetup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    shared = (await one.erin.get_or_create_conversation("s")).id
+    ann = await joined(one, shared, "Ann")
+    bob = await joined(other, shared, "Bob")
+    late: list[Client] = []
+    watched = one.live.presences._watched[one.owner, shared]
+    put = watched._put
+
+    async def joining(key: str, state: Any) -> None:
+        if not late:
+            late.append(await joined(one, shared, "Cid"))
+        await put(key, state)
+
+    monkeypatch.setattr(watched, "_put", joining)
+    await exchange(two)
+    await present(bob, "Ann", "Bob", "Cid")
+    for client in (ann, bob, *late):
+        client.leave()
 
 
 async def test_a_client_that_sends_nothing_is_away() -> None:
