@@ -35,6 +35,7 @@ from aforesaid.dialects.conversion import (
     results_in,
     split_fields,
     spoken_texts,
+    text_in,
     texts_in,
     verbatim,
 )
@@ -237,17 +238,19 @@ def _block(part: Convertible, files: Files | None = None) -> dict[str, Any]:
 
 
 def document_block(part: Other) -> dict[str, Any]:
-    """Return a PDF as a document; the API accepts no other files as data."""
+    """Return a PDF or a text as a document; the API accepts no other files as data."""
     file = part.file
     if part.search_result is not None:
         return anthropic_search_result(part.search_result)
-    if file is None or not file.is_pdf:
+    words = "" if file is None else text_in(file)
+    if file is None or not (file.is_pdf or words):
         return {"type": "text", "text": part.text}
-    source = (
-        {"type": "url", "url": file.url}
-        if file.data is None
-        else {"type": "base64", "media_type": file.media_type, "data": file.data}
-    )
+    if words:
+        source: dict[str, Any] = {"type": "text", "media_type": "text/plain", "data": words}
+    elif file.data is None:
+        source = {"type": "url", "url": file.url}
+    else:
+        source = {"type": "base64", "media_type": file.media_type, "data": file.data}
     return {"type": "document", "source": source, **({"title": file.name} if file.name else {})}
 
 

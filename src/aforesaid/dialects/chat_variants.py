@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from aforesaid.dialects import ollama, openai_chat
-from aforesaid.dialects.conversion import OPENING, CallIdRule, arguments_text
+from aforesaid.dialects.conversion import OPENING, CallIdRule, arguments_text, convertible_parts
 from aforesaid.dialects.parse import Image, Other, Request, Text, parts_in
 from aforesaid.model.messages import Message
 
@@ -115,7 +115,7 @@ def _with_parts(convert: Callable[[Document], Document | None]) -> Callable[[Doc
 
 def _described(part: Document) -> Document:
     """Return a part that the server refuses as text."""
-    found = parts_in([part])
+    found = convertible_parts(parts_in([part]))
     match found[0] if found else None:
         case Text(text=text) | Other(text=text):
             return _text_part(text)

@@ -7,16 +7,19 @@
 The functions `split_fields`, `check_role`, `check_content` and `require_text` validate messages of providers.
 """
 
+import base64
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.dialects.keyed_blocks import KEYED_DIALECTS, as_json
 from aforesaid.dialects.parse import (
+    File,
     Image,
     Other,
     Part,
@@ -218,9 +221,32 @@ def convertible_parts(parts: Iterable[Part]) -> list[Convertible]:
     for part in parts:
         if isinstance(part, Other) and part.file is None and part.search_result is None:
             kept.append(Text(part.text))
-        elif isinstance(part, Image | Other) or (isinstance(part, Text) and not is_blank(part.text)):
+        elif isinstance(part, Other):
+            kept.append(_described(part))
+        elif isinstance(part, Image) or (isinstance(part, Text) and not is_blank(part.text)):
             kept.append(part)
     return kept
+
+
+def _described(part: Other) -> Other:
+    """Return a file with its address or its text, for dialects that do not have its type."""
+    if part.file is None:
+        return part
+    if part.file.url is not None:
+        return replace(part, text=f"[{part.kind}: {part.file.url}]")
+    words = text_in(part.file)
+    return replace(part, text=words) if words else part
+
+
+def text_in(file: File) -> str:
+    """Return the text of a file of text; empty for all others."""
+    if not file.media_type.startswith("text/") and file.media_type != "application/json":
+        return ""
+    try:
+        words = base64.b64decode(file.data or "", validate=True).decode()
+    except ValueError:
+        return ""
+    return "" if is_blank(words) else words
 
 
 def calls_in(parts: Sequence[Part]) -> list[ToolCall]:

@@ -422,3 +422,43 @@ def test_a_recording_goes_to_a_dialect_that_has_one_and_is_named_in_others() -> 
         "input_audio": {"data": "UklGRg==", "format": "wav"},
     }
     assert "[audio/wav]" in str(write(messages, "anthropic").messages)
+
+
+TEXT_FILE = {"filename": "rain.txt", "file_data": "data:text/plain;base64,aXQgcmFpbnM="}
+AS_TEXT: dict[str, Any] = {
+    "anthropic": {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "it rains"},
+        "title": "rain.txt",
+    },
+    "openai_responses": {"type": "input_text", "text": "it rains"},
+    "vllm": {"type": "text", "text": "it rains"},
+    "azure": {"type": "text", "text": "it rains"},
+    "openai_chat": {"type": "file", "file": TEXT_FILE},
+    "gemini": {"inlineData": {"mimeType": "text/plain", "data": "aXQgcmFpbnM="}},
+}
+
+
+@pytest.mark.parametrize("target", AS_TEXT)
+def test_a_file_of_text_arrives_as_a_file_or_with_its_words(target: str) -> None:
+    content = [{"type": "file", "file": TEXT_FILE}, {"type": "text", "text": "?"}]
+    log = read({"role": "user", "content": content}, dialect="openai_chat")
+    request = write(log, target)
+    field = "parts" if target == "gemini" else "content"
+    assert request.messages[0][field][0] == AS_TEXT[target]
+    assert problems(request, target) == []
+
+
+@pytest.mark.parametrize("data", ["data:text/plain;base64,_", "data:text/plain;base64,/w=="])
+def test_a_file_of_text_that_cannot_be_decoded_is_named(data: str) -> None:
+    content = [{"type": "file", "file": {"file_data": data}}, {"type": "text", "text": "?"}]
+    log = read({"role": "user", "content": content}, dialect="openai_chat")
+    assert write(log, "anthropic").messages[0]["content"][0] == {"type": "text", "text": "[file]"}
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "openrouter", "vllm", "bedrock"])
+def test_a_document_at_an_address_keeps_its_address(target: str) -> None:
+    address = "https://example.com/rain.pdf"
+    block = {"type": "document", "source": {"type": "url", "url": address}}
+    log = read({"role": "user", "content": [block, {"type": "text", "text": "?"}]}, dialect="anthropic")
+    assert address in str(write(log, target).messages)
