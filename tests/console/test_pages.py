@@ -116,7 +116,8 @@ def test_an_answer_shows_the_request_that_was_sent(opening: Opening, api: httpx.
     answer.get_by_role("link", name="Why?").click()
     expect(page.get_by_role("heading", name="Why this answer?")).to_be_visible()
     expect(page.get_by_text("Sent to recall")).to_be_visible()
-    expect(page.locator(".context-row.made")).to_contain_text("I like leeks")
+    made = page.locator(".context-row.made .context-text")
+    expect(made).to_have_text(re.compile(r"^Notes about this user .*\n- I like leeks \(\d{4}-\d\d-\d\d\)$"))
     expect(page.locator(".context-row", has_text="I moved to Oslo")).to_have_count(0)
     expect(page.locator(".context-row", has_text="From memory")).to_have_count(0)
 

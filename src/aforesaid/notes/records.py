@@ -462,6 +462,15 @@ def _line(note: Note) -> str:
     return f"- {text} ({note.remembered_at.astimezone(UTC).date().isoformat()})"
 
 
+FORGOTTEN = "- a note that was forgotten since"
+
+
+def shown_again(ids: Sequence[str], notes: Sequence[Note]) -> str:
+    """Return the text that notes with these ids had in a context. Forgotten notes leave no words."""
+    lines = {note.id: _line(note) for note in notes}
+    return "\n".join([HEADING, *(lines.get(one, FORGOTTEN) for one in ids)]) if ids else ""
+
+
 def fitted(notes: Sequence[Note], *, tokens: int, count: Count) -> NotesShown:
     """Return as many notes as fit the budget: important ones first, then the latest. The text lists the
     oldest first.

@@ -231,7 +231,15 @@ async def test_an_answer_keeps_its_request_until_a_message_is_redacted() -> None
         assert found["message_ids"] == ids[:-1]
         notes = (await client.get("/v1/notes")).json()["notes"]
         assert found["notes"] == [note["id"] for note in notes]
+        heading, line = found.pop("notes_text").splitlines()
+        assert heading.startswith("Notes about this user")
+        assert line.startswith("- I like leeks (")
         assert "leeks" not in str(found)
+        forgotten = await client.post("/v1/notes/forget", json={"what": notes[0]["id"]})
+        assert forgotten.is_success, forgotten.text
+        again = (await client.get(f"{path}/request", params={"message_id": ids[-1]})).json()
+        assert again["notes_text"].splitlines()[1:] == ["- a note that was forgotten since"]
+        assert "leeks" not in str(again)
         other = await client.get(
             f"{path}/request", params={"message_id": ids[-1]}, headers={"Aforesaid-Owner": "sam"}
         )

@@ -3,11 +3,12 @@
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from aforesaid.agents.sent_requests import SentRequest, kept_request
 from aforesaid.dialects import read
 from aforesaid.memory.manager import ConversationManager
+from aforesaid.notes.records import shown_again
 from aforesaid.protocol import context_document
 from aforesaid.protocol.bodies import (
     ContextBody,
@@ -79,7 +80,14 @@ class AnswerQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     message_id: Name
 
 
-@routes.get("/conversations/{conversation_id}/request", response=SentRequest, errors=(404,))
+class ShownRequest(SentRequest, frozen=True, kw_only=True):
+    """The last request of a turn to its agent, with the words of its notes."""
+
+    notes_text: str = ""
+    """The notes as the agent read them, without the words of notes that were forgotten since."""
+
+
+@routes.get("/conversations/{conversation_id}/request", response=ShownRequest, errors=(404,))
 async def get_sent_request(call: Call[NoBody, AnswerQuery]) -> Reply:
     """Return the request that an answer was given to, as it was sent: limits, messages, notes, summary.
 
@@ -88,7 +96,10 @@ async def get_sent_request(call: Call[NoBody, AnswerQuery]) -> Reply:
     """
     store = call.manager.store
     await call.manager.unstored.later_is_done()  # a request is stored after its answer
-    return json_response(await kept_request(store, call.conversation_id, call.query.message_id))
+    request = await kept_request(store, call.conversation_id, call.query.message_id)
+    notes = await call.manager.notes(history=True) if request.notes else []
+    shown = ShownRequest(**structs.asdict(request), notes_text=shown_again(request.notes, notes))
+    return json_response(shown)
 
 
 @routes.post("/context", response=ContextBody, scope="read", route_class="read")

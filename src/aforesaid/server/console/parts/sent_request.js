@@ -25,20 +25,16 @@ export function SentRequest({ id, answer }) {
 }
 
 /**
- * The kept request names messages by id and notes by id; their words are read from where they are.
+ * The kept request names messages by id; their words are read from the log.
  * @param {string} id @param {string} answer @param {AbortSignal} signal
  */
 async function load(id, answer, signal) {
   const request = await get(`${conversationPath(id)}/request`, { message_id: answer }, signal);
-  const [entries, notes] = await Promise.all([
-    endOfLog(id, { ids: request.message_ids }, signal),
-    get("v1/notes", { history: true }, signal),
-  ]);
+  const entries = await endOfLog(id, { ids: request.message_ids }, signal);
   const byId = new Map(entries.map((/** @type {any} */ entry) => [entry.message.message_id, entry.message]));
-  const known = new Map(notes.notes.map((/** @type {any} */ note) => [note.id, note.text]));
   const messages = [
     ...(request.summary ? [{ role: "system", content: request.summary, tags: ["summary"] }] : []),
-    ...(request.notes.length ? [{ role: "system", content: request.notes.map((/** @type {string} */ note) => `- ${known.get(note) ?? "a note that was forgotten since"}`).join("\n"), tags: ["notes"] }] : []),
+    ...(request.notes.length ? [{ role: "system", content: request.notes_text, tags: ["notes"] }] : []),
     ...request.message_ids.map((/** @type {string} */ name) => byId.get(name) ?? { role: "user", content: "This message is no longer in the log.", message_id: name }),
   ];
   return { request, messages, entries };
