@@ -171,8 +171,10 @@ $(ENCODER)/.ready: requirements/encoder.txt pyproject.toml
 test-encoder: $(ENCODER)/.ready ## Test search with the encoder of `aforesaid[encoder]`, in an environment of its own
 	$(ENCODER)/bin/python -m pytest -c tests/encoder/pytest.ini tests/encoder
 
-eval: $(ENCODER)/.ready ## Score search on labelled conversations in DATA, and write docs/search-quality.md
-	$(ENCODER)/bin/python -m benchmarks.search_eval --data $(DATA)
+# The relevance floor alone: `make eval ONLY=floor`.
+ONLY ?= ranking,floor,agreement
+eval: $(ENCODER)/.ready ## Score search on labelled conversations in DATA, compare stores, and write docs/search-quality.md
+	$(ENCODER)/bin/python -m benchmarks.search_eval --data $(DATA) --only $(ONLY)
 
 lock: ## Renew the locked requirements (needs uv)
 	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \

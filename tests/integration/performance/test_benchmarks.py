@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,7 +16,12 @@ from benchmarks.peers.texts import compared, history, turn
 from benchmarks.report.aims import aims
 from benchmarks.report.plots import bars, lines
 from benchmarks.report.writing import BEGIN, END, page, put_into
+from benchmarks.search_agreement import Agreement
+from benchmarks.search_eval.__main__ import PARTS, marks, with_parts
 from benchmarks.workloads import workloads
+
+from aforesaid.search.passages import Passage
+from aforesaid.search.searcher import Findings
 
 ROOT = Path(__file__).parents[3]
 
@@ -79,6 +85,20 @@ class TestRoster:
         assert all(name == job.__name__ for name, job in JOBS.items())
 
 
+def said_in(sequence: int, text: str) -> Passage:
+    return Passage(
+        conversation_id="c",
+        sequence=sequence,
+        role="user",
+        speaker="user",
+        said_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ago="today",
+        subject=None,
+        client_name=None,
+        text=text,
+    )
+
+
 def row(size: int, turn_ms: float, window_ms: float) -> dict[str, Any]:
     figures = {"p99": None, "samples": 9}
     return {
@@ -102,7 +122,65 @@ def results() -> dict[str, Any]:
     return {"growth": {"about": about, "entrants": entrants, "floor": {"full": floor}}}
 
 
+def searched() -> dict[str, Any]:
+    times = dict.fromkeys(("least", "p50", "p95", "processor", "processor_p95"), 0.012)
+    shares = {"asked": 100, "first": 1.0, "all_in_order": 0.95, "shared": 0.99}
+    return {
+        "speed": [
+            {"messages": 100_000, **times, "floor": times},
+            {"messages": 1_000_000, **times, "p95": 0.07, "floor": times},
+        ],
+        "first": [
+            {
+                "messages": 1_000,
+                "loaded": {"first": 0.14, "second": 0.01},
+                "asking": {"first": 1.3, "second": 0.01},
+            }
+        ],
+        "writes": {"full": {"p50": 1.02, "mean": 1.03, "processor": 1.01}},
+        "agreement": [{"messages": 10_000, "by_words": True, "stores": {"SQLite": shares}}],
+        "nothing": [{"name": "hybrid", "foreign": 70, "nothing": 0.9, "recall": 1.0, "recall_above": 0.8}],
+    }
+
+
+class TestAgreement:
+    """What `search_agreement` counts as the same."""
+
+    def test_the_same_results_in_the_same_order_agree(self) -> None:
+        one = Findings(passages=(said_in(1, "a"), said_in(2, "b")))
+        assert self.shares_of(one, one) == (1.0, 1.0, 1.0)
+
+    def test_the_order_and_the_number_of_results_count(self) -> None:
+        one = Findings(passages=(said_in(1, "a"), said_in(2, "b")))
+        turned = Findings(passages=one.passages[::-1])
+        assert self.shares_of(one, turned) == (0.0, 0.0, 1.0)
+        assert self.shares_of(one, Findings(passages=one.passages[:1])) == (1.0, 0.0, 0.5)
+
+    def test_finding_nothing_on_both_agrees(self) -> None:
+        assert self.shares_of(Findings(), Findings()) == (1.0, 1.0, 1.0)
+
+    def shares_of(self, one: Findings, other: Findings) -> tuple[float, ...]:
+        agreement = Agreement()
+        agreement.note(one, other)
+        found = agreement.shares()
+        assert found["asked"] == 1
+        return tuple(found[name] for name in ("first", "all_in_order", "shared"))
+
+
 class TestReport:
+    def test_the_speed_of_search_is_compared_with_its_aims(self) -> None:
+        report = results() | {"search": searched()}
+        report["search"]["about"] = report["growth"]["about"]
+        found = aims(report)
+        assert "| W12: p95 of a question among 100,000 messages | 20.0 ms | 12.0 ms | yes |" in found
+        assert "| W12: p95 of a question among 1,000,000 messages | 60.0 ms | 70.0 ms | **no**" in found
+        assert "the encoder is loaded, 1,000 messages | 300 ms | 140 ms | yes |" in found
+        assert "the encoder is not loaded, 1,000 messages | 300 ms | 1.30 s | **no**" in found
+        assert "find nothing in everyday histories, hybrid | 95% | 90.0% | **no**" in found
+        shown = page(report)
+        assert "| 10,000 messages, words | SQLite | 100.0% | 95.0% | 99.0% |" in shown
+        assert "| hybrid | 90.0% of 70 | 1.000 | 0.800 |" in shown
+
     def test_aims_say_what_is_met_and_what_is_not(self) -> None:
         describe = aims(results())
         assert "| W1: faster than OpenAI SQLiteSession at 10,000 | 1.30 × | 2.00 × | yes |" in describe
@@ -131,6 +209,24 @@ class TestReport:
     )
     def test_results_name_the_machine_and_the_date(self, file: Path) -> None:
         assert {"machine", "date"} <= set(json.loads(file.read_text("utf-8"))["about"])
+
+
+class TestEvaluationPage:
+    """`make eval` measures all parts or some of them."""
+
+    def test_a_part_that_was_not_measured_stays(self) -> None:
+        (floor_begins, floor_ends), (ranking_begins, ranking_ends) = marks("floor"), marks("ranking")
+        text = f"a\n{ranking_begins}\nold\n{ranking_ends}\nb\n{floor_begins}\nold\n{floor_ends}\nc\n"
+        renewed = with_parts(text, {"floor": "new"})
+        assert renewed == text.replace(
+            f"{floor_begins}\nold\n{floor_ends}", f"{floor_begins}\n\nnew\n\n{floor_ends}"
+        )
+        with pytest.raises(ValueError, match="agreement begins"):
+            with_parts(text, {"agreement": "new"})
+
+    def test_the_page_has_the_marks_of_every_part(self) -> None:
+        text = (ROOT / "docs" / "search-quality.md").read_text("utf-8")
+        assert [text.count(mark) for part in PARTS for mark in marks(part)] == [1] * 2 * len(PARTS)
 
 
 class TestPlots:
