@@ -150,7 +150,7 @@ REQUESTS ?= 1000000
 windows: setup ## Judge REQUESTS requests of random trajectories by the providers' rules (about an hour for a million)
 	$(BIN)/python -m benchmarks.trajectories $(REQUESTS)
 
-bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (15 minutes)
+bench: setup ## Compare with other libraries and the floor; write docs/performance.md and docs/internals/measurements.md (half an hour)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.frameworks
 	$(BIN)/python -m benchmarks.capacity

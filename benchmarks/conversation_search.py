@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import random
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import perf_counter
@@ -66,9 +67,12 @@ class Reads:
         kind.find, kind.get = noted_find, noted_get
 
 
-async def ask(managers: dict[str, ConversationManager], reads: dict[str, Reads], size: int) -> None:
+async def ask(
+    managers: dict[str, ConversationManager], reads: dict[str, Reads], size: int
+) -> list[dict[str, Any]]:
+    """Return the times of each store, in seconds, and the records that a question reads."""
     taken = {name: Taken() for name in managers}
-    speech, choice = Speech(99), random.Random(size)
+    speech, choice, first = Speech(99), random.Random(size), dict[str, float]()
     latest = {name: await manager.search_conversations(limit=50) for name, manager in managers.items()}
     for number in range(QUESTIONS + WARM):
         question = speech.sentence(choice.randint(1, 3))
@@ -80,16 +84,27 @@ async def ask(managers: dict[str, ConversationManager], reads: dict[str, Reads],
             async with taken[name].one():
                 await manager.search_conversations(question, limit=10)
             if number == 0:
-                print(f"{size:>7} {name}: the first question {perf_counter() - begun:.2f} s", flush=True)
+                first[name] = perf_counter() - begun
+                print(f"{size:>7} {name}: the first question {first[name]:.2f} s", flush=True)
     for name, one in taken.items():
         print(f"{size:>7} {one.shown(name)}   records {reads[name].records / QUESTIONS:.0f}", flush=True)
+    return [
+        {
+            "conversations": size,
+            "store": name,
+            "records": reads[name].records / QUESTIONS,
+            "first": first[name],
+            **one.figures(),
+        }
+        for name, one in taken.items()
+    ]
 
 
-async def main() -> None:
-    given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--sizes", default="1000,10000")
-    given.add_argument("--stores", default="sqlite,redis,postgres")
-    asked = given.parse_args()
+async def measure(
+    sizes: Sequence[int], stores: Sequence[str] = ("sqlite", "redis", "postgres")
+) -> list[dict[str, Any]]:
+    """Fill the stores and ask them at each number of conversations."""
+    found = []
     with tempfile.TemporaryDirectory() as folder, running() as port, server(None) as postgres:
         urls = {
             "sqlite": f"sqlite:///{Path(folder) / 'memory.db'}?synchronous=normal",
@@ -98,7 +113,7 @@ async def main() -> None:
         }
         async with AsyncExitStack() as stack:
             managers = {}
-            for name in asked.stores.split(","):
+            for name in stores:
                 opening = aforesaid.open(
                     urls[name],
                     layers=aforesaid.Layers(resilience="off"),
@@ -107,10 +122,19 @@ async def main() -> None:
                 managers[name] = (await stack.enter_async_context(opening)).of("erin")
             reads = {name: Reads(manager) for name, manager in managers.items()}
             filled = 0
-            for size in map(int, asked.sizes.split(",")):
+            for size in sizes:
                 await asyncio.gather(*(fill(manager, size, filled) for manager in managers.values()))
                 filled = size
-                await ask(managers, reads, size)
+                found += await ask(managers, reads, size)
+    return found
+
+
+async def main() -> None:
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--sizes", default="1000,10000")
+    given.add_argument("--stores", default="sqlite,redis,postgres")
+    asked = given.parse_args()
+    await measure([int(size) for size in asked.sizes.split(",")], asked.stores.split(","))
 
 
 if __name__ == "__main__":

@@ -136,7 +136,8 @@ def server_seconds(url: str) -> float:
     return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for (pid,) in found) / 1e9
 
 
-def processes(url: str, seconds: float) -> None:
+def processes(url: str, seconds: float) -> dict[str, float]:
+    """Return the microseconds of processor time of a turn, ours and the bare driver's."""
     costs = {side: _cost(url, side, seconds) for side in SIDES}
     ratio = costs["ours"] / costs["bare"]
     print(
@@ -144,6 +145,7 @@ def processes(url: str, seconds: float) -> None:
         f" {costs['ours']:.0f} µs of processor time a turn, client and server;"
         f" bare {costs['bare']:.0f}: {ratio:.2f} x"
     )
+    return costs
 
 
 def _cost(url: str, side: str, seconds: float) -> float:

@@ -42,6 +42,7 @@ REASONS = {
         "the turn also checks its message ids, and updates record and words (the words: 1.03–1.15 ×) in the "
         "same transaction; see the other measurements"
     ),
+    "Aforesaid on PostgreSQL: a window at": "measured before a context became one round trip",
     "Aforesaid on PostgreSQL: a window": (
         "measured before a context became one round trip; since then 1.2–3.3 × in an alternating run, and "
         "5.9 × by the fastest tenth, one after the other, on a machine with a load of 27"
@@ -49,6 +50,30 @@ REASONS = {
     "Aforesaid on PostgreSQL: 64 conversations": (
         "measured before waiting turns shared a transaction; since then 1.8–2.1 × in an alternating run, and "
         "0.7 × one after the other, on a machine with a load of 27"
+    ),
+    "W12: p95 of a question": (
+        "measured with more processes than cores; its table has the processor time of a question"
+    ),
+    "W12: the first question of a process, the encoder is not loaded": (
+        "it loads the encoder, 1.1 s of processor time; the first stored message or `preload` does so before"
+    ),
+    "W12: the first question of a process, the encoder is loaded, 100,000": (
+        "it reads all vectors of the owner, about a second of processor time"
+    ),
+    "W12: other people's questions that find nothing in everyday histories": (
+        "histories of eight messages; see [search quality](search-quality.md#relevance)"
+    ),
+    "W9: WebSocket, asked, with its window": (
+        "the window takes 1.1 ms of processor time in one interpreter; see the other measurements"
+    ),
+    "turns a second over HTTP on PostgreSQL": (
+        "load generator, server and PostgreSQL share two cores; see [capacity](reference/capacity.md)"
+    ),
+    "W13: p95 of a search among 10,000 conversations, postgres": (
+        "a question reads 77 records and takes 31 ms of processor time in the asking process"
+    ),
+    "W13: p95 of a search among": (
+        "measured with more processes than cores; its table has the processor time and the records read"
     ),
     "W3": (
         "one interpreter prepares and counts all turns; every turn here has two words that "
@@ -78,6 +103,9 @@ def aims(results: dict[str, Results]) -> str:
         *_windows(results),
         *_branches(results),
         *_search(results),
+        *_serving(results),
+        *_over_http(results),
+        *_larger(results),
     ]
     return table(["aim", "wanted", "measured", "met"], [_row(one) for one in found])
 
@@ -131,6 +159,59 @@ def _search(results: dict[str, Results]) -> Iterator[Aim]:
         )
 
 
+def _over_http(results: dict[str, Results]) -> Iterator[Aim]:
+    stores = results.get("capacity", {}).get("stores", {})
+    if {"PostgreSQL", "SQLite"} <= set(stores):
+        ratio = stores["PostgreSQL"]["turns_a_second"] / stores["SQLite"]["turns_a_second"]
+        what = "turns a second over HTTP on PostgreSQL, relative to SQLite (capacity)"
+        yield Aim(what=what, wanted=times(1.0), found=times(ratio), met=ratio >= 1)
+
+
+ASKED_WITH_WINDOW = 2_500
+"""Turns a second over the WebSocket, each with the agent's window."""
+
+
+def _serving(results: dict[str, Results]) -> Iterator[Aim]:
+    one = results.get("serving", {}).get("surfaces", {}).get("WebSocket", {}).get("asked, with its window")
+    if one:
+        rate, spread = one["a_second"], one["p99"] / one["p50"]
+        what = "W9: WebSocket, asked, with its window"
+        yield Aim(
+            what=f"{what}, a second",
+            wanted=f"{ASKED_WITH_WINDOW:,}",
+            found=f"{rate:,.0f}",
+            met=rate >= ASKED_WITH_WINDOW,
+        )
+        yield Aim(what=f"{what}, p99 relative to p50", wanted="10 ×", found=times(spread), met=spread < 10)
+
+
+# Conversations, and the most that the p95 of `search_conversations` may take.
+LISTED_AIMS = {10_000: 0.03, 100_000: 0.06}
+THROUGH_LAYER = 1.4
+
+
+def _larger(results: dict[str, Results]) -> Iterator[Aim]:
+    found = results.get("servers")
+    if not found:
+        return
+    for name, one in found["layers"].items():
+        if name != "plain":
+            ratio = one["ratio"]
+            what = f"W13: a window after a turn, {name}, relative to plain"
+            yield Aim(what=what, wanted=times(THROUGH_LAYER), found=times(ratio), met=ratio <= THROUGH_LAYER)
+    for one in found["listed"]:
+        if most := LISTED_AIMS.get(one["conversations"]):
+            what = f"W13: p95 of a search among {one['conversations']:,} conversations, {one['store']}"
+            yield Aim(what=what, wanted=span(most), found=span(one["p95"]), met=one["p95"] <= most)
+    ratio = found["processes"]["ours"] / found["processes"]["bare"]
+    yield Aim(
+        what="W13: PostgreSQL, processor time of a turn in four processes, relative to the bare driver",
+        wanted=times(1.0),
+        found=times(ratio),
+        met=ratio < 1,
+    )
+
+
 def _row(aim: Aim) -> list[str]:
     reason = next((why for start, why in REASONS.items() if aim.what.startswith(start)), "")
     verdict = "yes" if aim.met else f"**no**: {reason}" if reason else "**no**"
@@ -161,8 +242,8 @@ def _growth(results: dict[str, Results]) -> Iterator[Aim]:
     yield from _faster_free(entrants)
 
 
-def _flat(ours: Results) -> Iterator[Aim]:
-    for step, what in (("turn", "W1: a turn"), ("window", "W2: a window")):
+def _flat(ours: Results, turn: str = "W1: a turn", window: str = "W2: a window") -> Iterator[Aim]:
+    for step, what in (("turn", turn), ("window", window)):
         shortest, longest = (_at(ours, step, ours["rows"][at]["size"]) for at in (0, -1))
         if shortest and longest:
             ratio = longest / shortest
@@ -247,6 +328,7 @@ def _together(results: dict[str, Results]) -> Iterator[Aim]:
     )
 
 
+ON_SERVERS = ("Aforesaid on Redis", "Aforesaid on PostgreSQL")
 # Ours, the entrant on the same server, the step, and the most time that ours may take relative to it.
 SERVER_AIMS = (
     ("Aforesaid on Redis", "floor: redis-py", "turn", 1.5),
@@ -262,8 +344,11 @@ SERVER_RATES = (
 
 
 def _servers(results: dict[str, Results]) -> Iterator[Aim]:
-    """Compare entrants on the same server."""
+    """Compare entrants on the same server, and the longest conversations there with the shortest."""
     entrants = results.get("growth", {}).get("entrants", {})
+    for name in ON_SERVERS:
+        if name in entrants:
+            yield from _flat(entrants[name], f"{name}: a turn", f"{name}: a window")
     for ours, other, step, most in SERVER_AIMS:
         one, their = (_at(entrants.get(name, {}), step) for name in (ours, other))
         if one and their:

@@ -427,6 +427,34 @@ def _nothing(found: list[Results]) -> str:
     return table(head, rows)
 
 
+def servers(results: Results) -> str:
+    """W13."""
+    windows = [[name, span(one["p50"]), times(one["ratio"])] for name, one in results["layers"].items()]
+    listed = [
+        [
+            f"{one['conversations']:,} conversations, {one['store']}",
+            *(span(one[part]) for part in ("least", "p50", "p95", "processor", "first")),
+            f"{one['records']:.0f}",
+        ]
+        for one in results["listed"]
+    ]
+    costs = results["processes"]
+    return "\n\n".join(
+        [
+            "### W13: layers, the search of conversations, four processes",
+            table(["a window after a turn, through", "p50", "relative to plain"], windows),
+            table(
+                ["`search_conversations`", "least", "p50", "p95", "processor", "the first", "records"], listed
+            ),
+            (
+                "PostgreSQL, four processes with 16 conversations each, processor time of a turn, client and "
+                f"server: {costs['ours']:.0f} µs; the bare driver with one transaction per turn "
+                f"{costs['bare']:.0f} µs, {times(costs['ours'] / costs['bare'])}."
+            ),
+        ]
+    )
+
+
 SECTIONS: dict[str, Callable[[Results], str]] = {
     "growth": growth,
     "together": together,
@@ -438,4 +466,5 @@ SECTIONS: dict[str, Callable[[Results], str]] = {
     "costs": costs,
     "branches": branches,
     "search": searching,
+    "servers": servers,
 }

@@ -13,13 +13,16 @@ from benchmarks.report.tables import SECTIONS
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 Results = dict[str, Any]
 
-DETAILS = ("sharing", "kills", "windows", "serving", "costs", "branches")
+DETAILS = ("sharing", "kills", "windows", "serving", "costs", "branches", "servers")
 """Workloads on the page of details; the others are on the main page."""
+
+ONLY_AIMS = ("capacity",)
+"""Results with a page of their own, of which only the aims are listed here."""
 
 
 def read_results(folder: Path) -> dict[str, Results]:
     """Return the stored results by workload, in the order of the workloads."""
-    files = {name: folder / f"{name}.json" for name in SECTIONS}
+    files = {name: folder / f"{name}.json" for name in (*SECTIONS, *ONLY_AIMS)}
     return {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.exists()}
 
 
@@ -29,7 +32,8 @@ def page(results: dict[str, Results]) -> str:
     if "growth" in results:
         parts.append("![A turn as the conversation grows](bench-turns.svg)")
         parts.append("![A window as the conversation grows](bench-windows.svg)")
-    sections = [SECTIONS[name](one) for name, one in results.items() if name not in DETAILS]
+    hidden = (*DETAILS, *ONLY_AIMS)
+    sections = [SECTIONS[name](one) for name, one in results.items() if name not in hidden]
     return "\n\n".join(part for part in [*parts, *sections] if part)
 
 

@@ -1,4 +1,4 @@
-"""The work that memories are measured by: W1 to W12. Each module runs some of it and gives plain JSON.
+"""The work that memories are measured by: W1 to W13. Each module runs some of it and gives plain JSON.
 
 Below: `benchmarks.peers`, which drives the others, and the benchmarks of our own parts. Above:
 `python -m benchmarks`.
@@ -32,6 +32,7 @@ def workloads() -> tuple[Workload, ...]:
         growing,
         killing,
         searching,
+        servers,
         serving,
         sharing,
         together,
@@ -49,6 +50,7 @@ def workloads() -> tuple[Workload, ...]:
         Workload(names=("W10",), file="costs", run=costs.run),
         Workload(names=("W11",), file="branches", run=branching.run),
         Workload(names=("W12",), file="search", run=searching.run),
+        Workload(names=("W13",), file="servers", run=servers.run),
     )
 
 

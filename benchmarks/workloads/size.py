@@ -28,6 +28,8 @@ class Size(Struct, frozen=True, kw_only=True):
     histories: int = 100
     serving: float = 2.0
     serving_rounds: int = 4
+    listed: tuple[int, ...] = (1_000, 10_000)
+    """Conversations among which conversations are searched."""
     rounds: int = 750
     """Turns beside the floor."""
 
@@ -51,5 +53,6 @@ QUICK = Size(
     histories=5,
     serving=0.3,
     serving_rounds=2,
+    listed=(100,),
     rounds=50,
 )

@@ -79,7 +79,7 @@ class TestRoster:
 
     def test_work_is_asked_for_by_its_number(self) -> None:
         names = [name for one in workloads() for name in one.names]
-        assert names == [f"W{number}" for number in range(1, 13)]
+        assert names == [f"W{number}" for number in range(1, 14)]
 
     def test_jobs_go_by_their_names(self) -> None:
         assert all(name == job.__name__ for name, job in JOBS.items())
@@ -189,6 +189,27 @@ class TestReport:
         slower["growth"]["floor"]["full"]["ratio"] = 2.4
         missed = "| W1: a turn relative to the floor, `FULL` | 1.8 × | 2.40 × | **no**: a turn wakes"
         assert missed in aims(slower)
+
+    def test_larger_installations_are_compared_with_their_aims(self) -> None:
+        times = dict.fromkeys(("least", "p50", "p95", "processor", "processor_p95", "first"), 0.04)
+        measured = {
+            "about": results()["growth"]["about"],
+            "layers": {"plain": {"p50": 0.001, "ratio": 1.0}, "audited": {"p50": 0.002, "ratio": 1.5}},
+            "listed": [{"conversations": 10_000, "store": "redis", "records": 79.0, **times}],
+            "processes": {"ours": 300.0, "bare": 400.0},
+        }
+        window = {"a_second": 2_600.0, "p50": 0.02, "p99": 0.3, "samples": 9}
+        served = {"surfaces": {"WebSocket": {"asked, with its window": window}}}
+        found = aims({**results(), "servers": measured, "serving": served})
+        assert "| W13: a window after a turn, audited, relative to plain | 1.40 × | 1.50 × | **no**" in found
+        assert (
+            "| W13: p95 of a search among 10,000 conversations, redis | 30.0 ms | 40.0 ms | **no**" in found
+        )
+        assert "in four processes, relative to the bare driver | 1.00 × | 0.75 × | yes |" in found
+        assert "| W9: WebSocket, asked, with its window, a second | 2,500 | 2,600 | yes |" in found
+        assert (
+            "| W9: WebSocket, asked, with its window, p99 relative to p50 | 10 × | 15.0 × | **no**" in found
+        )
 
     def test_who_failed_is_in_the_page(self) -> None:
         assert "Strands, agent held did not finish: it would not start" in page(results())
