@@ -122,6 +122,7 @@ ROWS: dict[str, list[tuple[str, str, list[Query]]]] = {
                 ("degraded reads", f"sum(rate(aforesaid_degraded_reads_total{RATE}))"),
                 ("dead letters", f"sum(rate(aforesaid_dead_letters_total{RATE}))"),
                 ("damaged spool", f"sum(rate(aforesaid_spool_damaged_total{RATE}))"),
+                ("unreadable messages", f"sum(rate(aforesaid_unreadable_messages_total{RATE}))"),
                 ("log violations", f"sum(rate(aforesaid_log_violations_total{RATE}))"),
             ],
         ),

@@ -121,3 +121,26 @@ async def _edit_postgres(
                 (body.decode(), conversation_id, sequence),
             )
             assert done.rowcount == 1
+
+
+WRONG_CHANNEL = "!!"
+
+
+async def damage_record(backend: Backend, owner: str, conversation_id: str) -> None:
+    """Give a stored record a channel that no caller could have given it."""
+    match backend:
+        case SQLiteBackend():
+            where = (WRONG_CHANNEL, owner, conversation_id)
+            update = "UPDATE conversations SET channel = ? WHERE owner = ? AND id = ?"
+            await backend.writer.run(lambda db: list(db.execute(update, where)))
+        case RedisBackend():
+            key = backend.of(owner)._keys.of(conversation_id).record
+            await backend.connections.call("HSET", key, "channel", WRONG_CHANNEL)
+        case PostgresBackend():
+            async with backend.connection() as connection, connection.transaction():
+                await connection.execute("SELECT set_config('aforesaid.owner', %s, true)", (owner,))
+                update = "UPDATE aforesaid.conversations SET channel = %s WHERE id = %s"
+                done = await connection.execute(update, (WRONG_CHANNEL, conversation_id))
+                assert done.rowcount == 1
+        case _:
+            raise AssertionError(f"how is {backend} changed?")

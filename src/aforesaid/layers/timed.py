@@ -39,7 +39,7 @@ TIMED_OPERATIONS: dict[str, type] = {
 # Seconds from which an operation is slow.
 SLOW = 1.0
 # Errors that alerts count. Their series exist from the start: a rate does not see a series' first value.
-ALERTING_ERRORS = ("KeyUnavailable", "StoreDamaged", "StoreForeign", "StoreUnavailable")
+ALERTING_ERRORS = ("KeyUnavailable", "Overloaded", "StoreDamaged", "StoreForeign", "StoreUnavailable")
 
 
 class StoreMetrics:

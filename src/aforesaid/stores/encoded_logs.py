@@ -13,7 +13,6 @@ from aforesaid.contracts import (
     Place,
     Position,
     check_same_content,
-    unreadable_entry,
 )
 from aforesaid.errors import MessageConflict, StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
@@ -21,6 +20,7 @@ from aforesaid.model.conversations import Conversation, stamp_for
 from aforesaid.model.lineages import first_sequence
 from aforesaid.model.messages import Message
 from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.stores._unreadable import noted_unreadable
 
 
 class EncodedMessage(NamedTuple):
@@ -165,7 +165,7 @@ def decode_entry(conversation_id: str, encoded: EncodedEntry) -> Entry:
     try:
         message = decode_message(encoded.body)
     except StoreDamaged as error:
-        return unreadable_entry(
+        return noted_unreadable(
             conversation_id,
             encoded.position,
             revision=encoded.revision,

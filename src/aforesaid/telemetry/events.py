@@ -51,6 +51,7 @@ _contexts_degraded = telemetry.counter("aforesaid_contexts_degraded_total")
 _associations = telemetry.counter("aforesaid_client_associations_total")
 _results = telemetry.lengths("aforesaid_search_results")
 _violations = telemetry.counter("aforesaid_log_violations_total")
+_unreadable = telemetry.counter("aforesaid_unreadable_messages_total")
 
 
 def turn_stored(conversation_id: str, messages: "Sequence[Message]", *, known: int = 0) -> None:
@@ -121,6 +122,13 @@ def log_violated(conversation_id: str, count: int) -> None:
         count=count,
         **_id(conversation_id),
     )
+
+
+def message_unreadable(conversation_id: str, sequence: int) -> None:
+    """Count a stored message that cannot be read. Each read counts again: the damage is still there."""
+    _unreadable.add()
+    sentence = "a stored message cannot be read"
+    event(log, logging.WARNING, "message_unreadable", sentence, sequence=sequence, **_id(conversation_id))
 
 
 def client_associated(conversation_id: str) -> None:
@@ -250,9 +258,8 @@ def _with_watched_methods(kind: C, prefix: str) -> C:
 def watched_method(name: str, method: Method) -> Method:
     """Measure one coroutine method under this name."""
     observe = telemetry.histogram("aforesaid_call_seconds", call=name).observe
-    # Series that alerts count exist from the start: a rate does not see the first value of a series.
-    for error in ("Overloaded", "other"):
-        telemetry.counter("aforesaid_call_errors_total", call=name, error=error)
+    # A series that an alert counts exists from the start: a rate does not see the first value of a series.
+    telemetry.counter("aforesaid_call_errors_total", call=name, error="other")
     check = check_of(method)
 
     @wraps(method)

@@ -145,6 +145,7 @@ CHAPTERS: dict[str, tuple[Family, ...]] = {
             "aforesaid_log_violations_total",
             "Entries of sealed logs that were changed or cannot be decrypted",
         ),
+        _counter("aforesaid_unreadable_messages_total", "Reads of stored messages that cannot be decoded"),
         _counter("aforesaid_cache_hits_total", "Reads served from the cache", "store"),
         _counter("aforesaid_cache_misses_total", "Reads that were loaded", "store"),
         _gauge("aforesaid_cache_bytes", "Bytes in the cache", "store"),

@@ -19,9 +19,10 @@ from aforesaid.model.conversations import started
 from aforesaid.model.ids import new_id
 from aforesaid.model.messages import Message, Role
 from aforesaid.stores.memory import InMemoryBackend
+from aforesaid.telemetry import telemetry
 from aforesaid.windows import WindowPolicy
 from tests.builders import STORES, url_for
-from tests.stored_bodies import edit_bodies
+from tests.stored_bodies import damage_record, edit_bodies
 
 WITHOUT_A_ROLE = b'{"content":"the secret word"}'
 OTHER_DAMAGES = {
@@ -194,3 +195,34 @@ async def test_the_damage_outlives_writes_beside_it(damaged: Damaged) -> None:
     found: dict[int, bytes] = {}
     await edit_bodies(damaged.memory.backend, damaged.owner, damaged.id, found.update)
     assert b"the secret word" in found[3]
+
+
+def counted_reads() -> float:
+    return telemetry.counter("aforesaid_unreadable_messages_total").value
+
+
+async def test_each_read_of_it_is_counted_and_logged(
+    damaged: Damaged, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = counted_reads()
+    await damaged.entries()
+    assert counted_reads() == before
+    await damaged.damage()
+    before = counted_reads()
+    with caplog.at_level(logging.WARNING, logger="aforesaid.conversations"):
+        await damaged.entries()
+    assert counted_reads() > before
+    found = [one for one in caplog.records if getattr(one, "event", None) == "message_unreadable"]
+    assert {(one.conversation_id, one.sequence) for one in found} == {(damaged.id, 3)}  # type: ignore[attr-defined]
+    assert "secret" not in caplog.text
+
+
+# The others keep records as objects, or check the whole file when it is opened.
+@pytest.mark.parametrize("damaged", ["sqlite", "redis", "postgres"], indirect=True)
+async def test_a_damaged_record_is_no_mistake_of_the_caller(damaged: Damaged) -> None:
+    await damage_record(damaged.memory.backend, damaged.owner, damaged.id)
+    try:
+        with pytest.raises(StoreDamaged, match=damaged.id):
+            await damaged.erin.store.get(damaged.id)
+    finally:
+        await damaged.memory.backend.of(damaged.owner).delete(damaged.id)

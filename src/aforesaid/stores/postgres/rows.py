@@ -7,13 +7,14 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Entry, LogEnd, Position, unreadable_entry
+from aforesaid.contracts import Entry, LogEnd, Position
 from aforesaid.errors import InvalidInput, StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, Query, expiry, parse_cursor
 from aforesaid.model.lineages import decode_lineage, encode_lineage, first_sequence
 from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message
+from aforesaid.stores._unreadable import DAMAGE, damaged_record, noted_unreadable
 
 # Keys for names and tags for notifications. Equal to the SQL functions `aforesaid.key_of` and
 # `aforesaid.tag`.
@@ -71,6 +72,13 @@ def maybe_utc(moment: datetime | None) -> datetime | None:
 
 def conversation(row: Row) -> Conversation:
     """Decode the record in a row; further columns are ignored."""
+    try:
+        return _conversation(row)
+    except DAMAGE as error:
+        raise damaged_record(row[0], error) from error
+
+
+def _conversation(row: Row) -> Conversation:
     return Conversation(
         id=row[0],
         channel=row[1],
@@ -157,7 +165,7 @@ def entry(conversation_id: str, row: Row) -> Entry:
         message = decode_message(body)
     except StoreDamaged as error:
         place, stored = Position(to_micros(at), sequence), utc(stored_at)
-        return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+        return noted_unreadable(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         # Frozen, but decoded just now, so no caller has it yet.
         force_setattr(message, "timestamp", utc(at))

@@ -7,13 +7,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Entry, Position, unreadable_entry
+from aforesaid.contracts import Entry, Position
 from aforesaid.errors import AforesaidError, StoreDamaged, shown
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Changes, Conversation, expiry
 from aforesaid.model.lineages import decode_lineage, encode_lineage, first_sequence
 from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message, encode_message
+from aforesaid.stores._unreadable import noted_unreadable
 
 # A record's fields, in the order of the scripts. The last eight may be absent.
 FIELDS = (
@@ -120,7 +121,7 @@ def _unreadable(conversation_id: str, member: bytes, *, why: str) -> Entry:
         raise _damaged(conversation_id, member) from None
     revision, stored_at = _head(member, at)
     position = Position(to_micros(at), sequence)
-    return unreadable_entry(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
+    return noted_unreadable(conversation_id, position, revision=revision, stored_at=stored_at, why=why)
 
 
 def _head(member: bytes, at: datetime) -> tuple[int, datetime]:

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 from msgspec.structs import force_setattr
 
-from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, Tally, unreadable_entry
+from aforesaid.contracts import Document, Entry, Listing, LogEnd, Position, Tally
 from aforesaid.errors import StoreDamaged
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query, parse_cursor
@@ -17,6 +17,7 @@ from aforesaid.model.lineages import decode_lineage, encode_lineage, first_seque
 from aforesaid.model.participants import decode_participants, encode_participants
 from aforesaid.model.wire import decode_message, encode_message
 from aforesaid.stores._sql_files import queries
+from aforesaid.stores._unreadable import DAMAGE, damaged_record, noted_unreadable
 from aforesaid.stores.sqlite.connections import PACKAGE
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -53,6 +54,13 @@ def names_text(names: Collection[str]) -> str:
 
 def conversation(row: Sequence[Any]) -> Conversation:
     """Decode the record in a row that starts with its key and its next sequence."""
+    try:
+        return _conversation(row)
+    except DAMAGE as error:
+        raise damaged_record(row[ID], error) from error
+
+
+def _conversation(row: Sequence[Any]) -> Conversation:
     return Conversation(
         id=row[2],
         channel=row[3],
@@ -212,7 +220,7 @@ def entry(conversation_id: str, row: Sequence[Any]) -> Entry:
     # One damaged message must not make the whole log unreadable.
     except StoreDamaged as error:
         place = Position(at, sequence)
-        return unreadable_entry(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
+        return noted_unreadable(conversation_id, place, revision=revision, stored_at=stored, why=str(error))
     if message.timestamp is None:
         # Reuse the storing time: it is nearly always equal.
         force_setattr(message, "timestamp", stored if at == stored_at else from_micros(at))
