@@ -130,7 +130,9 @@ class AnalyzedText:
             return False
         if self.language in ("it", "es", "fr"):
             return self.is_article(first - 1) and self.in_capitals(last)
-        return bool(singulars(self.fold(last))) and not self.tokens[last].possessive
+        # The rivers of a region are no family.
+        named = not self.joined(last + 1) or self.fold(last + 1) != "of"
+        return named and bool(singulars(self.fold(last))) and not self.tokens[last].possessive
 
     def is_place_or_date(self, at: int) -> bool:
         fold = self.fold(at)
@@ -197,9 +199,13 @@ class AnalyzedText:
         return after not in word_lists.AUXILIARIES or self.language in ("it", "es")
 
     def follows_pronoun(self, first: int) -> bool:
-        """Return whether a pronoun makes this word a verb: I hope, you will."""
-        pronoun = self.joined(first) and self.fold(first - 1) in word_lists.PRONOUNS
-        return pronoun and not self.is_article(first - 1)
+        """Return whether a pronoun makes this word a verb: I hope, you will, the client will."""
+        if not self.joined(first):
+            return False
+        before = self.fold(first - 1)
+        if before in word_lists.CLIENTS and self.is_article(first - 2):
+            return not self.in_capitals(first) and self.is_word(first)
+        return before in word_lists.PRONOUNS and not self.is_article(first - 1)
 
     def _is_noun(self, at: int) -> bool:
         """Return whether an article makes this verb a noun: the call, a bill, the visit."""

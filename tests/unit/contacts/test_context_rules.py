@@ -110,9 +110,24 @@ def test_a_house_or_a_family_names_the_client(text: str, name: str) -> None:
     assert named(text) == name
 
 
-@pytest.mark.parametrize("text", ["Turn left at Hoffman Place", "I fed the finches in the garden"])
+@pytest.mark.parametrize(
+    "text",
+    ["Turn left at Hoffman Place", "I fed the finches in the garden", "Book a table at the Hoffman bar"],
+)
 def test_streets_and_birds_are_not_families(text: str) -> None:
     assert identify(text, index()) is None
+
+
+def test_a_plural_that_belongs_to_something_is_no_family() -> None:
+    assert named("The Rivers of the region are high, tell the customer", "April Rivers") is None
+    assert named("The Rivers called the office", "April Rivers") == "April Rivers"
+
+
+def test_a_verb_after_the_client_is_no_name() -> None:
+    names = ("Will Turner", "Mark Thompson")
+    assert named("the client will call", *names, by_ear=True) is None
+    assert named("Please call the client Will", *names) == "Will Turner"
+    assert named("the client will turner called", *names, by_ear=True) == "Will Turner"
 
 
 @pytest.mark.parametrize(
