@@ -64,6 +64,26 @@ def test_a_participant_has_their_conversations_and_no_others(target: Target) -> 
     target.run(scenario)
 
 
+def test_a_participant_watches_their_conversations_and_no_others(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        shared = await meeting(manager)
+        private = (await manager.get_or_create_conversation("private")).id
+        seen = []
+        async with manager.as_participant("bob").watch() as changes:
+            await manager.add_message(private, "user", "hello")
+            await manager.add_message(shared, "user", "hello", author="ann")
+            while shared not in seen:
+                seen.append((await asyncio.wait_for(anext(changes), 240)).conversation_id)
+            assert private not in seen
+            await manager.remove_participant(shared, "bob")
+            while (change := await asyncio.wait_for(anext(changes), 240)).revision is not None:
+                seen.append(change.conversation_id)
+            assert change.conversation_id == shared
+        assert private not in seen
+
+    target.run(scenario)
+
+
 def test_messages_of_a_participant_have_them_as_the_author(target: Target) -> None:
     async def scenario(manager: ConversationManager) -> None:
         shared = await meeting(manager)
