@@ -1,8 +1,9 @@
-"""The `aforesaid` command line. Each command parses its options, calls the manager and renders the result.
+"""The `aforesaid` command line. Each command parses its options, calls the manager and prints the result.
 
 app      the Typer application with all commands
 runtime  shared options, opening the store, errors and exit codes
-render   terminal output of values
+lists    lists and tables that fit a terminal
+wording  errors for operators
 
 The other modules have the commands, several in one where they share a noun.
 """
