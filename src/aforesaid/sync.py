@@ -21,7 +21,7 @@ from aforesaid._internal.portal import Portal
 from aforesaid.contracts import Change, TokenCounter
 from aforesaid.intake.messages import Intake
 from aforesaid.memory.manager import ConversationManager
-from aforesaid.memory.opening import Memory
+from aforesaid.memory.opening import Memory, OwnersFirst
 from aforesaid.memory.opening import open as open_async
 from aforesaid.memory.sync_turns import SyncTurn
 from aforesaid.model.messages import OpenTurn
@@ -254,7 +254,7 @@ async def _following(changes: AsyncIterator[T]) -> T | None:
     return await anext(changes, None)
 
 
-class SyncMemory:
+class SyncMemory(OwnersFirst):
     """An open store with the conversations of all owners; `Memory` describes the methods."""
 
     def __init__(self, wrapped: Memory) -> None:

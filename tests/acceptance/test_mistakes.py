@@ -96,6 +96,24 @@ async def test_a_request_before_the_question() -> None:
         assert "turn.user" not in str(caught.value)
 
 
+async def test_a_memory_used_like_the_handle_of_an_owner() -> None:
+    async with aforesaid.open() as memory:
+        for name in ("messages", "add_message", "turn", "search_history"):
+            with pytest.raises(AttributeError) as caught:
+                getattr(memory, name)
+            one_line(caught.value, f"name an owner first: memory.of('erin').{name}")
+            assert not hasattr(memory, name)
+        with pytest.raises(AttributeError) as caught:
+            memory.mesages  # type: ignore[attr-defined]  # noqa: B018
+        assert str(caught.value) == "'Memory' object has no attribute 'mesages'"
+
+
+def test_a_sync_memory_used_like_the_handle_of_an_owner() -> None:
+    with aforesaid.sync.open() as memory, pytest.raises(AttributeError) as caught:
+        memory.messages  # type: ignore[attr-defined]  # noqa: B018
+    one_line(caught.value, "memory.of('erin').messages")
+
+
 def test_a_missing_await() -> None:
     script = "import aforesaid\nmemory = aforesaid.open()\nmemory.of('erin').messages('kitchen')\n"
     done = subprocess.run(

@@ -68,8 +68,20 @@ MOST_SWEPT = 10_000
 L = TypeVar("L")
 
 
+class OwnersFirst:
+    """A memory, used like the handle of an owner, says how to get the handle."""
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            why = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(ConversationManager, name):
+                why += f"; name an owner first: memory.of('erin').{name}"
+            raise AttributeError(why, name=name, obj=self)
+
+
 @validated
-class Memory(AsyncWithOnly):
+class Memory(AsyncWithOnly, OwnersFirst):
     """An open store with the conversations of all owners. `of` returns the handle of one owner.
 
     Use it as `async with aforesaid.open(url) as memory:`, or `memory = await aforesaid.open(url)` and `await
