@@ -4,16 +4,21 @@ The sentences and contacts are our own (`tests/acceptance/clients`). They fall i
 the rules were tuned on, and a held-out half, which they were not, by a hash of the sentence.
 """
 
+import asyncio
 import hashlib
 import json
 import random
 import sys
+import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+import aforesaid
 from aforesaid.contacts import word_lists
 from aforesaid.contacts.identification import identify
 from aforesaid.contacts.name_index import NameIndex
@@ -165,6 +170,43 @@ def _timed(text: str, index: NameIndex) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
+async def longest_blocks(count: int) -> dict[str, float]:
+    """Return the longest time, in milliseconds of the event loop's thread, that importing so many contacts
+    and making their index keep the event loop from other work.
+    """
+    names = [one.name for one in many(count)]
+    blocks: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/memory.db"
+        async with aforesaid.open(url) as memory, _watched(blocks, "import"):
+            await memory.of("erin").clients.import_csv("\n".join(("name", *names)))
+        async with aforesaid.open(url) as memory, _watched(blocks, "index"):
+            erin = memory.of("erin")
+            record = await erin.get_or_create_conversation("kitchen")
+            await erin.add_message(record.id, "user", f"Please call {names[0]} about the invoice")
+            await erin.contact_resources.queue.wait_until_idle()
+    return blocks
+
+
+@asynccontextmanager
+async def _watched(blocks: dict[str, float], name: str) -> AsyncIterator[None]:
+    """Note the longest time between two turns of the event loop."""
+
+    async def watch() -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            blocks[name] = max(blocks.get(name, 0.0), 1000 * (now - last))
+            last = now
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+
+
 def _print(half: str, tally: Tally) -> None:
     print(
         f"{half}: {tally.sentences} sentences; "
@@ -189,6 +231,11 @@ def main() -> None:
     print(
         f"10,000 contacts: index {built:.2f} s; a sentence {took[len(took) // 2]:.2f} ms in the middle, "
         f"{took[len(took) * 99 // 100]:.2f} ms at 99 %, {took[-1]:.2f} ms at most"
+    )
+    blocks = asyncio.run(longest_blocks(30_000))
+    print(
+        "30,000 contacts keep the event loop busy for at most "
+        + ", ".join(f"{block:.0f} ms ({name})" for name, block in blocks.items())
     )
 
 

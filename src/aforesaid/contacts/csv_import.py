@@ -200,9 +200,7 @@ async def import_rows(book: ContactWriter, text: str) -> Imported:
     read = await asyncio.to_thread(lambda: list(read_rows(text)))
     rows = [row for row in read if isinstance(row, Row)]
     existing = [contact async for contact in book.every()]
-    plan = _ImportPlan(existing)
-    for row in rows:
-        plan.add(row)
+    plan = await asyncio.to_thread(_planned, rows, existing)
     added = await _in_groups(book, plan.new)
     changed = await _in_groups(book, plan.changed)
     return Imported(
@@ -246,6 +244,13 @@ class _ImportPlan:
             if row.client_id is not None:
                 self._by_id[row.client_id] = row.fields
             self.new.append(row)
+
+
+def _planned(rows: list[Row], existing: list[Contact]) -> _ImportPlan:
+    plan = _ImportPlan(existing)
+    for row in rows:
+        plan.add(row)
+    return plan
 
 
 def _identity(fields: dict[str, Any]) -> tuple[str, ...]:
