@@ -177,21 +177,21 @@ eval: $(ENCODER)/.ready ## Score search on labelled conversations in DATA, compa
 	$(ENCODER)/bin/python -m benchmarks.search_eval --data $(DATA) --only $(ONLY)
 
 lock: ## Renew the locked requirements (needs uv)
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra all --extra testing --group dev --output-file requirements/dev.txt pyproject.toml
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--output-file requirements/console.txt requirements/console.in
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra cli --extra server --extra client --extra semantic --group build --output-file requirements/run.txt pyproject.toml
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--extra cli --extra postgres --extra redis --extra semantic --extra encoder --group encoder \
 		--output-file requirements/encoder.txt pyproject.toml
-	uv pip compile --universal --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --universal --generate-hashes --no-header --python-version 3.11 --quiet \
 		--output-file requirements/docs.txt requirements/docs.in
 	$(PYTHON) -m scripts.adapter_environments --lock
-	uv pip compile --generate-hashes --no-header --python-version 3.14.2 --quiet \
+	uv pip compile --no-strip-extras --generate-hashes --no-header --python-version 3.14.2 --quiet \
 		--output-file requirements/homeassistant.txt requirements/homeassistant.in
-	uv pip compile --generate-hashes --no-header --python-version 3.11 --quiet \
+	uv pip compile --no-strip-extras --generate-hashes --no-header --python-version 3.11 --quiet \
 		--output-file requirements/homeassistant-tools.txt requirements/homeassistant-tools.in
 
 clean: ## Remove what was made

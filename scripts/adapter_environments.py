@@ -14,6 +14,7 @@ created again when its requirements change.
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -228,7 +229,16 @@ def _lock(name: str) -> None:
     """Resolve the newest releases that the extra allows; with BOUNDS=lowest, its own packages' oldest."""
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
     own_group = ["--group", f"adapters-{name}"] if f"adapters-{name}" in groups else []
-    options = ["--universal", "--generate-hashes", "--no-header", "--python-version", "3.11", "--quiet"]
+    # Without the extras, pip 23.2 takes the newest release of `package[extra]`, which has no hash here.
+    options = [
+        "--no-strip-extras",
+        "--universal",
+        "--generate-hashes",
+        "--no-header",
+        "--python-version",
+        "3.11",
+        "--quiet",
+    ]
     extras = [
         "--extra",
         name,
@@ -266,7 +276,7 @@ def _lock(name: str) -> None:
 def _locks_lowest(name: str) -> bool:
     """Return whether the requirements of the newest release already contain the lower bounds."""
     lines = (REQUIREMENTS / f"{name}.txt").read_text().splitlines()
-    pinned = {line.split()[0] for line in lines if "==" in line}
+    pinned = {re.sub(r"\[.*?\]", "", line).split()[0] for line in lines if "==" in line}
     versions = [
         {f"{package}=={bound}{zeros}" for zeros in ("", ".0", ".0.0")}
         for package, bound in lower_bounds(name).items()
