@@ -34,7 +34,7 @@ COMMON = 10_000
 MAX_FACTOR = SATURATION + 1
 # The server's score counts a term at most four times, which matters in long messages. So many more matches
 # are read, and the best of them are chosen by their exact scores.
-SPARE = 300
+SPARE = 100
 
 
 def at_moment(message: Message, now: datetime) -> Message:
