@@ -114,6 +114,30 @@ def test_roll_ups_contain_no_words(stored_target: Target) -> None:
     stored_target.run(scenario)
 
 
+def test_a_message_that_branches_share_or_merge_counts_once(target: Target) -> None:
+    async def scenario(manager: ConversationManager) -> None:
+        async with manager.turn("roof") as turn:
+            turn.user("When will the roof be repaired?")
+            turn.assistant("On Friday.")
+        for _ in range(5):
+            branch = await manager.fork("roof")
+        async with manager.turn(branch.id) as turn:
+            turn.user("Is Thursday possible?")
+            turn.assistant("Yes.")
+        await manager.merge("roof", branch.id)
+        for _ in range(2):
+            counts = (await manager.analytics()).total.counts
+            assert (counts["messages_in"], counts["messages_out_assistant"], counts["turns"]) == (2, 2, 2)
+            assert counts["opened"] == 6
+            assert await manager.recompute_analytics() == 6
+        topics = await manager.topic_report()
+        assert topics.conversations == 2
+        assert topics.new_terms == ()
+        assert (topics.repeats.questions, topics.repeats.repeated) == (2, 0)
+
+    target.run(scenario)
+
+
 def test_wrong_arguments(target: Target) -> None:
     async def scenario(manager: ConversationManager) -> None:
         for wrong, field in (

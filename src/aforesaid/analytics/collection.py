@@ -22,6 +22,7 @@ from aforesaid.contracts import ConversationStore, Document, Entry
 from aforesaid.contracts.entries import Position
 from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.errors import ConversationNotFound, DocumentConflict
+from aforesaid.layers.branched import stored_itself
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
 
@@ -33,7 +34,10 @@ MARGIN = timedelta(minutes=10)
 
 
 class Collection:
-    """Counts one owner's conversations."""
+    """Counts one owner's conversations, each with the messages that it stores itself.
+
+    So a message that branches share is counted once.
+    """
 
     def __init__(self, store: ConversationStore) -> None:
         self._store = store
@@ -126,7 +130,7 @@ class Collection:
             is_last = len(page) < PAGE
             until = None if is_last else page[-1].position.micros
             due = [event for event in events[progress.events :] if until is None or event.at < until]
-            counted = count(record, progress, _own(record.id, page), due)
+            counted = count(record, progress, page, due)
             rows.update(counted.rows)
             if is_last:
                 return counted.progress, rows
@@ -135,7 +139,7 @@ class Collection:
         found: list[Entry] = []
         before: Position | None = None
         while page := await self._store.tail(conversation_id, limit=PAGE, before=before):
-            later = [entry for entry in _own(conversation_id, page) if entry.position > place]
+            later = [entry for entry in page if entry.position > place]
             found = later + found
             if len(later) < len(page):
                 break
@@ -175,12 +179,12 @@ class Collection:
 
 async def collect(store: ConversationStore) -> int:
     """Bring the owner's roll-ups up to date; return how many conversations changed."""
-    return await Collection(await store.authoritative()).catch_up()
+    return await Collection(stored_itself(await store.authoritative())).catch_up()
 
 
 async def recompute(store: ConversationStore, *, keep_removed: bool) -> int:
     """Count the owner's conversations again; return how many."""
-    return await Collection(await store.authoritative()).recompute(keep_removed=keep_removed)
+    return await Collection(stored_itself(await store.authoritative())).recompute(keep_removed=keep_removed)
 
 
 async def forget(store: ConversationStore, conversation_id: str, *, recount: bool = False) -> None:
@@ -215,11 +219,6 @@ async def forget(store: ConversationStore, conversation_id: str, *, recount: boo
 
 def _digest(store: ConversationStore, conversation_id: str) -> str:
     return digest_of(store.owner, conversation_id)
-
-
-def _own(conversation_id: str, entries: list[Entry]) -> list[Entry]:
-    """Return the entries without those that a branch shares with its parent, which counts them."""
-    return [entry for entry in entries if entry.conversation_id == conversation_id]
 
 
 async def _delete_unchanged(store: ConversationStore, mark: Document) -> None:

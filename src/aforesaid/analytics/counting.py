@@ -13,6 +13,7 @@ from aforesaid.analytics.records import CLOSED, Event, Progress, Row, day_of, la
 from aforesaid.contracts import Entry
 from aforesaid.contracts.entries import unreadable_reason
 from aforesaid.dialects import Meaning, meaning_of
+from aforesaid.model.branches import is_merged
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message
@@ -119,6 +120,8 @@ def _count_entry(progress: Progress, entry: Entry, people: set[str]) -> None:
         cell.count("messages_unreadable")
         return
     message = entry.message
+    if is_merged(message):
+        return  # it counts in its branch
     progress.tokens += max(message.tokens.values(), default=0)
     meaning = meaning_of(message)
     _count_tools(progress, at, meaning, cell)

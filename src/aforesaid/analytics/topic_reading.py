@@ -26,6 +26,8 @@ from aforesaid.contracts.entries import unreadable_reason
 from aforesaid.contracts.listing import all_documents, all_records
 from aforesaid.dialects import meaning_of
 from aforesaid.errors import ConversationNotFound
+from aforesaid.layers.branched import stored_itself
+from aforesaid.model.branches import is_merged
 from aforesaid.model.clock import from_micros
 from aforesaid.model.contacts import KIND as CONTACTS
 from aforesaid.model.contacts import decode_body
@@ -113,9 +115,12 @@ async def _read(store: ConversationStore, first: date, last: date, limit: int) -
 
 
 async def _own_entries(store: ConversationStore, record: Conversation) -> list[Entry]:
-    """Return the readable entries at the beginning; a branch's shared part counts in its parent."""
-    entries = await store.page(record.id, limit=MOST_ENTRIES, offset=0)
-    return [one for one in entries if one.conversation_id == record.id and unreadable_reason(one) is None]
+    """Return the readable entries at the beginning: those that the conversation stores itself.
+
+    A branch's shared part counts in its parent, and what a merge has brought counts in the branch.
+    """
+    entries = await stored_itself(store).page(record.id, limit=MOST_ENTRIES, offset=0)
+    return [one for one in entries if unreadable_reason(one) is None and not is_merged(one.message)]
 
 
 def _questions(entries: Sequence[Entry]) -> list[str]:

@@ -15,7 +15,7 @@ from aforesaid.errors import (
     StoreUnavailable,
     shown,
 )
-from aforesaid.model.branches import COMPARED, Branch, Comparison, How, Merged
+from aforesaid.model.branches import COMPARED, FROM, MERGED, Branch, Comparison, How, Merged
 from aforesaid.model.conversations import Changes, Conversation, check_revision, is_expired
 from aforesaid.model.ids import conversation_key, parse_name
 from aforesaid.model.lineages import branch_id_for, root_of, shared_messages
@@ -26,8 +26,6 @@ from aforesaid.telemetry import events
 if TYPE_CHECKING:
     from aforesaid.summaries.service import Summaries
 
-# The tag of a message that a merge has brought, and of the branch that it was said in.
-MERGED = "merged"
 # How often a fork is repeated that crosses with removals.
 FORKS = 5
 # The most tokens of a summary that a merge makes.
@@ -363,7 +361,7 @@ class Branches:
 
 
 def _marked(message: Message, branch_id: str) -> Message:
-    tags = dict.fromkeys([*message.tags, MERGED, f"from:{branch_id}"])
+    tags = dict.fromkeys([*message.tags, MERGED, f"{FROM}{branch_id}"])
     return message.with_(tags=tuple(tags))
 
 

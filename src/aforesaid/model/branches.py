@@ -24,6 +24,15 @@ COMPARED = (
 )
 
 
+# The tags of a message that a merge has brought: this one, and one with the branch that it was said in.
+MERGED, FROM = "merged", "from:"
+
+
+def is_merged(message: Message) -> bool:
+    """Return whether a merge has brought the message from a branch, which has it too."""
+    return MERGED in message.tags and any(tag.startswith(FROM) for tag in message.tags)
+
+
 class Branch(Struct, frozen=True, kw_only=True):
     """A conversation in the tree of a family."""
 
