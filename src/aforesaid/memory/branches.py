@@ -220,10 +220,11 @@ class Branches:
         record = await store.get(here.id)
         if record is None:
             raise ConversationNotFound(here.id)
-        from aforesaid.analytics.events import record_merge
+        if messages or fields:  # a repeated merge changes nothing
+            from aforesaid.analytics.events import record_merge
 
-        await record_merge(self._store, here.id)
-        events.conversation_changed("conversation_merged", "a branch was merged", here.id)
+            await record_merge(self._store, here.id)
+            events.conversation_changed("conversation_merged", "a branch was merged", here.id)
         return Merged(
             conversation=record,
             added=len(messages),
