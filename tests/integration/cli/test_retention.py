@@ -48,7 +48,7 @@ def test_rules_are_not_set_without_a_confirmation(run: Run, demo: str) -> None:
 
 
 def test_expired_conversations_are_removed_after_a_confirmation(run: Run, demo: str) -> None:
-    run("retention", "--owner", "erin", "--days", "0.0000001", "--yes")
+    run("retention", "--owner", "erin", "--days", "0.0000000001", "--yes")  # nine microseconds
     run("purge", code=1)
     assert len(json.loads(run("purge", "--dry-run", "--json").stdout)) == 1
     assert "1 expired conversation removed" in run("purge", "--yes").stdout
