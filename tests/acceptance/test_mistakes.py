@@ -89,7 +89,7 @@ async def test_a_request_before_the_question() -> None:
     async with aforesaid.open() as memory, memory.of("erin").turn("kitchen") as turn:
         with pytest.raises(NothingToSend) as caught:
             await turn.request("anthropic")
-        one_line(caught.value, "there is nothing to send", "`turn.user(…)`")
+        one_line(caught.value, "there is nothing to send", "`turn.user` first")
         turn.user("   ")
         with pytest.raises(NothingToSend) as caught:
             await turn.request("anthropic")

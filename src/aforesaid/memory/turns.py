@@ -339,7 +339,7 @@ class TurnInProgress(AsyncWithOnly, TurnDraft):
         except NothingToSend as error:
             if self._messages:
                 raise
-            raise NothingToSend(f"{error.reason}; add the question first, with `turn.user(…)`") from None
+            raise NothingToSend(f"{error.reason}; add the question with `turn.user` first") from None
 
     async def __aenter__(self) -> Self:
         return self
