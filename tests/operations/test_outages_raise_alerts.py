@@ -289,15 +289,18 @@ def test_a_database_in_which_somebody_holds_locks(tmp_path: Path, database: Post
             prometheus.raises(*SLOW)
 
 
+LOCK = "LOCK TABLE aforesaid.conversations, aforesaid.messages IN ACCESS EXCLUSIVE MODE"
+
+
 @contextmanager
 def locking_again_and_again(database: PostgresServer) -> Iterator[None]:
-    """Nobody else can use messages for more than a second, again and again."""
+    """Nobody else can use conversations for more than a second, again and again."""
     done = threading.Event()
 
     async def work() -> None:
         with psycopg.connect(database.url) as connection:
             while not done.is_set():
-                connection.execute("LOCK TABLE aforesaid.messages IN ACCESS EXCLUSIVE MODE")
+                connection.execute(LOCK)
                 done.wait(1.5)
                 connection.commit()
                 done.wait(0.5)
