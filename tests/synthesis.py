@@ -1,11 +1,12 @@
-"""Speech, synthesised on this machine by espeak-ng: by the library in a wheel, or the program on the PATH."""
+"""Speech, synthesised on this machine by espeak-ng: by the library in a wheel, or by the program on the PATH.
 
-import ctypes
-import shutil
+A text from the library always sounds the same. The program breathes at random.
+"""
+
 import subprocess
-import threading
-from functools import cache
-from typing import Any
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 from aforesaid.contracts import Audio, AudioFormat
 from aforesaid.voice.sound import unpack_wav
@@ -14,64 +15,19 @@ VOICE = "en-us+klatt3"
 """The voice that the embedded model understands best of those that come with espeak-ng."""
 SPEED = 140
 """Words a minute, as people speak to a machine."""
-
-_SYNCHRONOUS = 2
-_RATE_PARAMETER = 1
-_UTF8 = 1
-_lock = threading.Lock()
+SPEAKING = Path(__file__).parent / "processes" / "speaking.py"
 
 
 def say(text: str, *, voice: str = VOICE, speed: int = SPEED) -> Audio:
     """The text, spoken."""
-    if shutil.which("espeak-ng"):
-        return unpack_wav(_said_by_program(text, voice, speed))
-    return _library().say(text, voice, speed)
+    if find_spec("espeakng_loader") is None:
+        return unpack_wav(_output("espeak-ng", "-v", voice, "-s", str(speed), "--stdout", text))
+    rate, _, samples = _output(sys.executable, str(SPEAKING), text, voice, str(speed)).partition(b"\n")
+    return Audio(data=samples, format=AudioFormat(rate=int(rate)))
 
 
-def _said_by_program(text: str, voice: str, speed: int) -> bytes:
-    command = ["espeak-ng", "-v", voice, "-s", str(speed), "--stdout", text]
+def _output(*command: str) -> bytes:
     return subprocess.run(command, capture_output=True, check=True, timeout=240).stdout
-
-
-class _Library:
-    """espeak-ng as a shared library, driven through its C interface."""
-
-    def __init__(self) -> None:
-        import espeakng_loader
-
-        self._espeak: Any = ctypes.CDLL(espeakng_loader.get_library_path())
-        self._random = ctypes.CDLL(None)
-        self._said = bytearray()
-        callback = ctypes.CFUNCTYPE(
-            ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
-        )
-        self._callback = callback(self._take)  # kept, or the library would call into nothing
-        folder = espeakng_loader.get_data_path().encode()
-        self._rate = self._espeak.espeak_Initialize(_SYNCHRONOUS, 0, folder, 0)
-        assert self._rate > 0, "espeak-ng has no data"
-        self._espeak.espeak_SetSynthCallback(self._callback)
-
-    def _take(self, samples: Any, count: int, events: object) -> int:
-        if samples and count > 0:
-            self._said += ctypes.string_at(samples, count * 2)
-        return 0
-
-    def say(self, text: str, voice: str, speed: int) -> Audio:
-        with _lock:
-            assert self._espeak.espeak_SetVoiceByName(voice.encode()) == 0, voice
-            self._espeak.espeak_SetParameter(_RATE_PARAMETER, speed, 0)
-            self._said.clear()
-            # The breath of the voice is random: one text shall always sound the same.
-            self._random.srand(1)
-            written = text.encode()
-            self._espeak.espeak_Synth(written, len(written) + 1, 0, 0, 0, _UTF8, None, None)
-            self._espeak.espeak_Synchronize()
-            return Audio(data=bytes(self._said), format=AudioFormat(rate=self._rate))
-
-
-@cache
-def _library() -> _Library:
-    return _Library()
 
 
 def word_errors(said: str, understood: str) -> tuple[int, int]:

@@ -185,7 +185,6 @@ def test_the_sign_in_page_is_accessible(width: int, scheme: str, opening: Openin
     console.watcher.expect("401")
     page = console.page
     page.goto(f"{console.address}/console/#key=wrong")
-    page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     console.screenshot(f"sign-in-{width}-{scheme}")
     assert not Axe().run(page, options=RULES).response["violations"]
