@@ -3,6 +3,7 @@
 An assistant repeats what it hears: in the arguments of a call, in its result, in the answer, on another day.
 A message repeats a content if it has one of its codes (a number of three or more digits, letters with digits)
 or nearly all of its words close together. Within the turn that a note came from, all of its words are enough.
+A content with one or two words of meaning is repeated where these follow each other, or where it is quoted.
 Every message of the owner is compared: a search would return only the best of them. Summaries, vectors and
 kept requests of a conversation are removed with each redaction.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct
 
 from aforesaid._internal.freshness import noting_freshness
+from aforesaid._internal.patterns import lazy_pattern
 from aforesaid.contracts import Entry
 from aforesaid.contracts.listing import check_complete
 from aforesaid.dialects.tombstones import TAG
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from aforesaid.model.conversations import Conversation, Page
 
 PAGE = 200
-# Words that a content needs to be recognized outside its turn, and the share of them that a repetition has.
+# Words from which a content is recognized by most of them, and the share of them that a repetition has.
 _LEAST_WORDS = 3
 _SHARE = 0.75
 # Characters of a word with letters and digits that identifies a content.
@@ -91,9 +93,24 @@ class Forgettable(Protocol):
     async def list(self, *, limit: int | None = None, after: str | None = None) -> "Page": ...
 
 
-class _Content(NamedTuple):
-    """A content by its terms and codes, and the message that it comes from."""
+class _Text(NamedTuple):
+    """A text for comparison: its terms in order, and all of its words between blanks."""
 
+    terms: Sequence[str]
+    words: str
+
+    @classmethod
+    def of(cls, text: str) -> "_Text":
+        return cls(terms_of(text), f" {' '.join(_WORD.findall(text.casefold()))} ")
+
+
+_WORD = lazy_pattern(r"\w+")
+
+
+class _Content(NamedTuple):
+    """A content by its text, terms and codes, and the message that it comes from."""
+
+    text: _Text
     terms: frozenset[str]
     codes: frozenset[str]
     conversation_id: str | None = None
@@ -101,19 +118,32 @@ class _Content(NamedTuple):
 
     @classmethod
     def of(cls, text: str, conversation_id: str | None = None, message_id: str | None = None) -> "_Content":
-        terms = frozenset(terms_of(text))
-        return cls(terms, frozenset(filter(_is_code, terms)), conversation_id, message_id)
+        own = _Text.of(text)
+        terms = frozenset(own.terms)
+        own = own._replace(terms=tuple(own.terms))
+        return cls(own, terms, frozenset(filter(_is_code, terms)), conversation_id, message_id)
 
     def comes_from(self, entry: Entry) -> bool:
         own = self.conversation_id, self.message_id
         return own == (entry.conversation_id, entry.message.message_id)
 
-    def is_in(self, terms: Sequence[str], *, same_turn: bool = False) -> bool:
-        if not self.codes.isdisjoint(terms):
+    def is_in(self, text: _Text, *, same_turn: bool = False) -> bool:
+        if not self.codes.isdisjoint(text.terms):
             return True
         if same_turn:
-            return bool(self.terms) and self.terms <= set(terms)
-        return len(self.terms) >= _LEAST_WORDS and self._is_close(terms)
+            return bool(self.terms) and self.terms <= set(text.terms)
+        if len(self.terms) >= _LEAST_WORDS:
+            return self._is_close(text.terms)
+        return bool(self.terms) and self._is_quoted(text)
+
+    def _is_quoted(self, text: _Text) -> bool:
+        """Return whether the terms follow each other, or the text stands there word by word."""
+        own, length = self.text.terms, len(self.text.terms)
+        if length > 1 and any(
+            tuple(text.terms[at : at + length]) == own for at in range(len(text.terms) - length + 1)
+        ):
+            return True
+        return self.text.words.count(" ") > _LEAST_WORDS and self.text.words in text.words
 
     def _is_close(self, terms: Sequence[str]) -> bool:
         """Return whether nearly all terms occur close together."""
@@ -158,7 +188,7 @@ async def message_content(manager: Forgettable, conversation_id: str, message_id
         note
         for note in await manager.notes()
         if (note.source is not None and note.source.message_id == message_id)
-        or content.is_in(terms_of(note.text))
+        or content.is_in(_Text.of(note.text))
     ]
     return ForgetPreview(notes=tuple(notes), messages=await _repeats(manager, [content]))
 
@@ -262,9 +292,9 @@ class _Comparison:
         origins = {content for content in self._contents if content.comes_from(entry)}
         if origins or starts_turn(message) or entry.conversation_id != self._conversation_id:
             self._conversation_id, self._in_turn = entry.conversation_id, origins
-        terms = terms_of(f"{searchable_text(message)} {words_of(message)}")
+        text = _Text.of(f"{searchable_text(message)} {words_of(message)}")
         return bool(origins) or any(
-            content.is_in(terms, same_turn=content in self._in_turn) for content in self._contents
+            content.is_in(text, same_turn=content in self._in_turn) for content in self._contents
         )
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from aforesaid.contracts import ConversationStore, Entry, Position
 from aforesaid.contracts.listing import known_records
+from aforesaid.dialects.tombstones import TAG
 from aforesaid.errors import ConversationNotFound
 from aforesaid.model.clock import from_micros, to_micros
 from aforesaid.model.conversations import Conversation, Query
@@ -72,10 +73,11 @@ class MessageFilter:
         )
 
     def passes(self, record: Conversation, entry: Entry) -> bool:
-        """Return whether the message passes. System messages never do."""
+        """Return whether the message passes. System messages never do, and redacted ones say nothing."""
         role = entry.message.role
         return (
             role != "system"
+            and TAG not in entry.message.tags
             and self.filters.matches_position(role, entry.position)
             and self.filters.matches_record(record)
             and self.filters.matches_tags(record, entry.message)
@@ -226,6 +228,7 @@ def _is_new_neighbour(entry: Entry | None, shown: frozenset[Key]) -> bool:
     return (
         entry is not None
         and entry.unreadable is None
+        and TAG not in entry.message.tags
         and entry.message.role in ("user", "assistant")
         and (entry.conversation_id, entry.sequence) not in shown
     )

@@ -130,3 +130,33 @@ async def test_what_is_kept_stays(erin: ConversationManager) -> None:
     assert (await erin.forget_everywhere("safe code", keep=["m2"])).messages == 0
     assert "7788 worked" in await everything(erin)
     assert await erin.notes() == []
+
+
+SHORT = {
+    "I am allergic to walnuts": "You asked me to remember: “I am allergic to walnuts”",
+    "My bike is in the cellar": "Your bike is in the cellar, as you said.",
+    "I like leeks": "You like leeks.",
+    "I am vegetarian": "I found this: “I am vegetarian” (yesterday)",
+}
+
+
+@pytest.mark.parametrize("note", SHORT)
+async def test_a_short_note_is_forgotten_where_it_is_repeated(note: str, erin: ConversationManager) -> None:
+    await erin.remember(note, subject="it")
+    await erin.add_message("monday", "assistant", SHORT[note])
+    await erin.add_message("monday", "user", "Is the walnut table in the cellar? Are leeks food?")
+    preview = await erin.preview_forget("it")
+    assert [repeat.text for repeat in preview.messages] == [SHORT[note]]
+    assert (await erin.forget_everywhere("it")).messages == 1
+    assert SHORT[note] not in await everything(erin)
+    assert "walnut table" in await everything(erin)
+
+
+async def test_a_redacted_message_is_no_search_result(erin: ConversationManager) -> None:
+    await erin.add_message("monday", "user", "The walnut tree has to go", message_id="m1")
+    await erin.add_message("monday", "user", "The walnut table stays", message_id="m2")
+    assert len(await erin.search_history("walnut")) == 2
+    await erin.redact("monday", "m1")
+    (found,) = await erin.search_history("walnut")
+    assert "table" in found
+    assert await erin.search_history("redacted") == []

@@ -50,10 +50,11 @@ const MARKS = new Set(["redacted", "interrupted"]);
 function Actions({ entry, conversation, kind, onRedact, onRemember, onEdit }) {
   const { message } = entry;
   if (entry.unreadable || !message.message_id) return null;
+  const isRedacted = message.tags?.includes("redacted");
   return html`${kind === "assistant" && html`<a class="why" href=${linkTo("context", conversation, { answer: message.message_id })}>Why?</a>`}<div class="message-actions">
-    ${kind === "user" && may("write") && onEdit && !message.tags?.includes("redacted") && html`<${Button} kind="quiet small" onClick=${() => onEdit(entry)}>Ask differently<//>`}
-    ${kind === "user" && may("write") && onRemember && html`<${Button} kind="quiet small" onClick=${() => onRemember(entry)}>Remember<//>`}
-    ${may("write") && onRedact && !message.tags?.includes("redacted") && html`<${Button} kind="quiet small" onClick=${() => onRedact(entry)}>Redact<//>`}
+    ${kind === "user" && may("write") && onEdit && !isRedacted && html`<${Button} kind="quiet small" onClick=${() => onEdit(entry)}>Ask differently<//>`}
+    ${kind === "user" && may("write") && onRemember && !isRedacted && html`<${Button} kind="quiet small" onClick=${() => onRemember(entry)}>Remember<//>`}
+    ${may("write") && onRedact && !isRedacted && html`<${Button} kind="quiet small" onClick=${() => onRedact(entry)}>Redact<//>`}
   </div>`;
 }
 
