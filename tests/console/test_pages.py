@@ -140,6 +140,16 @@ def test_the_request_of_an_answer_far_back_has_its_words(opening: Opening, api: 
     expect(console.page.get_by_text("no longer in the log")).to_have_count(0)
 
 
+def test_an_answer_without_its_request_says_so_within_a_phone(opening: Opening, api: httpx.Client) -> None:
+    one = furnish(api)["Dinner with Ann"]
+    console = opening(f"/context/{one}?answer=unknown", viewport={"width": 360, "height": 740})
+    console.watcher.expect("404")
+    expect(console.page.get_by_role("heading", name="was not kept")).to_be_visible()
+    width = console.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 360, f"the page is {width} pixels wide"
+    console.screenshot("not-kept-360-light")
+
+
 # Search
 
 
