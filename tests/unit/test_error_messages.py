@@ -9,7 +9,13 @@ import pytest
 
 import aforesaid
 from aforesaid.cli.wording import for_operator
-from aforesaid.errors import AforesaidError, InvalidInput, InvalidSetting, StoreUnavailable
+from aforesaid.errors import (
+    AforesaidError,
+    ConversationNotFound,
+    InvalidInput,
+    InvalidSetting,
+    StoreUnavailable,
+)
 
 ROOT = Path(aforesaid.__file__).parent
 # A call with an argument, a keyword without a value, or a quoted tuple.
@@ -69,6 +75,17 @@ def test_no_message_contains_python() -> None:
             StoreUnavailable("Connect call failed ('127.0.0.1', 6379)."),
             [],
             "Connect call failed 127.0.0.1:6379.",
+        ),
+        (
+            ConversationNotFound("kitchen"),
+            ["show", "kitchen"],
+            "there is no conversation 'kitchen'; `aforesaid conversations` lists them with their owners: "
+            "name one by --owner",
+        ),
+        (
+            ConversationNotFound("kitchen"),
+            ["show", "kitchen", "--owner=erin"],
+            "there is no conversation 'kitchen'; `aforesaid conversations` lists them",
         ),
     ],
 )

@@ -16,11 +16,13 @@ _SETTINGS = {variable: name for name, variable in ENVIRONMENT.items()}
 
 def for_operator(error: AforesaidError, typed: Sequence[str] | None = None) -> str:
     """Return the error's message as the command line prints it. `typed` is the command line."""
+    typed = sys.argv[1:] if typed is None else typed
     text = _IN_PYTHON.sub("", _with_plain_value(str(error), getattr(error, "value", None)))
     text = _ADDRESS.sub(r"\1:\2", text)
     if isinstance(error, ConversationNotFound):
         text += "; `aforesaid conversations` lists them"
-    flag = _flag(text.partition(" ")[0], sys.argv[1:] if typed is None else typed)
+        text += "" if _is_typed("--owner", typed) else " with their owners: name one by --owner"
+    flag = _flag(text.partition(" ")[0], typed)
     return text if flag is None else f"{flag} {text.partition(' ')[2]}"
 
 
@@ -34,5 +36,8 @@ def _with_plain_value(text: str, value: object) -> str:
 def _flag(word: str, typed: Sequence[str]) -> str | None:
     """Return the typed flag that a message is about: it begins with a parameter or a variable."""
     flag = "--" + _SETTINGS.get(word, word).replace("_", "-")
-    is_typed = any(each == flag or each.startswith(f"{flag}=") for each in typed)
-    return flag if is_typed else None
+    return flag if _is_typed(flag, typed) else None
+
+
+def _is_typed(flag: str, typed: Sequence[str]) -> bool:
+    return any(each == flag or each.startswith(f"{flag}=") for each in typed)
