@@ -14,6 +14,12 @@ from tests.doubles import Scripted
 SECRET = "The safe code is 7788"
 
 
+@pytest.fixture
+def much_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is done by itself, however long a busy machine takes for a turn."""
+    monkeypatch.setattr("aforesaid.intake.unstored_turns.LATER_SECONDS", 3600.0)
+
+
 async def left_in(store: ConversationStore, conversation_id: str) -> str:
     """Return everything that the documents of a conversation contain."""
     kinds = await store.document_kinds(conversation_id=conversation_id)
@@ -25,6 +31,7 @@ def supervisor_of(manager: ConversationManager) -> SupervisorAgent:
     return SupervisorAgent(manager, [Specialist(loop=AgenticLoop(Scripted(*["Noted."] * 4)))])
 
 
+@pytest.mark.usefixtures("much_later")
 async def test_words_of_a_turn_are_nowhere_when_its_question_is_redacted_at_once(
     erin: ConversationManager,
 ) -> None:
@@ -49,6 +56,7 @@ async def test_an_open_turn_that_a_dead_process_left_is_removed_with_its_words(
     assert await erin.unanswered(conversation.id) == []
 
 
+@pytest.mark.usefixtures("much_later")
 async def test_what_follows_several_turns_is_done_together(
     erin: ConversationManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
