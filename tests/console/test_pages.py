@@ -311,7 +311,7 @@ def test_data_is_exported_archived_restored_and_erased(opening: Opening, startin
         console = opening(f"/thread/{made['Roof repair']}", address=served.address, whose="erin")
         page = console.page
         # The details may be read once more while the conversation leaves.
-        console.watcher.expect("/lifetime")
+        console.watcher.expect("404")
         place = f"/v1/conversations/{made['Roof repair']}"
         # The page marks it as read, which changes it; an archive of what changes meanwhile is refused.
         until(page, lambda: api.get(place).json()["unread_count"] == 0)
