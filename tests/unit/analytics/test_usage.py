@@ -19,12 +19,16 @@ from aforesaid.stores.memory import InMemoryBackend
 from tests.doubles import Scripted
 from tests.faults import Failing
 
-NOW = datetime.now(UTC)
 FOUND = ["The roof of the old barn leaks near the chimney.", "Tea"]
 
 
+def now() -> datetime:
+    """Read at each use: midnight may pass while tests run."""
+    return datetime.now(UTC)
+
+
 def a_search(conversation_id: str | None = None, hits: int = 1) -> Noted:
-    return Noted(conversation_id, NOW, SearchUse(hits))
+    return Noted(conversation_id, now(), SearchUse(hits))
 
 
 async def test_requests_searches_and_notes_are_counted_by_conversation() -> None:
@@ -36,12 +40,12 @@ async def test_requests_searches_and_notes_are_counted_by_conversation() -> None
         use = ContextUse(
             messages=4, stable=3, known=20, left_out=left_out, tokens=tokens, summary_tokens=40, notes=2
         )
-        usage.note(store.owner, Noted(roof, NOW, use))
+        usage.note(store.owner, Noted(roof, now(), use))
     uncounted = ContextUse(messages=0, stable=0, known=0, left_out=0, tokens=None, summary_tokens=0, notes=0)
-    usage.note(store.owner, Noted(roof, NOW, uncounted))
+    usage.note(store.owner, Noted(roof, now(), uncounted))
     usage.note(store.owner, a_search(roof, hits=3))
     usage.note(store.owner, a_search(None, hits=0))
-    usage.note(store.owner, Noted(None, NOW, Tally("notes_made")))
+    usage.note(store.owner, Noted(None, now(), Tally("notes_made")))
     found = (await manager.analytics()).total
     names = ("requests", "searches", "notes_made", "notes_used")
     assert [found.counts[name] for name in names] == [3, 2, 1, 4]
@@ -63,7 +67,7 @@ async def test_a_percentage_is_at_most_a_hundred() -> None:
     manager = ConversationManager()
     await manager.add_message("roof", "user", "The roof leaks.")
     full = ContextUse(messages=5, stable=5, known=5, left_out=0, tokens=9, summary_tokens=0, notes=0)
-    manager.usage.note(manager.owner, Noted(None, NOW, full))
+    manager.usage.note(manager.owner, Noted(None, now(), full))
     assert (await manager.analytics()).total.distributions["stable_prefix"].p50 == 100
 
 
