@@ -28,6 +28,7 @@ from aforesaid.errors import ConversationNotFound, RevisionConflict
 from aforesaid.layers.base import StoreWrapper
 from aforesaid.layers.branched.families import Families
 from aforesaid.layers.branched.links import remove_links
+from aforesaid.layers.branched.moves import moving
 from aforesaid.layers.branched.parts import AncestorMoved, Prefix, PrefixCache
 from aforesaid.model.clock import to_micros
 from aforesaid.model.conversations import Changes, Conversation, Page, Query, check_count, check_revision
@@ -234,14 +235,17 @@ class BranchedStore(StoreWrapper):
     async def _rewrite(
         self, conversation_id: str, messages: Sequence[Message], expected_revision: int | None
     ) -> Appended:
-        if may_be_branch(conversation_id):
+        if not may_be_branch(conversation_id):
+            return await self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
+        # A branch made between both steps would belong to a family that is no longer found from here.
+        async with moving(self.inner):
             record = await self._require(conversation_id)
             check_revision(record.id, record.revision, expected_revision)
             if record.lineage:
                 # The new log has no earlier part. The revision stays, so that the caller's still holds.
                 bare = record.with_(lineage=())
                 await self.inner.restore(bare, [], expected_revision=record.revision)
-        return await self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
+            return await self.inner.rewrite(conversation_id, messages, expected_revision=expected_revision)
 
     async def replace(
         self, conversation_id: str, message: Message, *, expected_revision: int | None = None
