@@ -49,14 +49,6 @@ def test_every_rule_has_an_outage() -> None:
     assert rules().keys() == RAISED
 
 
-@pytest.fixture
-def database() -> Iterator[PostgresServer]:
-    running = PostgresServer()
-    running.start()
-    yield running
-    running.stop()
-
-
 def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{folder}/memory.db"
 

@@ -1,7 +1,6 @@
 """A server whose database restarts."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -10,14 +9,6 @@ import pytest
 from tests.servers.postgres import PostgresServer
 from tests.servers.running import server
 from tests.servers.waiting import LONGEST
-
-
-@pytest.fixture
-def database() -> Iterator[PostgresServer]:
-    running = PostgresServer()
-    running.start()
-    yield running
-    running.stop()
 
 
 def said(address: str, text: str) -> httpx.Response:

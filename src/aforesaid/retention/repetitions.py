@@ -96,12 +96,12 @@ class Forgettable(Protocol):
 class _Text(NamedTuple):
     """A text for comparison: its terms in order, and all of its words between blanks."""
 
-    terms: Sequence[str]
+    terms: tuple[str, ...]
     words: str
 
     @classmethod
     def of(cls, text: str) -> "_Text":
-        return cls(terms_of(text), f" {' '.join(_WORD.findall(text.casefold()))} ")
+        return cls(tuple(terms_of(text)), f" {' '.join(_WORD.findall(text.casefold()))} ")
 
 
 _WORD = lazy_pattern(r"\w+")
@@ -120,7 +120,6 @@ class _Content(NamedTuple):
     def of(cls, text: str, conversation_id: str | None = None, message_id: str | None = None) -> "_Content":
         own = _Text.of(text)
         terms = frozenset(own.terms)
-        own = own._replace(terms=tuple(own.terms))
         return cls(own, terms, frozenset(filter(_is_code, terms)), conversation_id, message_id)
 
     def comes_from(self, entry: Entry) -> bool:
@@ -139,9 +138,8 @@ class _Content(NamedTuple):
     def _is_quoted(self, text: _Text) -> bool:
         """Return whether the terms follow each other, or the text stands there word by word."""
         own, length = self.text.terms, len(self.text.terms)
-        if length > 1 and any(
-            tuple(text.terms[at : at + length]) == own for at in range(len(text.terms) - length + 1)
-        ):
+        starts = range(len(text.terms) - length + 1)
+        if length > 1 and any(text.terms[at : at + length] == own for at in starts):
             return True
         return self.text.words.count(" ") > _LEAST_WORDS and self.text.words in text.words
 
