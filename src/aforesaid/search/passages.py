@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from msgspec import Struct
 
 from aforesaid.contracts import Entry
+from aforesaid.dialects import meaning_of
 from aforesaid.model.conversations import Conversation
 from aforesaid.model.messages import Message, Role, carries_tool_results
 from aforesaid.search.analysis import named_speaker, searchable_text, terms_of
@@ -99,7 +100,9 @@ def passage_of(
 
 
 def _line(entry: Entry, terms: Sequence[str]) -> Line | None:
-    text = excerpt(searchable_text(entry.message), terms, size=NEIGHBOUR_CHARACTERS)
+    # What was said; the arguments of a call are shown only where nothing was said with it.
+    said = meaning_of(entry.message).text or searchable_text(entry.message)
+    text = excerpt(said, terms, size=NEIGHBOUR_CHARACTERS)
     return Line(speaker=speaker_of(entry.message), text=text) if text else None
 
 

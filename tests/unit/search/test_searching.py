@@ -254,3 +254,14 @@ def test_matches_are_marked() -> None:
     assert mark_matches("Painted paintings, she paints", ["paint"], opening="<", closing=">") == (
         "<Painted> <paintings>, she <paints>"
     )
+
+
+async def test_the_reply_beside_a_passage_is_what_was_said_without_the_arguments_of_its_call() -> None:
+    erin = ConversationManager()
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"door": "back"}'}}
+    asked = Message(role="user", content="Is the garden gate locked?")
+    looking = Message(role="assistant", content="Let me look.", extra={"tool_calls": [call]})
+    await erin.append((await erin.get_or_create_conversation("kitchen")).id, [asked, looking])
+    (passage,) = (await erin.search("garden gate")).passages
+    assert passage.after is not None
+    assert passage.after.text == "Let me look."
